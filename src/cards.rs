@@ -116,10 +116,12 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         let texts = Texts::new(corpus, tokenizer, run.seed, model.vocabulary, groups.domains());
         let texts = texts.map_err(Failure::bad_input)?;
         let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
-        plot.met = counted.map_err(|error| match error {
+        let counted = counted.map_err(|error| match error {
             MetError::Workload(TraceError::Io { .. }) | MetError::Tables(_) => Failure::running(error),
             MetError::Workload(_) => Failure::bad_input(error),
         })?;
+        plot.met = counted.met;
+        plot.domain_bytes = plot.domain_bytes.or(Some(counted.domain_bytes));
     }
     let Some(runtimes) = &mut system.pool.runtimes else {
         return Ok(Ok(system));
@@ -187,20 +189,20 @@ pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
 /// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
 /// its ops has a price, and its models fit.
 pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
-    let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
-    let refused = match server {
-        Err(error) => match does_not_fit(run, &error) {
-            Some(told) => return Some(told),
-            None => error.to_string(),
-        },
-        Ok(()) => {
-            let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
-            let priced = match run.workload.management {
-                ManagementSpec::None => prices,
-                _ => prices.and_then(|prices| prices.with_management(card)),
-            };
-            priced.err()?.0.asked_by(&run.file).to_string()
-        }
-    };
-    Some(format!("system {}: {refused}", run.system.name))
+    unserved(run, card).or_else(|| {
+        let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
+        let priced = match run.workload.management {
+            ManagementSpec::None => prices,
+            _ => prices.and_then(|prices| prices.with_management(card)),
+        };
+        let refused = priced.err()?.0.asked_by(&run.file);
+        Some(format!("system {}: {refused}", run.system.name))
+    })
+}
+
+/// Why no server of a run's system can be made on its card, whatever its ops cost; nothing where one can.
+pub fn unserved(run: &RunSpec, card: &Card) -> Option<String> {
+    let error = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).err()?;
+    let told = does_not_fit(run, &error);
+    Some(told.unwrap_or_else(|| format!("system {}: {error}", run.system.name)))
 }

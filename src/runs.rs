@@ -156,9 +156,22 @@ impl Loaded {
         &self.cards[&run.card]
     }
 
-    /// Refuses weights and texts that are not there, of any system, before the first is executed.
+    /// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, weights and texts that are
+    /// not there.
     #[cfg(feature = "libtorch")]
-    pub fn check_files(&self) -> Result<(), Failure> {
+    pub fn check_executable(&self) -> Result<(), Failure> {
+        for run in &self.runs {
+            let only_simulated = tenantry_executor::machine::execute::check(&run.system).err();
+            let refused = only_simulated.map(|why| format!("system {}: {why}", run.system.name));
+            if let Some(why) = refused.or_else(|| crate::cards::unserved(run, self.card(run))) {
+                return Err(Failure::BadInput(why));
+            }
+        }
+        self.check_files()
+    }
+
+    #[cfg(feature = "libtorch")]
+    fn check_files(&self) -> Result<(), Failure> {
         let mut systems: Vec<&str> = Vec::new();
         for run in &self.runs {
             let name = run.system.name.as_str();
@@ -351,7 +364,10 @@ impl Loaded {
         validation: Option<&Validation>,
         manifest: &Manifest,
     ) -> Result<PathBuf, Failure> {
-        let resolved = self.scenario.resolved_yaml();
+        let resolved = match self.runs.first() {
+            Some(run) if !self.scenario.sweeps("card") => self.scenario.yaml_on(&run.card),
+            _ => self.scenario.resolved_yaml(),
+        };
         let results = RunFolder {
             scenario: &self.scenario.name,
             seed: self.scenario.seed,

@@ -138,12 +138,12 @@ fn counted_as_executed(domains: &Domains, folder: &Path) -> LookupCounts {
         fallbacks_ppm: 0,
         met: Met::Counted,
         domains: domains.count(),
-        domain_bytes: 0,
+        domain_bytes: None,
     };
     let real = executed(&system(built), domains, folder);
     let model = system(built).pool.model;
     let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_domains(domains.clone()));
-    let met = count_met(&built, &model, &texts, &mut entries()).unwrap();
+    let met = count_met(&built, &model, &texts, &mut entries()).unwrap().met;
     let virtual_one = simulated(&system(PlotSpec { met, ..built }));
     assert_eq!(virtual_one.tokens, real.tokens);
     for (what, of) in [

@@ -50,7 +50,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         fallbacks_ppm: 20_000,
         met: Met::AsBuilt,
         domains: 8,
-        domain_bytes: 1 << 20,
+        domain_bytes: Some(1 << 20),
     }));
     let systems = (batch, state_and_pipeline, plot, 1u32..3);
     systems.prop_map(

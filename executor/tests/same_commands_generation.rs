@@ -35,7 +35,7 @@ const PLOT: PlotSpec = PlotSpec {
     fallbacks_ppm: 100_000,
     met: Met::AsBuilt,
     domains: 8,
-    domain_bytes: 1 << 20,
+    domain_bytes: Some(1 << 20),
 };
 
 /// A run whose steps are being made.

@@ -39,15 +39,20 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// The candidate that `got` is most likely a misspelling of, if any is near.
+/// The candidate that `got` is most likely a misspelling or the beginning of, if any is near; capitals are no difference.
 pub fn near_miss<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let tolerated_edits = (got.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(got, candidate), candidate))
-        .filter(|(edits, _)| *edits <= tolerated_edits)
-        .min()
-        .map(|(_, candidate)| candidate.to_string())
+    const BEGINNING: usize = 3;
+    let got = got.to_lowercase();
+    let length = got.chars().count();
+    let tolerated_edits = (length / 3).max(1);
+    let near = |candidate: &'a str| {
+        let small = candidate.to_lowercase();
+        let edits = strsim::damerau_levenshtein(&got, &small);
+        let begins = length >= BEGINNING && small.starts_with(&got);
+        (begins || edits <= tolerated_edits).then_some((!begins, edits, candidate))
+    };
+    let nearest = candidates.into_iter().filter(|_| length > 0).filter_map(near).min();
+    nearest.map(|(.., candidate)| candidate.to_string())
 }
 
 #[cfg(test)]
@@ -89,5 +94,8 @@ mod tests {
         assert_eq!(near_miss("tin", names).as_deref(), Some("tiny"));
         assert_eq!(near_miss("llama", names), None);
         assert_eq!(near_miss("", names), None);
+        assert_eq!(near_miss("BERT-base", names).as_deref(), Some("bert-base"));
+        assert_eq!(near_miss("h100", ["v100", "h100-sxm"]).as_deref(), Some("h100-sxm"));
+        assert_eq!(near_miss("", ["a"]), None, "one letter would be near everything");
     }
 }

@@ -168,7 +168,8 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
 impl Origin {
     /// The parsed text with the overrides applied.
     fn tree(&mut self, overrides: &[Override]) -> Result<Value, ScenarioErrors> {
-        let mut tree = serde_yaml::from_str(&self.text).map_err(|error| self.syntax(&error))?;
+        let mut tree: Value = serde_yaml::from_str(&self.text).map_err(|error| self.syntax(&error))?;
+        tree.apply_merge().map_err(|error| self.syntax(&error))?;
         for change in overrides {
             let (path, value) = change.parse()?;
             path.set(&mut tree, value).map_err(|problem| {

@@ -441,6 +441,30 @@ fn check_files(system: &RawSystem, domain_count: u32, path: &Path, problems: &mu
     }
 }
 
+/// Of a domain's own table; none where it is to be counted.
+fn domain_bytes(plot: &RawPlot, model: &ModelShape) -> Option<u64> {
+    // BERT-base, rows of three vectors in half precision.
+    const PAPER_BYTES: f64 = 1.42e9;
+    const PAPER_SHARE: f64 = 0.5;
+    const PAPER_ROW_VALUES: f64 = 3.0 * 768.0;
+    match (plot.domain_hits.ppm(), plot.domain_table, plot.met) {
+        // Where only the root answers, domains have no tables.
+        (0, ..) => Some(0),
+        (_, Some(given), _) => Some(given.0),
+        (_, None, RawMet::Counted) => None,
+        (_, None, RawMet::AsBuilt | RawMet::Shares { .. }) => {
+            let vectors = match model.kind {
+                ModelKind::Encoder => plot.fragment_tokens.0,
+                ModelKind::Decoder => 1,
+            };
+            // Between Table 5's two shares sizes grow by the third power.
+            let fragments = (f64::from(plot.domain_hits.ppm()) / 1e6 / PAPER_SHARE).powi(3);
+            let row = f64::from(vectors * model.hidden) / PAPER_ROW_VALUES;
+            Some((PAPER_BYTES * fragments * row).round() as u64)
+        }
+    }
+}
+
 fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, raw: &RawScenario) -> PoolSpec {
     PoolSpec {
         name: system.model.clone(),
@@ -467,11 +491,7 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, raw
                 },
             },
             domains: raw.tenants.domain_count(),
-            // Where only the root answers, domains have no tables.
-            domain_bytes: match plot.domain_hits.ppm() {
-                0 => 0,
-                _ => plot.domain_table.0,
-            },
+            domain_bytes: domain_bytes(&plot, model),
         }),
         tenant_state: match system.tenant_state {
             RawTenantState::Model => TenantState::Model,

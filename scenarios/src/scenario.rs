@@ -225,6 +225,13 @@ impl Scenario {
         written(&self.raw)
     }
 
+    /// As [`resolved_yaml`](Self::resolved_yaml), with another `card` for the scenario's. Not of a sweep over cards.
+    pub fn yaml_on(&self, card: &str) -> String {
+        let mut raw = self.raw.clone();
+        raw.card.0 = card.to_string();
+        written(&raw)
+    }
+
     /// As [`resolved_yaml`](Self::resolved_yaml), to be run in any folder: files by their absolute paths, those that were relative from
     /// `folder` on, and `card` for the scenario's card. Not of a sweep, whose values stay as they are.
     pub fn placed_yaml(&self, folder: &FilePath, card: &str) -> String {

@@ -1,7 +1,6 @@
 //! The scenarios that come with the binary.
 
 use std::fs;
-use std::path::Path;
 
 use tenantry_profiles::near_miss;
 
@@ -52,7 +51,8 @@ pub fn about(yaml: &str) -> String {
 pub(crate) fn find(path_or_name: &str) -> Result<(String, String), ScenarioErrors> {
     let in_checkout = format!("{FOLDER}/{path_or_name}.yaml");
     for path in [path_or_name, &in_checkout] {
-        if Path::new(path).is_file() {
+        // A pipe is read like a file.
+        if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
             return match fs::read_to_string(path) {
                 Ok(text) => Ok((path.to_string(), text)),
                 Err(error) => Err(unreadable(path, error.to_string()).into()),

@@ -85,7 +85,18 @@ fn axes(raw: &RawScenario) -> Result<Vec<Axis<'_>>, Vec<Problem>> {
                 problems.push(Problem::new(key, "a list of at least one value", "an empty list"));
                 continue;
             }
-            (RawAxis::Values(values), _) => (values.clone(), false),
+            (RawAxis::Values(values), _) => {
+                let again = |(index, value): &(usize, &Value)| values[..*index].contains(value);
+                if let Some((index, value)) = values.iter().enumerate().find(again) {
+                    problems.push(Problem::new(
+                        key.index(index),
+                        "another value than those before it",
+                        describe(value),
+                    ));
+                    continue;
+                }
+                (values.clone(), false)
+            }
             (RawAxis::Range(_), None) => {
                 let must = "a list where samples is not given, such as samples: {latin-hypercube: 100}";
                 problems.push(Problem::new(key, must, "a range"));

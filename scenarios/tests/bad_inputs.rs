@@ -326,6 +326,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:3: sweep.systems[0].preset[0]: must be left out here: presets are filled in before a sweep, so list one system for each instead, got a preset"),
     ("seed: 1", "seed: 1\nsweep: { 'systems[1].tenant_state': [head, model] }",
      "s.yaml:15: systems[1].batch: must be per-tenant where tenant_state is model, since a tenant's model serves nobody else, got a batch of several tenants where systems[1].tenant_state is \"model\""),
+    ("seed: 1", "seed: 1\nsweep: { tenants.count: [1, 2, 1] }",
+     "s.yaml:3: sweep.tenants.count[2]: must be another value than those before it, got 1"),
     // YAML itself.
     ("seed: 1", "seed: 1\nseed: 2",
      "s.yaml:1: must be YAML, got an error: duplicate entry with key \"seed\""),

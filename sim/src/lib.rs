@@ -22,7 +22,7 @@ mod steps;
 pub mod virtual_machine;
 
 pub use global::whole_workload;
-pub use met::{MetError, count_met};
+pub use met::{CountedTables, MetError, count_met};
 pub use prices::{Before, Jitter, ModelBefore, OpSpread, PriceError, Prices, Warmth};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
 pub use tenantry_solver::answer as allocate;

@@ -2,7 +2,8 @@
 //! serves, in tables of the corpus that it builds them from.
 
 use tenantry_core::spec::{Met, PlotSpec};
-use tenantry_plot::{Context, Counters, Forecast, PlotError, Select, Texts};
+use tenantry_plot::storage::minimum_bytes;
+use tenantry_plot::{Context, Counters, Forecast, PlotError, Select, Shape, Texts};
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::{Entry, Time, TraceError, Workload};
 
@@ -20,8 +21,18 @@ pub enum MetError {
     Workload(#[from] TraceError),
 }
 
+/// What a model's tables would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedTables {
+    /// Shares of the look-ups.
+    pub met: Met,
+    /// Of a domain's own table, in the mean.
+    pub domain_bytes: u64,
+}
+
 /// The shares of the workload's first look-ups that domains' own tables would answer, and that only shorter fragments would, in the tables
-/// of a model that the real machine builds from these texts. Of prompts alone, where the model is a decoder: nobody knows what it will make.
+/// of a model that the real machine builds from these texts, and how large those of domains are. Of prompts alone, where the model is a decoder: nobody
+/// knows what it will make.
 ///
 /// # Errors
 /// A trace that cannot be read, or no space to sort a corpus.
@@ -30,7 +41,7 @@ pub fn count_met(
     model: &ModelShape,
     texts: &Texts,
     workload: &mut dyn Workload,
-) -> Result<Met, MetError> {
+) -> Result<CountedTables, MetError> {
     let context = match model.kind {
         ModelKind::Encoder => Context::Both,
         ModelKind::Decoder => Context::Preceding,
@@ -47,9 +58,17 @@ pub fn count_met(
     let all = met.domain_hits + met.root_hits + met.fallbacks;
     let ppm = |part: u64| (part as f64 / all.max(1) as f64 * 1e6).round() as u32;
     let domain_hits_ppm = ppm(met.domain_hits);
-    Ok(Met::Shares {
-        domain_hits_ppm,
-        fallbacks_ppm: ppm(met.fallbacks).min(1_000_000 - domain_hits_ppm),
+    let shape = Shape {
+        fragment_tokens: plot.fragment_tokens,
+        context,
+        hidden: model.hidden,
+    };
+    Ok(CountedTables {
+        met: Met::Shares {
+            domain_hits_ppm,
+            fallbacks_ppm: ppm(met.fallbacks).min(1_000_000 - domain_hits_ppm),
+        },
+        domain_bytes: minimum_bytes(&shape, forecast.domain_fragments()),
     })
 }
 

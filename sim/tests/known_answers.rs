@@ -415,7 +415,7 @@ fn hierarchical(
         fallbacks_ppm: 0,
         met: Met::AsBuilt,
         domains: 8,
-        domain_bytes: 0,
+        domain_bytes: None,
     });
     let (model, dtype) = (&pool.model, pool.dtype);
     let layers = u64::from(model.layers / 2);

@@ -57,7 +57,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                     fallbacks_ppm: (1_000_000 - domain_hits_ppm) / 2,
                 },
                 domains: 8,
-                domain_bytes: 1 << 20,
+                domain_bytes: Some(1 << 20),
             }
         });
     let plot = proptest::option::of(plot);

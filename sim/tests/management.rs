@@ -107,7 +107,7 @@ fn a_new_version_costs_its_reading() {
         fallbacks_ppm: 0,
         met: Met::AsBuilt,
         domains: 8,
-        domain_bytes,
+        domain_bytes: Some(domain_bytes),
     });
     let of_domain = ManageRequest {
         at: Time(100_000_000),

@@ -105,12 +105,13 @@ fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
 /// What there is of runs that the user stopped, or that ended at one which failed.
 pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
     let is_there = |system: &str| runs.iter().any(|run| run.summary.system == system);
-    let mut missing: Vec<&str> = asked
-        .iter()
-        .map(|run| run.system.name.as_str())
-        .filter(|name| !is_there(name))
-        .collect();
-    missing.dedup();
+    // Sweep points and repeats have the same systems again.
+    let mut missing: Vec<&str> = Vec::new();
+    for name in asked.iter().map(|run| run.system.name.as_str()) {
+        if !is_there(name) && !missing.contains(&name) {
+            missing.push(name);
+        }
+    }
     let missing = match missing.is_empty() {
         true => String::new(),
         false => format!("; of {} there is none", missing.join(", ")),

@@ -15,7 +15,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, None)?;
-    loaded.check_files()?;
+    loaded.check_executable()?;
     let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
     let mut kept = Vec::new();
     let interrupt = interrupt::flag();

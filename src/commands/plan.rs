@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
 use tenantry_reports::page::PlanPage;
-use tenantry_reports::whole::write_whole;
+use tenantry_reports::whole::{remove_earlier, write_whole};
 use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::Plan;
 
@@ -100,9 +100,8 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     say(output, &format!("report: {}", args.out.join("plan.html").display()));
     if !report.feasible {
-        if args.out.join("answer.yaml").exists() {
-            say(output, "note: answer.yaml was there before, and is not of this plan");
-        }
+        // Another plan's would be taken for this one's.
+        remove_earlier(&args.out.join("answer.yaml")).map_err(Failure::running)?;
         return Err(Failure::LimitNotMet(report.answer.clone()));
     }
     let answer = args.out.join("answer.yaml");

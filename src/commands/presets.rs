@@ -1,5 +1,6 @@
 //! `tenantry presets`: the named systems, to be printed, copied and changed.
 
+use tenantry_profiles::near_miss;
 use tenantry_scenarios::presets;
 
 use crate::cli::{OutputArgs, PresetsArgs};
@@ -16,9 +17,7 @@ pub fn run(args: &PresetsArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let Some(yaml) = presets::yaml(name) else {
-        let near = presets::names()
-            .iter()
-            .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+        let near = near_miss(name, presets::names().iter().copied());
         let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
         return Err(Failure::BadInput(format!(
             "preset: must be one of {}, got {name}{hint}",

@@ -1,9 +1,9 @@
 //! `tenantry simulate`: all runs of a scenario on the virtual machine, side by side.
 
 use rayon::prelude::*;
+use tenantry_profiles::DeviceKind;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
-use tenantry_scenarios::Scenario;
 
 use crate::caveats::{ended_early_caveats, extrapolation_caveat, interrupted_caveat, of_runs};
 use crate::cli::{OutputArgs, SimulateArgs};
@@ -72,7 +72,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
-    next(output, &worth_trying(args, &loaded.scenario, &runs));
+    next(output, &worth_trying(args, &loaded, &runs));
     Ok(())
 }
 
@@ -82,10 +82,16 @@ fn is_judged(run: &Run) -> bool {
 }
 
 /// Where there is a target, how many cards keep it; else whether the machine agrees.
-fn worth_trying(args: &SimulateArgs, scenario: &Scenario, runs: &[Run]) -> String {
+fn worth_trying(args: &SimulateArgs, loaded: &Loaded, runs: &[Run]) -> String {
     let words = args.scenario.words_on(args.profile.as_deref());
+    let scenario = &loaded.scenario;
     if scenario.slo.is_none() {
-        return format!("tenantry validate {words} --device cpu (or cuda:0: does a real run agree?)");
+        return match loaded.cards().all(|card| card.device.kind == DeviceKind::Cpu) {
+            true => format!("tenantry validate {words} --device cpu (does a real run agree?)"),
+            false => format!(
+                "tenantry validate {words} --device cuda:0 (where there is such a card: does a real run agree?)"
+            ),
+        };
     }
     if !runs.iter().any(is_judged) {
         return format!(

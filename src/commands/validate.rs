@@ -24,7 +24,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
-    loaded.check_files()?;
+    loaded.check_executable()?;
     let keep = Keep::new(&args.keep, None, &args.out, &loaded.runs)?;
     let interrupt = interrupt::flag();
     let repeats = args.repeats.get();

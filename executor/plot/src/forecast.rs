@@ -59,6 +59,12 @@ impl Forecast {
         })
     }
 
+    /// Whole fragments of a domain's own table, in the mean over the domains; none where these have no tables.
+    pub fn domain_fragments(&self) -> u64 {
+        let all: usize = self.domains.iter().map(HashSet::len).sum();
+        (all / self.domains.len().max(1)) as u64
+    }
+
     /// What the fragments of a tenant's text would meet: each in its domain's table, the root's, or neither (Eq. 3).
     pub fn meet(&self, tokens: &[u32], domain: u32) -> Counters {
         let mut counters = Counters {

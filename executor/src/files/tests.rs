@@ -181,7 +181,7 @@ const PLOT: PlotSpec = PlotSpec {
     fallbacks_ppm: 0,
     met: Met::AsBuilt,
     domains: 8,
-    domain_bytes: 0,
+    domain_bytes: None,
 };
 
 fn system() -> SystemSpec {

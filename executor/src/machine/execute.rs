@@ -20,7 +20,7 @@ use super::RealMachine;
 use super::cascading::CascadeServing;
 use super::clocks::LaneClocks;
 use super::errors::LaneErrors;
-use super::generating::{Generated, GenerationServing};
+use super::generating::{self, Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing};
 use super::texts::TextServing;
@@ -107,6 +107,14 @@ pub enum ExecuteError {
     /// The record does not add up.
     #[error(transparent)]
     Law(#[from] BrokenLaw),
+}
+
+/// That a system asks for nothing that is only simulated: to be known before another is served.
+///
+/// # Errors
+/// It does; the error names the key.
+pub fn check(system: &SystemSpec) -> Result<(), ExecutorError> {
+    generating::check(&system.pool)
 }
 
 /// Serves `workload` on a device, as fast as its requests come. The clock starts when all parameters are in place.

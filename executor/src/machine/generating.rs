@@ -86,6 +86,30 @@ pub struct GenerationServing {
     disk: Option<Arc<Disk>>,
 }
 
+/// That a pool asks for nothing that is only simulated.
+///
+/// # Errors
+/// It does.
+pub(super) fn check(pool: &PoolSpec) -> Result<(), ExecutorError> {
+    let Some(generation) = &pool.generation else {
+        return Ok(());
+    };
+    let cards = generation.tensor_parallel;
+    if cards != 1 {
+        return Err(ExecutorError::input("tensor_parallel", "1 to be executed", cards));
+    }
+    if generation.prefix_caching {
+        return Err(ExecutorError::input("prefix_caching", "false to be executed", true));
+    }
+    if pool.plot.is_some() && generation.shared_prefix_tokens > 0 {
+        // Texts that a table was built for have no beginning in common.
+        let must = "0 to be executed above a table";
+        let got = generation.shared_prefix_tokens;
+        return Err(ExecutorError::input("shared_prefix", must, got));
+    }
+    Ok(())
+}
+
 impl GenerationServing {
     /// Random weights for a pool and its tenants. Each instance has the server's slots for tenants and its pages, of which no more are made
     /// than its requests can fill. Where representations are looked up, only the layers above them are there.
@@ -110,22 +134,7 @@ impl GenerationServing {
         } = provision;
         let instances = &server.topology().instances;
         let (model, dtype) = (&pool.model, pool.dtype);
-        if generation.tensor_parallel != 1 {
-            return Err(ExecutorError::input(
-                "tensor_parallel",
-                "1 to be executed",
-                generation.tensor_parallel,
-            ));
-        }
-        if generation.prefix_caching {
-            return Err(ExecutorError::input("prefix_caching", "false to be executed", true));
-        }
-        if pool.plot.is_some() && generation.shared_prefix_tokens > 0 {
-            // Texts that a table was built for have no beginning in common.
-            let must = "0 to be executed above a table";
-            let got = generation.shared_prefix_tokens;
-            return Err(ExecutorError::input("shared_prefix", must, got));
-        }
+        check(pool)?;
         let retrieval = match (pool.plot, tables) {
             (None, _) => None,
             (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {

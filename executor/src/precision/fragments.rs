@@ -23,7 +23,7 @@ const PLOT: PlotSpec = PlotSpec {
     fallbacks_ppm: 0,
     met: Met::AsBuilt,
     domains: 8,
-    domain_bytes: 0,
+    domain_bytes: None,
 };
 /// Tokens of the text.
 const TOKENS: usize = 10;

@@ -48,9 +48,12 @@ pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
             continue;
         }
         let builtin = ModelShape::builtin(&need.model.name);
-        let is_another = match &builtin {
-            Some(model) => *model != need.model,
-            None => { card.models.iter() }.any(|model| model.name == need.model.name && *model != need.model),
+        let known = { builtin.as_ref() }.or_else(|| card.models.iter().find(|model| model.name == need.model.name));
+        let is_another = known.is_some_and(|known| !is_of_such_layers(known, &need.model));
+        // Tables are of a layer, and what is of all of them is of the model that has the name.
+        let need = Need {
+            model: known.unwrap_or(&need.model).clone(),
+            ..need
         };
         let of_model = |dtype: DType| format!("model={} dtype={dtype}", need.model.name);
         let is_known_otherwise = is_known(card, &of_model, |dtype| dtype != need.dtype)
@@ -64,6 +67,15 @@ pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
         }
         merge(card, derived, &roofline.sheet.name);
     }
+}
+
+/// Whether shapes differ by no more than how many layers there are.
+fn is_of_such_layers(one: &ModelShape, other: &ModelShape) -> bool {
+    let one = ModelShape {
+        layers: other.layers,
+        ..one.clone()
+    };
+    one == *other
 }
 
 /// Whether somebody measured or published the model's layers in such a number format.

@@ -240,10 +240,6 @@ pub struct RawCardScale {
     pub patience: Span,
 }
 
-fn half_of_occurrences() -> Memory {
-    Memory(1_420_000_000)
-}
-
 fn llamas_end() -> Index {
     Index(2)
 }
@@ -333,10 +329,10 @@ pub struct RawPlot {
     /// What look-ups meet in such tables, in simulations.
     #[serde(default)]
     pub met: RawMet,
-    /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: 1.42 GB, those of the most
-    /// frequent trigrams that are half of all occurrences (HMI, Table 5).
-    #[serde(default = "half_of_occurrences")]
-    pub domain_table: Memory,
+    /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: where `met` is `counted`, that of the
+    /// table that is executed; else the paper's domains' (HMI, Table 5: 1.42 GB for half of all occurrences, 0.31 for 30 %), by the width of a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain_table: Option<Memory>,
 }
 
 /// What look-ups meet in the tables, in simulations: executed ones meet what they meet.

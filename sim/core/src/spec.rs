@@ -380,8 +380,8 @@ pub struct PlotSpec {
     pub met: Met,
     /// Domains with tables of their own: as many as the workload has.
     pub domains: u32,
-    /// Size of a domain's own table: what creating and updating it reads.
-    pub domain_bytes: u64,
+    /// Size of a domain's own table: what creating and updating it reads. None where it is to be counted with what look-ups meet.
+    pub domain_bytes: Option<u64>,
 }
 
 /// What look-ups meet in a pool's tables (HMI, Eq. 3). What they answer, the real machine finds in its tables; the virtual one has no texts, and

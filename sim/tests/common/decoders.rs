@@ -52,7 +52,7 @@ pub const PLOT: PlotSpec = PlotSpec {
     fallbacks_ppm: 100_000,
     met: Met::AsBuilt,
     domains: 8,
-    domain_bytes: 1 << 20,
+    domain_bytes: Some(1 << 20),
 };
 
 /// The upper layer of two, above a table; tenants have adapters in it.

@@ -42,7 +42,7 @@ const PLOT: PlotSpec = PlotSpec {
     fallbacks_ppm: 100_000,
     met: Met::AsBuilt,
     domains: 8,
-    domain_bytes: 0,
+    domain_bytes: None,
 };
 
 /// Tables that all tests find built once.

@@ -68,7 +68,7 @@ impl Tenancy {
             tenants: vec![THERE; tenants as usize],
             domains: vec![THERE; domains as usize],
             tenant_bytes,
-            domain_bytes: pool.plot.map_or(0, |plot| plot.domain_bytes),
+            domain_bytes: { pool.plot }.and_then(|plot| plot.domain_bytes).unwrap_or(0),
             leaving: BTreeMap::new(),
             submitted: 0,
         }
