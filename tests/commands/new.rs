@@ -250,16 +250,13 @@ fn a_trace_brings_its_tenants() {
         "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n",
     )
     .unwrap();
-    let flags = [
-        "--trace",
-        "azure.csv",
-        "--model",
-        "llama-7b",
-        "--tenants",
-        "50",
-        "--defaults",
-    ];
+    let flags = ["--trace", "azure.csv", "--tenants", "50", "--defaults"];
     good(at, &[&["new", "chat.yaml"], &flags[..]].concat());
     let text = fs::read_to_string(at.join("chat.yaml")).unwrap();
     assert!(text.contains("count: 50") && text.contains("{ zipf: 0.9 }"), "{text}");
+    // Whoever asks for tokens is not answered by a model that makes none.
+    assert!(
+        text.contains("llama-7b") && text.contains("preset: punica") && !text.contains("bert"),
+        "{text}"
+    );
 }

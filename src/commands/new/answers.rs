@@ -33,9 +33,11 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Of flags. `of_trace`: how many tenants their trace has, where it says who asks.
-    pub fn of(args: &NewArgs, of_trace: Option<u32>) -> Result<Answers, Failure> {
-        let model = built_in(args.model.as_deref().unwrap_or("bert-base"))?;
+    /// Of flags, and of what their trace says.
+    pub fn of(args: &NewArgs, of_trace: OfTrace) -> Result<Answers, Failure> {
+        let usual = if of_trace.generates { "llama-7b" } else { "bert-base" };
+        let model = built_in(args.model.as_deref().unwrap_or(usual))?;
+        let of_trace = of_trace.tenants;
         let generates = model.kind == ModelKind::Decoder;
         let usual = Usual::of(generates);
         let or = |flag: &Option<String>, usual: &str| flag.clone().unwrap_or_else(|| usual.to_owned());
@@ -181,9 +183,17 @@ pub fn built_in(name: &str) -> Result<ModelShape, Failure> {
     })
 }
 
-/// How many tenants a trace has, by the largest number of one; nothing where it does not say who asks. The trace must be of requests, each
-/// with an arrival and lengths.
-pub fn tenants_of(trace: &str) -> Result<Option<u32>, Failure> {
+/// What a trace says of a scenario that replays it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfTrace {
+    /// How many there are, by the largest number of one; nothing where it does not say who asks.
+    pub tenants: Option<u32>,
+    /// Requests ask for tokens to be generated.
+    pub generates: bool,
+}
+
+/// Reads a trace, which must be of requests, each with an arrival and lengths.
+pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
     let path = Path::new(trace);
     let format = Format::of(path).map_err(Failure::bad_input)?;
     if !format.replays() {
@@ -192,7 +202,7 @@ pub fn tenants_of(trace: &str) -> Result<Option<u32>, Failure> {
             format.name()
         )));
     }
-    let (mut largest, mut all_say, mut last) = (None, true, None);
+    let (mut largest, mut all_say, mut last, mut generates) = (None, true, None, false);
     for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
         let record = record.map_err(Failure::bad_input)?;
         if record.arrival < last {
@@ -203,13 +213,17 @@ pub fn tenants_of(trace: &str) -> Result<Option<u32>, Failure> {
         }
         (last, all_say) = (record.arrival, all_say && record.tenant.is_some());
         largest = largest.max(record.tenant);
+        generates |= record.output_tokens.is_some_and(|tokens| tokens > 0);
     }
     if last.is_none() {
         return Err(Failure::BadInput(format!(
             "--trace: {trace}: must have requests, got none"
         )));
     }
-    Ok({ largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)))
+    Ok(OfTrace {
+        tenants: { largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)),
+        generates,
+    })
 }
 
 /// What is wrong with a scenario that is not written yet, by the flags that have said it.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use tenantry_profiles::{ModelKind, ModelShape};
 
-use super::answers::{Answers, Usual, built_in, tenants_of};
+use super::answers::{Answers, OfTrace, Usual, built_in, of_trace};
 use super::ask::Dialogue;
 use crate::cli::NewArgs;
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ pub fn complete(args: &NewArgs) -> Result<NewArgs, Failure> {
     if !has_load {
         asked.trace()?;
     }
-    if asked.of_trace.is_none() {
+    if asked.of_trace.tenants.is_none() {
         asked.text(|args| &mut args.tenants, "How many tenants?", usual.tenants)?;
     }
     if asked.args.trace.is_none() {
@@ -55,14 +55,13 @@ struct Asked {
     dialogue: Dialogue,
     args: NewArgs,
     file: String,
-    /// How many tenants the trace has, where it says who asks.
-    of_trace: Option<u32>,
+    of_trace: OfTrace,
 }
 
 impl Asked {
     /// What is wrong with the flags is said before anything is asked.
     fn of(args: &NewArgs) -> Result<Asked, Failure> {
-        let of_trace = args.trace.as_deref().map(tenants_of).transpose()?.flatten();
+        let of_trace = args.trace.as_deref().map_or(Ok(OfTrace::default()), of_trace)?;
         let asked = Asked {
             dialogue: Dialogue::new(),
             args: args.clone(),
@@ -112,7 +111,12 @@ impl Asked {
             format!("{name:width$}  {does}, {layers} layers of {hidden}")
         };
         let items: Vec<String> = shapes.iter().map(item).collect();
-        let usual = shapes.iter().position(|shape| shape.name == "bert-base").unwrap_or(0);
+        let usual = if self.of_trace.generates {
+            "llama-7b"
+        } else {
+            "bert-base"
+        };
+        let usual = shapes.iter().position(|shape| shape.name == usual).unwrap_or(0);
         let chosen = self
             .dialogue
             .one_of("Which model do tenants build on?", &items, usual)?;
@@ -123,11 +127,11 @@ impl Asked {
     fn trace(&mut self) -> Result<(), Failure> {
         const NONE: &str = "none";
         // A recording may be long: it is read once.
-        let found = Cell::new(None);
+        let found = Cell::new(OfTrace::default());
         let fits = |answer: &str| match answer {
             NONE => Ok(()),
-            file => tenants_of(file)
-                .map(|tenants| found.set(tenants))
+            file => of_trace(file)
+                .map(|said| found.set(said))
                 .map_err(|failure| failure.to_string().replace("error: ", "").replace("--trace: ", "")),
         };
         let question = "A file with recorded requests, if there is one?";

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{make_folder, next, print, say};
 use crate::runs::Loaded;
 
-use answers::{Answers, tenants_of};
+use answers::{Answers, of_trace};
 use ask::Dialogue;
 
 pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     let asks = Dialogue::is_possible() && !args.defaults && !output.quiet && !output.json;
     let args = if asks { &dialogue::complete(args)? } else { args };
-    let of_trace = args.trace.as_deref().map(tenants_of).transpose()?.flatten();
+    let of_trace = args.trace.as_deref().map_or(Ok(Default::default()), of_trace)?;
     let file = args.file.display().to_string();
     let (text, loaded) = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
     if let Some(folder) = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
