@@ -147,9 +147,17 @@ impl VirtualMachine {
 
     /// The instance between which and the lane's own a transfer goes: it has a link too, and no lane that transfers queue for. Nothing where
     /// cards are threads that copy in one memory.
-    #[inline]
+    #[inline(always)]
     pub(super) fn far_end(&self, kind: LaneKind, op: OpRef) -> Option<InstanceId> {
-        if kind != LaneKind::Link || !self.prices.has_links() {
+        match kind {
+            LaneKind::Link => self.far_end_of_link(op),
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn far_end_of_link(&self, op: OpRef) -> Option<InstanceId> {
+        if !self.prices.has_links() {
             return None;
         }
         let OpKind::Transfer(transfer) = self.board.op(op).kind else {
@@ -160,12 +168,9 @@ impl VirtualMachine {
         Some(if to_has_lane { transfer.from } else { to })
     }
 
-    /// A transfer has started or ended: the others to or from that instance go at another pace from now on.
-    #[inline]
-    pub(super) fn restretch_link(&mut self, far_end: Option<InstanceId>) {
-        if far_end.is_none() {
-            return;
-        }
+    /// A transfer has started or ended: the others to or from its far end go at another pace from now on.
+    #[inline(never)]
+    pub(super) fn restretch_links(&mut self) {
         for index in 0..self.lanes.len() {
             let lane = LaneId(index as u32);
             let on = &self.lanes[index];

@@ -189,7 +189,9 @@ impl VirtualMachine {
             }
         }
         self.restretch_neighbours(lane);
-        self.restretch_link(far_end);
+        if far_end.is_some() {
+            self.restretch_links();
+        }
     }
 
     /// Notes whose whole model the lane computes with from now on, and says whose it was until now.
@@ -308,7 +310,9 @@ impl VirtualMachine {
         if !self.board.is_running(lane) {
             self.restretch_neighbours(lane);
         }
-        self.restretch_link(far_end);
+        if far_end.is_some() {
+            self.restretch_links();
+        }
         let heard = &mut self.lanes[lane.index()].heard;
         *heard = (*heard).max(self.now + tell);
         let at = *heard;
