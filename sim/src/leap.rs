@@ -84,28 +84,29 @@ pub(crate) struct RunPlan {
     pub steps: u32,
 }
 
-/// Where a step ends.
+/// A point of a run: mostly where a step ends.
 #[derive(Clone, Copy, Debug, Default)]
-struct Boundary {
+struct Point {
     at: Time,
     /// What rounding has left up to here, in parts of 10^12 of a nanosecond.
     carry: u64,
+    /// Work of the run that is done.
+    worked_ns: u64,
 }
 
 /// Steps that are slowed alike.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
-    from: Boundary,
+    /// Where it begins, which may be in the middle of a step.
+    from: Point,
     /// Steps of the run that are over.
     first: u32,
-    /// Work of the next one that is done already, where the segment begins in the middle of it.
-    done_ns: u64,
     /// Of this segment.
     steps: u32,
     /// Parts of 10^12.
     factor: u64,
     /// The end of its last step.
-    end: Boundary,
+    end: Point,
 }
 
 /// A run under way.
@@ -126,7 +127,10 @@ impl Leap {
     /// The first step of the plan starts at `from`.
     pub fn start(&mut self, from: Time, made_before: u64, one_by_one: bool) {
         self.segment = Segment {
-            end: Boundary { at: from, carry: 0 },
+            end: Point {
+                at: from,
+                ..Point::default()
+            },
             ..Segment::default()
         };
         self.made_before = made_before;
@@ -151,18 +155,17 @@ impl Leap {
 
     /// Begins the segment after the one that is over, with the factors that hold from here on: that of jitter up to the end of the block,
     /// where there is any.
-    pub fn next_segment(&mut self, prices: &mut StepPrices, stretch_ppm: u64, jitter_ppm: Option<u64>) {
+    pub fn next_segment(&mut self, prices: &StepPrices, stretch_ppm: u64, jitter_ppm: Option<u64>) {
         let first = self.segment.first + self.segment.steps;
-        self.begin_segment(prices, self.segment.end, first, 0, stretch_ppm, jitter_ppm);
+        self.begin_segment(prices, self.segment.end, first, stretch_ppm, jitter_ppm);
     }
 
-    /// Begins a segment in which so many steps of the run are over, and so much of the work of the next.
+    /// Begins a segment when so many steps of the run are over.
     fn begin_segment(
         &mut self,
-        prices: &mut StepPrices,
-        from: Boundary,
+        prices: &StepPrices,
+        from: Point,
         first: u32,
-        done_ns: u64,
         stretch_ppm: u64,
         jitter_ppm: Option<u64>,
     ) {
@@ -177,23 +180,21 @@ impl Leap {
         self.segment = Segment {
             from,
             first,
-            done_ns,
             steps,
             factor: stretch_ppm * jitter_ppm.unwrap_or(MILLION),
             end: from,
         };
-        self.segment.end = self.boundary(prices, steps);
+        self.segment.end = self.after(prices.worked_ns(&self.plan.costs, first + steps));
         if first == 0 {
             self.first_step_ended = self.after(self.plan.costs.first_ns).at;
         }
     }
 
     /// Goes on at another pace from `now` on, within a block of steps.
-    pub fn change_pace(&mut self, prices: &mut StepPrices, now: Time, stretch_ppm: u64, jitter_ppm: Option<u64>) {
+    pub fn change_pace(&mut self, prices: &StepPrices, now: Time, stretch_ppm: u64, jitter_ppm: Option<u64>) {
         let Segment {
             from,
             first,
-            done_ns,
             steps,
             factor,
             end,
@@ -203,29 +204,25 @@ impl Leap {
             return;
         }
         if now <= from.at {
-            return self.begin_segment(prices, from, first, done_ns, stretch_ppm, jitter_ppm);
+            return self.begin_segment(prices, from, first, stretch_ppm, jitter_ppm);
         }
         let factor = factor.max(1);
         let (since_ns, left) = worked(now.since(from.at).0, from.carry, factor);
+        let worked_ns = from.worked_ns + since_ns;
         // Exact times are `at` and `carry` together, and a step is over when its boundary's `at` has come: it may end at any time before the next nanosecond.
-        let more_than_over_ns = done_ns + since_ns + (left + (UNIT - 1)) / factor + 1;
-        let made = prices.steps_of(&self.plan.costs, first, steps, more_than_over_ns) - 1;
-        let next = first + made;
-        if made > 0 {
-            let boundary = self.boundary(prices, made);
-            if boundary.at == now {
-                return self.begin_segment(prices, boundary, next, 0, stretch_ppm, jitter_ppm);
-            }
-        }
-        let done_ns = done_ns + since_ns - prices.between(&self.plan.costs, first, next);
-        self.begin_segment(
-            prices,
-            Boundary { at: now, carry: 0 },
-            next,
-            done_ns,
-            stretch_ppm,
-            jitter_ppm,
-        );
+        let more_than_over_ns = worked_ns + (left + (UNIT - 1)) / factor + 1;
+        let next = prices.steps_of(&self.plan.costs, first, first + steps, more_than_over_ns) - 1;
+        let of_steps_ns = prices.worked_ns(&self.plan.costs, next);
+        let middle = match next > first && of_steps_ns >= worked_ns + u64::from(left > 0) {
+            // A step is over right now.
+            true => self.after(of_steps_ns),
+            false => Point {
+                at: now,
+                carry: 0,
+                worked_ns,
+            },
+        };
+        self.begin_segment(prices, middle, next, stretch_ppm, jitter_ppm);
     }
 
     /// The block of steps that the step being made lies in.
@@ -238,22 +235,15 @@ impl Leap {
         (self.made_before + u64::from(self.segment.first + self.segment.steps)) / BLOCK_STEPS
     }
 
-    /// The end of so many steps of the segment.
-    fn boundary(&self, prices: &mut StepPrices, steps: u32) -> Boundary {
-        let first = self.segment.first;
-        self.after(prices.between(&self.plan.costs, first, first + steps))
-    }
-
-    /// The end of steps of the segment that take so much work, what is done of it included.
+    /// When so much work of the run is done, at the pace of the segment.
     #[inline]
-    fn after(&self, work_ns: u64) -> Boundary {
-        let Segment {
-            from, done_ns, factor, ..
-        } = self.segment;
-        let (ns, carry) = scaled(work_ns - done_ns, factor, from.carry);
-        Boundary {
+    fn after(&self, worked_ns: u64) -> Point {
+        let Segment { from, factor, .. } = self.segment;
+        let (ns, carry) = scaled(worked_ns - from.worked_ns, factor, from.carry);
+        Point {
             at: from.at + Duration(ns),
             carry,
+            worked_ns,
         }
     }
 
@@ -273,11 +263,10 @@ impl Leap {
     }
 
     /// Ends the segment at its first boundary that is not before `now`.
-    pub fn cut(&mut self, prices: &mut StepPrices, now: Time) {
+    pub fn cut(&mut self, prices: &StepPrices, now: Time) {
         let Segment {
             from,
             first,
-            done_ns,
             steps,
             factor,
             ..
@@ -292,9 +281,10 @@ impl Leap {
                 ns + u64::from(left > 0)
             }
         };
-        let work_ns = work_ns.saturating_add(done_ns);
-        self.segment.steps = prices.steps_of(&self.plan.costs, first, steps, work_ns);
-        self.segment.end = self.boundary(prices, self.segment.steps);
+        let worked_ns = from.worked_ns.saturating_add(work_ns);
+        let over = prices.steps_of(&self.plan.costs, first, first + steps, worked_ns);
+        self.segment.steps = over - first;
+        self.segment.end = self.after(prices.worked_ns(&self.plan.costs, over));
     }
 
     /// Ends the run at the segment's end.

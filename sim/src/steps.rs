@@ -8,7 +8,6 @@
 //! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
 
 use std::num::NonZeroU64;
-use std::ops::Range;
 
 use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
@@ -142,6 +141,8 @@ pub(crate) struct StepCosts {
     pub first_ns: u64,
     /// Of each later step, without attention.
     base_ns: u64,
+    /// Of what is summed up over contexts: what lies before the second step.
+    before_ns: u64,
     sequences: u32,
     /// Of the second step: tokens that each sequence attends to on average, rounded down.
     context: u32,
@@ -174,6 +175,7 @@ impl Default for StepCosts {
         StepCosts {
             first_ns: 0,
             base_ns: 0,
+            before_ns: 0,
             sequences: 0,
             context: 0,
             typical: Cost::NOTHING.into(),
@@ -318,6 +320,7 @@ impl StepPrices {
         StepCosts {
             first_ns: scaled(first_base_ns + first, self.scale_ppm(chunk_tokens, sequences, attended)),
             base_ns,
+            before_ns: 0,
             sequences,
             context,
             typical: match &self.whole {
@@ -447,57 +450,51 @@ impl StepPrices {
         layers * layer + self.decoder.ends.median_ns(sequences, tokens) + retrieval
     }
 
-    /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.
-    #[inline(always)]
-    pub fn between(&mut self, costs: &StepCosts, from: u32, to: u32) -> u64 {
-        let (first, later) = (u64::from(from == 0 && to > 0), from.max(1)..to.max(1));
-        let first_ns = first * costs.first_ns;
-        match later.is_empty() {
-            true => first_ns,
-            false => first_ns + self.sums(costs, later.end).ns(costs, later),
+    /// Sums up as far as so many steps of a run reach: [`worked_ns`](Self::worked_ns) knows of no more.
+    pub fn reach(&mut self, costs: &mut StepCosts, steps: u32) {
+        if steps > 1 {
+            let sums = self.sums_beyond(costs.sequences, costs.context_at(steps));
+            costs.before_ns = sums.up_to(costs, 1);
         }
     }
 
-    /// The least number of steps from `from` on, at least 1 and at most `most`, that together take `work_ns` or more.
-    pub fn steps_of(&mut self, costs: &StepCosts, from: u32, most: u32, work_ns: u64) -> u32 {
-        let (first, first_ns) = match from {
-            0 => (1, costs.first_ns),
-            _ => (from, 0),
-        };
-        let (mut before, mut after) = (1, most);
-        if most > 1 {
-            let sums = self.sums(costs, from + most);
-            let enough = |steps: u32| first_ns + sums.ns(costs, first..from + steps) >= work_ns;
-            // A copy has mostly just begun or ended: the first step is the most frequent answer.
-            if enough(1) {
-                return 1;
+    /// So many steps of a run, from its first on, in nanoseconds.
+    #[inline(always)]
+    pub fn worked_ns(&self, costs: &StepCosts, steps: u32) -> u64 {
+        match steps {
+            0 | 1 => u64::from(steps) * costs.first_ns,
+            _ => costs.first_ns + self.sums[costs.sequences as usize].up_to(costs, steps) - costs.before_ns,
+        }
+    }
+
+    /// The least number of a run's steps, more than are over and `most` at most, that together take `work_ns` or more.
+    pub fn steps_of(&self, costs: &StepCosts, over: u32, most: u32, work_ns: u64) -> u32 {
+        let next = over + 1;
+        // A copy has mostly just begun or ended: the next step is the most frequent answer.
+        let next_ns = self.worked_ns(costs, next);
+        if next == most || next_ns >= work_ns {
+            return next;
+        }
+        // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side, twice as far each time.
+        let later_ns = (self.worked_ns(costs, most) - next_ns).max(1);
+        let share = (work_ns - next_ns) as f64 / later_ns as f64;
+        let guess = next + (share * f64::from(most - next)) as u32;
+        let (mut before, mut after) = (next, most);
+        let mut middle = guess.min(most - 1).max(next + 1);
+        let mut reach = 1;
+        while before + 1 < after {
+            match self.worked_ns(costs, middle) >= work_ns {
+                true => after = middle,
+                false => before = middle,
             }
-            // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side, twice as far each
-            // time.
-            let later_ns = sums.ns(costs, first..from + most).max(1);
-            let share = work_ns.saturating_sub(first_ns) as f64 / later_ns as f64;
-            let mut middle = ((share * f64::from(most)) as u32).min(most - 1).max(2);
-            let mut reach = 1;
-            while before + 1 < after {
-                match enough(middle) {
-                    true => after = middle,
-                    false => before = middle,
-                }
-                middle = match (before, after) {
-                    (1, _) => after.saturating_sub(reach).max(2),
-                    (_, after) if after == most => (before + reach).min(most - 1),
-                    _ => before + (after - before) / 2,
-                };
-                reach *= 2;
-            }
+            middle = match (before, after) {
+                (before, _) if before == next => after.saturating_sub(reach).max(next + 1),
+                (_, after) if after == most => (before + reach).min(most - 1),
+                _ => before + (after - before) / 2,
+            };
+            reach *= 2;
         }
         after
-    }
-
-    /// Sums that reach to a step of a run.
-    #[inline(always)]
-    fn sums(&mut self, costs: &StepCosts, step: u32) -> &Sums {
-        self.sums_beyond(costs.sequences, costs.context_at(step))
     }
 
     /// Sums over contexts below this one and beyond.
@@ -532,17 +529,16 @@ impl StepPrices {
 }
 
 impl Sums {
-    /// Steps of a run, all after its first, in nanoseconds.
+    /// Of contexts before that of the step after so many of a run, all after its first.
     #[inline(always)]
-    fn ns(&self, costs: &StepCosts, steps: Range<u32>) -> u64 {
-        let (from, to) = (costs.context_at(steps.start), costs.context_at(steps.end));
-        let attention_ns = self.attention_ns[to] - self.attention_ns[from];
-        let others_ns = match self.scale_ppm.is_empty() {
-            true => u64::from(steps.end - steps.start) * costs.base_ns,
-            // The difference of two whole numbers: cut anywhere, its pieces add up to it.
-            false => scaled(costs.base_ns, self.scale_ppm[to]) - scaled(costs.base_ns, self.scale_ppm[from]),
+    fn up_to(&self, costs: &StepCosts, steps: u32) -> u64 {
+        let context = costs.context_at(steps);
+        let others_ns = match self.scale_ppm.get(context) {
+            None => u64::from(steps - 1) * costs.base_ns,
+            // Steps are differences of whole numbers: cut anywhere, a run's pieces add up to it.
+            Some(&scale_ppm) => scaled(costs.base_ns, scale_ppm),
         };
-        attention_ns + others_ns
+        self.attention_ns[context] + others_ns
     }
 }
 

@@ -308,9 +308,10 @@ impl Prices {
         steps.run(members, going_on, tenants, &mut self.extrapolated)
     }
 
-    /// Notes where so many steps of a run end beyond what was measured.
-    pub(crate) fn note_last_step(&mut self, costs: &StepCosts, steps: u32) {
-        if let ModelPrices::Decoder(prices) = &self.models[0] {
+    /// So many steps of a run will be asked for: notes where the last is beyond what was measured.
+    pub(crate) fn reach(&mut self, costs: &mut StepCosts, steps: u32) {
+        if let ModelPrices::Decoder(prices) = &mut self.models[0] {
+            prices.reach(costs, steps);
             self.extrapolated
                 .note(prices.last_beyond(costs, steps), Family::DecoderDecode);
         }
@@ -318,12 +319,13 @@ impl Prices {
 
     /// What these steps of a decoder's run, counted from 0, take beside nothing else and without jitter, in nanoseconds.
     pub fn steps_ns(&mut self, members: &[Member], going_on: GoingOn, tenants: u32, steps: Range<u32>) -> u64 {
-        let costs = self.run(members, going_on, tenants);
-        self.steps().between(&costs, steps.start, steps.end)
+        let mut costs = self.run(members, going_on, tenants);
+        self.reach(&mut costs, steps.end);
+        self.steps().worked_ns(&costs, steps.end) - self.steps().worked_ns(&costs, steps.start)
     }
 
-    pub(crate) fn steps(&mut self) -> &mut StepPrices {
-        match &mut self.models[0] {
+    pub(crate) fn steps(&self) -> &StepPrices {
+        match &self.models[0] {
             ModelPrices::Decoder(steps) => steps,
             ModelPrices::Encoder(_) | ModelPrices::Tasks(_) | ModelPrices::Runtimes(_) => {
                 unreachable!("an encoder's pool makes no steps")

@@ -152,7 +152,7 @@ impl VirtualMachine {
                 Work::Whole { left_ns, .. } => *left_ns,
                 Work::Steps => {
                     let plan = &self.leaps[op.batch.slot as usize].plan;
-                    self.prices.steps().between(&plan.costs, 0, plan.steps)
+                    self.prices.steps().worked_ns(&plan.costs, plan.steps)
                 }
             };
             let warmth = &mut self.lanes[lane.index()].warmth;

@@ -97,8 +97,8 @@ impl VirtualMachine {
         let steps = last_tokens
             .steps(run.until)
             .map_or(run.max_steps, |steps| steps.min(run.max_steps));
-        let costs = self.prices.run(members, run.going_on, submission.shape.tenants);
-        self.prices.note_last_step(&costs, steps);
+        let mut costs = self.prices.run(members, run.going_on, submission.shape.tenants);
+        self.prices.reach(&mut costs, steps);
         self.leaps[slot].plan = RunPlan {
             costs,
             requests: submission.shape.requests,
