@@ -2,6 +2,9 @@
 
 use crate::ids::InstanceId;
 
+/// No set.
+const NONE: u32 = u32::MAX;
+
 /// Instances by load: who has the least is known at once, of equals the lowest, and a change takes as long among a thousand as among ten.
 ///
 /// A set of instances for each load that some have, each with a bit an instance. Loads are counts of requests, so that there are few sets; one that is empty
@@ -10,7 +13,7 @@ use crate::ids::InstanceId;
 pub(crate) struct LoadIndex {
     /// Loads that some instance has.
     loads: Numbers,
-    /// By load: its set, where some have it.
+    /// By load: its set; `NONE` where nobody has it.
     set_of: Vec<u32>,
     sets: Vec<Numbers>,
     /// Those of `sets` that are empty.
@@ -43,143 +46,129 @@ impl LoadIndex {
     }
 
     /// One that is not there.
-    #[inline]
     pub fn insert(&mut self, load: u32, instance: InstanceId) {
         self.instances += 1;
-        let load = load as usize;
-        if !self.loads.contains(load) {
-            self.list(load);
-        }
-        self.sets[self.set_of[load] as usize].insert(instance.index());
+        self.enter(load, instance);
     }
 
     /// One that is there, with this load.
-    #[inline]
     pub fn remove(&mut self, load: u32, instance: InstanceId) {
         self.instances -= 1;
-        let load = load as usize;
-        let at = self.set_of[load];
-        let set = &mut self.sets[at as usize];
-        set.remove(instance.index());
-        if set.is_empty() {
-            self.empty.push(at);
-            self.loads.remove(load);
-        }
+        self.leave(load, instance);
     }
 
     /// One that has another load than it had.
     #[inline]
     pub fn change(&mut self, instance: InstanceId, was: u32, load: u32) {
-        self.remove(was, instance);
-        self.insert(load, instance);
+        self.leave(was, instance);
+        self.enter(load, instance);
+    }
+
+    #[inline]
+    fn enter(&mut self, load: u32, instance: InstanceId) {
+        let set = match self.set_of.get(load as usize) {
+            Some(&set) if set != NONE => set,
+            _ => self.list(load as usize),
+        };
+        self.sets[set as usize].insert(instance.index());
+    }
+
+    #[inline]
+    fn leave(&mut self, load: u32, instance: InstanceId) {
+        let set = &mut self.sets[self.set_of[load as usize] as usize];
+        if set.remove(instance.index()) {
+            self.unlist(load as usize);
+        }
     }
 
     /// Gives a load a set.
-    fn list(&mut self, load: usize) {
+    #[inline(never)]
+    fn list(&mut self, load: usize) -> u32 {
         self.loads.insert(load);
         if self.set_of.len() <= load {
-            self.set_of.resize(load + 1, u32::MAX);
+            self.set_of.resize(load + 1, NONE);
         }
-        self.set_of[load] = self.empty.pop().unwrap_or_else(|| {
+        let set = self.empty.pop().unwrap_or_else(|| {
             self.sets.push(Numbers::default());
             self.sets.len() as u32 - 1
         });
+        self.set_of[load] = set;
+        set
+    }
+
+    /// Takes it from a load that nobody has any more.
+    #[inline(never)]
+    fn unlist(&mut self, load: usize) {
+        self.loads.remove(load);
+        self.empty.push(std::mem::replace(&mut self.set_of[load], NONE));
     }
 }
 
-/// A set of whole numbers that are not large. Its least is found by counting zeros, once on each layer.
-#[derive(Clone, Debug)]
+/// A set of whole numbers that are not large. Its least is found by counting zeros: of a word for each four thousand numbers, and then of one for 64.
+#[derive(Clone, Debug, Default)]
 struct Numbers {
-    /// The lowest has a bit for each number, each other one a bit for each word below that is not zero; the highest is a single word.
-    layers: Vec<Vec<u64>>,
-}
-
-impl Default for Numbers {
-    fn default() -> Self {
-        Numbers { layers: vec![vec![0]] }
-    }
+    /// A bit for each number.
+    words: Vec<u64>,
+    /// A bit for each word that is not zero.
+    occupied: Vec<u64>,
 }
 
 impl Numbers {
     #[inline]
-    fn is_empty(&self) -> bool {
-        self.layers[self.layers.len() - 1][0] == 0
-    }
-
-    #[inline]
-    fn contains(&self, number: usize) -> bool {
-        let word = self.layers[0].get(number / 64);
-        word.is_some_and(|word| word >> (number % 64) & 1 == 1)
-    }
-
-    #[inline]
     fn least(&self) -> Option<usize> {
-        let first = |word: usize, layer: &Vec<u64>| 64 * word + layer[word].trailing_zeros() as usize;
-        (!self.is_empty()).then(|| self.layers.iter().rev().fold(0, first))
+        let first = |words: &[u64], at: usize| 64 * at + words[at].trailing_zeros() as usize;
+        let occupied = self.occupied.iter().position(|&bits| bits != 0)?;
+        Some(first(&self.words, first(&self.occupied, occupied)))
     }
 
     fn greatest_below(&self, number: usize) -> Option<usize> {
-        let last = |word: usize, bits: u64| 64 * word + 63 - bits.leading_zeros() as usize;
-        let mut bound = number;
-        for (height, layer) in self.layers.iter().enumerate() {
-            let (word, below) = match layer.get(bound / 64) {
-                Some(bits) => (bound / 64, bits & ((1 << (bound % 64)) - 1)),
-                None => (layer.len() - 1, layer[layer.len() - 1]),
-            };
-            if below != 0 {
-                let lower = self.layers[..height].iter().rev();
-                return Some(lower.fold(last(word, below), |word, layer| last(word, layer[word])));
-            }
-            bound = word;
+        let last = |at: usize, bits: u64| 64 * at + 63 - bits.leading_zeros() as usize;
+        // Of a word, where it is there, the numbers below one that lies in it.
+        let below =
+            |words: &[u64], number: usize| words.get(number / 64).copied().unwrap_or(0) & !(u64::MAX << (number % 64));
+        let (word, bits) = (number / 64, below(&self.words, number));
+        if bits != 0 {
+            return Some(last(word, bits));
         }
-        None
+        let (block, blocks) = (word / 64, below(&self.occupied, word));
+        let word = match blocks {
+            0 => {
+                let before = &self.occupied[..block.min(self.occupied.len())];
+                let block = before.iter().rposition(|&bits| bits != 0)?;
+                last(block, before[block])
+            }
+            _ => last(block, blocks),
+        };
+        Some(last(word, self.words[word]))
     }
 
     #[inline]
     fn insert(&mut self, number: usize) {
-        if number / 64 >= self.layers[0].len() {
-            self.grow(number);
+        let at = number / 64;
+        if at >= self.words.len() {
+            self.grow(at + 1);
         }
-        let mut at = number;
-        for layer in &mut self.layers {
-            let word = &mut layer[at / 64];
-            let was = *word;
-            *word |= 1 << (at % 64);
-            // A word that was not zero is told of above.
-            if was != 0 {
-                return;
-            }
-            at /= 64;
-        }
+        self.words[at] |= 1 << (number % 64);
+        self.occupied[at / 64] |= 1 << (at % 64);
     }
 
+    /// Whether it was the last.
     #[inline]
-    fn remove(&mut self, number: usize) {
-        let mut at = number;
-        for layer in &mut self.layers {
-            let word = &mut layer[at / 64];
-            *word &= !(1 << (at % 64));
-            if *word != 0 {
-                return;
-            }
-            at /= 64;
+    fn remove(&mut self, number: usize) -> bool {
+        let at = number / 64;
+        let word = &mut self.words[at];
+        *word &= !(1 << (number % 64));
+        if *word != 0 {
+            return false;
         }
+        self.occupied[at / 64] &= !(1 << (at % 64));
+        self.occupied.iter().all(|&bits| bits == 0)
     }
 
-    /// Makes room for a number.
     #[cold]
-    fn grow(&mut self, number: usize) {
-        let mut lowest = std::mem::take(&mut self.layers[0]);
-        lowest.resize((number / 64 + 1).next_power_of_two(), 0);
-        self.layers = vec![lowest];
-        while let Some(below) = self.layers.last().filter(|below| below.len() > 1) {
-            let bits = |words: &[u64]| {
-                let occupied = (0..).zip(words).filter(|(_, word)| **word != 0);
-                occupied.fold(0, |bits, (at, _)| bits | 1 << at)
-            };
-            let above = below.chunks(64).map(bits).collect();
-            self.layers.push(above);
-        }
+    fn grow(&mut self, words: usize) {
+        self.words.resize(words, 0);
+        self.occupied.resize(words.div_ceil(64), 0);
     }
 }
 
@@ -192,7 +181,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside a tree, with instances and loads on one, two and three layers.
+        /// Beside a tree, with instances and loads in a word, in several, and in more than a word tells of.
         #[test]
         fn the_least_is_the_first_of_a_tree(
             changes in prop::collection::vec(
