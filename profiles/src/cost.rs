@@ -164,6 +164,18 @@ pub(crate) fn of_ppm(ns: u64, ppm: u64) -> u64 {
     ((u128::from(ns) * u128::from(ppm) + 500_000) / 1_000_000) as u64
 }
 
+/// How far a share of ops lies between those of the median and of the quantile of 95 %, as a logarithm.
+#[inline]
+fn log2_to_p95(u: f64) -> Option<f64> {
+    power::log2((u - 0.5) * (1.0 / (0.95 - 0.5)))
+}
+
+/// Likewise from there to that of 99 %.
+#[inline]
+fn log2_to_p99(u: f64) -> Option<f64> {
+    power::log2((u - 0.95) * (1.0 / (0.99 - 0.95)))
+}
+
 /// A place in the distribution of what ops take, at which one cost or several are drawn: what slows one slows all.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -178,8 +190,8 @@ impl Place {
     #[inline]
     pub fn new(u: f64) -> Place {
         let log2 = match u {
-            0.5..0.95 => power::log2((u - 0.5) * (1.0 / (0.95 - 0.5))),
-            0.95..0.99 => power::log2((u - 0.95) * (1.0 / (0.99 - 0.95))),
+            0.5..0.95 => log2_to_p95(u),
+            0.95..0.99 => log2_to_p99(u),
             _ => None,
         };
         Place { u, log2 }
@@ -269,25 +281,35 @@ impl Drawn {
         match self.exponent == 0.0 {
             true => self.cost.median_ns,
             // Products round otherwise than the divisions that define a quantile: where that may show, these decide.
-            false => self.nearly(place).unwrap_or_else(|| self.defined(place.u)),
+            false => self
+                .nearly(place.u, || place.log2, || place.log2)
+                .unwrap_or_else(|| self.defined(place.u)),
         }
     }
 
     fn varied(&self, u: f64) -> u64 {
-        self.nearly(Place::new(u)).unwrap_or_else(|| self.defined(u))
+        self.nearly(u, || log2_to_p95(u), || log2_to_p99(u))
+            .unwrap_or_else(|| self.defined(u))
     }
 
-    #[inline]
-    fn nearly(&self, Place { u, log2 }: Place) -> Option<u64> {
-        let median_ns = self.cost.median_ns as f64 + 0.5;
+    /// Below the median, where half of all draws are, nobody asks for a logarithm.
+    #[inline(always)]
+    fn nearly(
+        &self,
+        u: f64,
+        log2_to_p95: impl FnOnce() -> Option<f64>,
+        log2_to_p99: impl FnOnce() -> Option<f64>,
+    ) -> Option<u64> {
+        // Centuries: a signed number is the quicker to convert.
+        let median_ns = self.cost.median_ns as i64 as f64 + 0.5;
         let (ns, most_ns) = match u {
             0.05..0.5 => (median_ns + self.below_ns * (u - 0.5), median_ns),
             0.5..0.95 => {
-                let ns = median_ns + self.to_p95_ns * power::exp2(self.exponent, log2?)?;
+                let ns = median_ns + self.to_p95_ns * power::exp2(self.exponent, log2_to_p95()?)?;
                 (ns, ns)
             }
             0.95..0.99 => {
-                let ns = median_ns + self.to_p95_ns + self.to_p99_ns * power::exp2(self.exponent, log2?)?;
+                let ns = median_ns + self.to_p95_ns + self.to_p99_ns * power::exp2(self.exponent, log2_to_p99()?)?;
                 (ns, ns)
             }
             _ => return None,

@@ -90,10 +90,10 @@ impl Draws {
     }
 }
 
-/// The upper 53 bits as a number in `[0, 1)`.
+/// The upper 53 bits as a number in `[0, 1)`; a signed number is the quicker to convert.
 #[inline]
 fn to_unit(bits: u64) -> f64 {
-    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    (bits >> 11) as i64 as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
 /// Consecutive draws from one key: SplitMix64. It is a `rand` generator, so that `rand_distr` can draw from it.
