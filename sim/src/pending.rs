@@ -11,6 +11,8 @@ use tenantry_core::board::OpRef;
 use tenantry_core::ids::{BatchId, LaneId};
 use tenantry_traces::Time;
 
+use crate::leap::Leap;
+
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
@@ -163,6 +165,15 @@ impl PendingEvents {
     pub fn segment_ends(&mut self, at: Time, lane: LaneId) {
         let pending = self.make(at, SEGMENT_ENDS, lane.0);
         self.set(lane, pending);
+    }
+
+    /// A segment of its run of steps does, perhaps the last.
+    #[inline]
+    pub fn segment_of(&mut self, lane: LaneId, leap: &Leap) {
+        match leap.is_last() {
+            true => self.lane_ends(leap.segment_ends(), lane),
+            false => self.segment_ends(leap.segment_ends(), lane),
+        }
     }
 
     fn set(&mut self, lane: LaneId, pending: Pending) {

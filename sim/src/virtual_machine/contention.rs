@@ -5,9 +5,10 @@ use tenantry_core::ids::{InstanceId, LaneId};
 use tenantry_core::op::OpKind;
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::Contention;
+use tenantry_traces::Duration;
 
 use super::VirtualMachine;
-use super::lanes::{Lane, Work};
+use super::lanes::Work;
 
 pub const UNDISTURBED: u64 = 1_000_000;
 
@@ -110,14 +111,13 @@ impl Beside {
 }
 
 impl VirtualMachine {
-    /// How much slower the op that the lane runs is for what runs beside it on its card.
+    /// How much slower the op that a lane of this kind runs is for what runs beside it on its card.
     #[inline]
-    pub(super) fn stretch(&self, lane: LaneId, op: OpRef) -> u64 {
-        let on = &self.lanes[lane.index()];
-        let beside = &self.beside[on.card];
+    pub(super) fn stretch(&self, kind: LaneKind, card: usize, op: OpRef) -> u64 {
+        let beside = &self.beside[card];
         match beside.busy {
-            1 if on.kind != LaneKind::Link => UNDISTURBED,
-            _ => self.disturbed(on.kind, beside, op),
+            1 if kind != LaneKind::Link => UNDISTURBED,
+            _ => self.disturbed(kind, beside, op),
         }
     }
 
@@ -177,20 +177,19 @@ impl VirtualMachine {
             let Some(running) = on.running.as_ref().filter(|_| on.kind == LaneKind::Link) else {
                 continue;
             };
-            let stretch_ppm = self.stretch(lane, running.op);
+            let stretch_ppm = self.stretch(on.kind, on.card, running.op);
             if running.stretch_ppm != stretch_ppm {
                 self.change_pace(lane, stretch_ppm);
             }
         }
     }
 
-    /// A lane has started or ended: the others of its card go at another pace from now on.
+    /// A lane has started or ended, and so many are busy if it is alone: the others of its card go at another pace from now on.
     #[inline(always)]
-    pub(super) fn restretch_neighbours(&mut self, lane: LaneId) {
-        let Lane { card, running, .. } = &self.lanes[lane.index()];
-        // Mostly it is alone.
-        if self.beside[*card].busy != u32::from(running.is_some()) {
-            self.restretch_others(lane, *card);
+    pub(super) fn restretch_neighbours(&mut self, lane: LaneId, card: usize, alone: u32) {
+        // Mostly it is.
+        if self.beside[card].busy != alone {
+            self.restretch_others(lane, card);
         }
     }
 
@@ -219,15 +218,17 @@ impl VirtualMachine {
                     *left_ns = left_ns.saturating_sub(worked(now.since(*since).0, running.stretch_ppm));
                     *since = now;
                 }
+                let at = *since + Duration(stretched(*left_ns, stretch_ppm));
+                self.pending.lane_ends(at, lane);
             }
             Work::Steps => {
                 let leap = &mut self.leaps[running.op.batch.slot as usize];
                 let block = leap.block();
                 let jitter_ppm = leap.jitter_ppm(block, |typical| self.prices.block_ppm(lane.0, block, typical));
                 leap.change_pace(self.prices.steps(), now, stretch_ppm, jitter_ppm);
+                self.pending.segment_of(lane, leap);
             }
         }
         running.stretch_ppm = stretch_ppm;
-        self.schedule_end(lane);
     }
 }

@@ -69,8 +69,8 @@ pub fn busy_between(start: Time, end: Time) -> Duration {
 }
 
 impl VirtualMachine {
-    /// Starts the next op of an idle lane, if it is ready.
-    pub(super) fn try_start(&mut self, lane: LaneId) {
+    /// Starts the next op of an idle lane, if it is ready. Whether it was.
+    pub(super) fn try_start(&mut self, lane: LaneId) -> bool {
         let Some(Started {
             op,
             kind,
@@ -79,9 +79,10 @@ impl VirtualMachine {
             free_since,
         }) = self.board.start(lane)
         else {
-            return;
+            return false;
         };
         let state = &mut self.lanes[lane.index()];
+        let (kind_of_lane, card, made_before) = (state.kind, state.card, state.steps);
         let mut spread = self.prices.spread(lane.0, state.ops);
         // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
         let idle = self.now.since(free_since);
@@ -101,14 +102,12 @@ impl VirtualMachine {
         self.running += 1;
         let pool = self.topology.instances[instance.index()].pool;
         let started = self.now + Duration(wake);
-        let on = &self.lanes[lane.index()];
-        let others = self.beside[on.card].computing;
-        if others > 0 && on.kind == LaneKind::Compute {
+        let others = self.beside[card].computing;
+        if others > 0 && kind_of_lane == LaneKind::Compute {
             self.prices.note_side_by_side(pool, kind, others + 1, shape);
         }
         let mut work = match kind {
             OpKind::Run(_) => {
-                let made_before = self.lanes[lane.index()].steps;
                 self.leaps[op.batch.slot as usize].start(started, made_before, self.one_by_one);
                 Work::Steps
             }
@@ -137,11 +136,6 @@ impl VirtualMachine {
             let fragments = lookup.fragments;
             self.count_lookup(fragments.into());
         }
-        let Lane {
-            kind: kind_of_lane,
-            card,
-            ..
-        } = self.lanes[lane.index()];
         let model = match kind_of_lane {
             LaneKind::Compute => self.takes_up_model(lane, op.batch),
             _ => ModelBefore::Same,
@@ -169,7 +163,7 @@ impl VirtualMachine {
         if let Some(far_end) = far_end {
             self.on_link[far_end.index()] += 1;
         }
-        let stretch_ppm = self.stretch(lane, op);
+        let stretch_ppm = self.stretch(kind_of_lane, card, op);
         self.lanes[lane.index()].running = Some(Running {
             op,
             started,
@@ -183,15 +177,13 @@ impl VirtualMachine {
                 let at = since + Duration(stretched(left_ns, stretch_ppm));
                 self.pending.lane_ends(at, lane);
             }
-            Work::Steps => {
-                self.next_segment(lane, op, stretch_ppm);
-                self.schedule_end(lane);
-            }
+            Work::Steps => self.next_segment(lane, op, stretch_ppm),
         }
-        self.restretch_neighbours(lane);
+        self.restretch_neighbours(lane, card, 1);
         if far_end.is_some() {
             self.restretch_links();
         }
+        true
     }
 
     /// Notes whose whole model the lane computes with from now on, and says whose it was until now.
@@ -208,13 +200,14 @@ impl VirtualMachine {
 
     /// A segment of a lane's steps has ended: the next goes at the pace that what runs beside it leaves.
     pub(super) fn segment_ends(&mut self, lane: LaneId) {
-        let running = self.lanes[lane.index()].running.as_ref().expect("an op runs");
-        let op = running.op;
-        let stretch_ppm = self.stretch(lane, op);
+        let Lane {
+            kind, card, running, ..
+        } = &self.lanes[lane.index()];
+        let op = running.as_ref().expect("an op runs").op;
+        let stretch_ppm = self.stretch(*kind, *card, op);
         let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
         running.stretch_ppm = stretch_ppm;
         self.next_segment(lane, op, stretch_ppm);
-        self.schedule_end(lane);
     }
 
     fn next_segment(&mut self, lane: LaneId, op: OpRef, stretch_ppm: u64) {
@@ -222,6 +215,7 @@ impl VirtualMachine {
         let block = leap.next_block();
         let jitter_ppm = leap.jitter_ppm(block, |typical| self.prices.block_ppm(lane.0, block, typical));
         leap.next_segment(self.prices.steps(), stretch_ppm, jitter_ppm);
+        self.pending.segment_of(lane, leap);
     }
 
     /// Shares of the specification, since no tokens are there to be found in any table.
@@ -236,24 +230,6 @@ impl VirtualMachine {
         counts.domain_hits = share(domain_hits_ppm);
         counts.fallbacks = share(fallbacks_ppm);
         counts.root_hits = counts.tokens - counts.domain_hits - counts.fallbacks;
-    }
-
-    #[inline(always)]
-    pub(super) fn schedule_end(&mut self, lane: LaneId) {
-        let running = self.lanes[lane.index()].running.as_ref().expect("an op runs");
-        match running.work {
-            Work::Whole { left_ns, since } => {
-                let at = since + Duration(stretched(left_ns, running.stretch_ppm));
-                self.pending.lane_ends(at, lane);
-            }
-            Work::Steps => {
-                let leap = &self.leaps[running.op.batch.slot as usize];
-                match leap.is_last() {
-                    true => self.pending.lane_ends(leap.segment_ends(), lane),
-                    false => self.pending.segment_ends(leap.segment_ends(), lane),
-                }
-            }
-        }
     }
 
     pub(super) fn lane_ends(&mut self, lane: LaneId) {
@@ -292,8 +268,8 @@ impl VirtualMachine {
             others_busy: self.prices.fills_cores(self.running),
         };
         let tell = Duration(self.prices.tell_ns(rhythm, &mut spread));
-        self.beside[state.card].ends(state.kind);
-        let kind = state.kind;
+        let (kind, card) = (state.kind, state.card);
+        self.beside[card].ends(kind);
         let far_end = self.far_end(kind, ended);
         if let Some(far_end) = far_end {
             self.on_link[far_end.index()] -= 1;
@@ -303,12 +279,10 @@ impl VirtualMachine {
         }
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
-        if self.board.is_waited_for(lane) {
-            self.try_start(lane);
-        }
+        let goes_on = self.board.is_waited_for(lane) && self.try_start(lane);
         // Where the next has started, that has been done.
-        if !self.board.is_running(lane) {
-            self.restretch_neighbours(lane);
+        if !goes_on {
+            self.restretch_neighbours(lane, card, 0);
         }
         if far_end.is_some() {
             self.restretch_links();

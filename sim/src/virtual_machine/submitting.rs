@@ -146,7 +146,7 @@ impl VirtualMachine {
             let leap = &mut self.leaps[batch.slot as usize];
             leap.cut(self.prices.steps(), now);
             leap.end_here();
-            self.schedule_end(lane);
+            self.pending.segment_of(lane, leap);
         }
     }
 }
