@@ -316,27 +316,30 @@ impl Board {
         debug_assert_eq!(batch.generation, op.batch.generation, "the batch is live");
         let index = op.index as usize;
         let OpState {
-            op: Op { lane, .. },
+            op: Op { lane, told, .. },
             mut waiters,
             first_waiter,
             ..
         } = batch.ops[index];
-        let mut later = batch.ops[first_waiter.into()..].iter_mut();
-        while waiters > 0 {
-            let later = later.next().expect("who waits comes later");
-            if later.op.lane != lane && later.op.after.iter().any(|i| i == index) {
-                waiters -= 1;
-                later.blockers -= 1;
-                if later.blockers == 0 {
-                    woken(later.op.lane);
+        batch.left -= 1;
+        let noticed = Noticed {
+            told: told.then_some(batch.timing),
+            batch_ended: batch.left == 0,
+        };
+        // Mostly nobody waits.
+        if waiters > 0 {
+            let mut later = batch.ops[first_waiter.into()..].iter_mut();
+            while waiters > 0 {
+                let later = later.next().expect("who waits comes later");
+                if later.op.lane != lane && later.op.after.iter().any(|i| i == index) {
+                    waiters -= 1;
+                    later.blockers -= 1;
+                    if later.blockers == 0 {
+                        woken(later.op.lane);
+                    }
                 }
             }
         }
-        batch.left -= 1;
-        let noticed = Noticed {
-            told: batch.ops[index].op.told.then_some(batch.timing),
-            batch_ended: batch.left == 0,
-        };
         if noticed.batch_ended
             && let Some(next) = batch.waited_for_by.take()
         {

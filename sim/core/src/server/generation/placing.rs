@@ -11,7 +11,15 @@ impl GenerationServer {
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
     /// request waits for its next step to know, while others are placed. Where tenants have turns, that is so for [`asking::ASKS_IN_TURN`] runs: after
     /// these all others wait too, or smaller requests would take what room there is for ever.
+    #[inline]
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
+        // Mostly nobody waits.
+        if self.queue.first().is_some() || !self.parked.is_empty() {
+            self.dispatch_waiting(now, commands);
+        }
+    }
+
+    fn dispatch_waiting(&mut self, now: Time, commands: &mut Commands) {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
             self.dispatch_parked(now, commands);
