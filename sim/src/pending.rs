@@ -168,7 +168,7 @@ impl PendingEvents {
     }
 
     /// A segment of its run of steps does, perhaps the last.
-    #[inline]
+    #[inline(always)]
     pub fn segment_of(&mut self, lane: LaneId, leap: &Leap) {
         match leap.is_last() {
             true => self.lane_ends(leap.segment_ends(), lane),

@@ -372,13 +372,16 @@ impl Commands {
         self.loads.clear();
         self.ops.clear();
         self.groups.clear();
-        // What has memory of its own is dropped one by one, and mostly there is none.
-        if !self.questions.is_empty() {
-            self.questions.clear();
+        if !self.questions.is_empty() || !self.pools.is_empty() {
+            self.clear_asked();
         }
-        if !self.pools.is_empty() {
-            self.pools.clear();
-        }
+    }
+
+    /// What has memory of its own is dropped one by one, and mostly there is none.
+    #[cold]
+    fn clear_asked(&mut self) {
+        self.questions.clear();
+        self.pools.clear();
     }
 
     /// Where what is pushed from now on begins: see [`Commands::submit`].

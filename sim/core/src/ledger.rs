@@ -65,6 +65,7 @@ impl ManagementRecord {
         self.made.values().sum::<u64>() + refused + self.failed.values().sum::<u64>()
     }
 
+    #[inline(never)]
     fn answer(&mut self, now: Time, managed: &Managed) {
         let change: Change = managed.request.change;
         match managed.outcome {
@@ -416,6 +417,7 @@ impl Ledger {
 
     /// # Errors
     /// When more leave than came.
+    #[inline]
     pub(crate) fn command(
         &mut self,
         now: Time,
@@ -438,7 +440,9 @@ impl Ledger {
             }
             Command::Finish(finish) => {
                 self.finish(now, finish)?;
-                if let Some(returned) = finish.returned.filter(|_| finish.arrival >= self.warm_up) {
+                if let Some(returned) = finish.returned
+                    && finish.arrival >= self.warm_up
+                {
                     self.returned(returned, machine.is_right(finish));
                 }
             }
@@ -463,6 +467,7 @@ impl Ledger {
         }
     }
 
+    #[inline(never)]
     fn returned(&mut self, returned: Returned, right: Option<bool>) {
         let cascade = self.record.cascade.get_or_insert_default();
         let stage = usize::from(returned.stage);

@@ -254,6 +254,24 @@ impl VirtualMachine {
         noticed.told
     }
 
+    /// What is neither a submission nor that somebody leaves.
+    #[inline(never)]
+    fn perform_other(&mut self, now: Time, command: &Command) {
+        match command {
+            Command::SetTimer { instance, at } => {
+                self.timers.push(Reverse((*at, self.timers_set, *instance)));
+                self.timers_set += 1;
+            }
+            Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
+            Command::Park { instance, request } | Command::Release { instance, request } => {
+                if let Some(last_tokens) = self.last_tokens.get_mut(instance.index()) {
+                    last_tokens.leave(*request);
+                }
+            }
+            Command::Submit(_) | Command::Finish(_) | Command::Managed(_) | Command::ReleasePrefix { .. } => {}
+        }
+    }
+
     /// When the loop, which sleeps, notices that an instant has come.
     #[inline]
     fn alarm(&mut self, until: Time) -> Time {
@@ -323,24 +341,17 @@ impl Machine for VirtualMachine {
     }
 
     /// Inlined, since most commands are that somebody leaves, of which a machine that computes nothing has nothing to do.
-    #[inline]
+    #[inline(always)]
     fn perform(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), MachineError> {
         self.now = now;
         match command {
-            Command::Submit(submission) => self.submit(now, submission, commands)?,
-            Command::SetTimer { instance, at } => {
-                self.timers.push(Reverse((*at, self.timers_set, *instance)));
-                self.timers_set += 1;
+            Command::Submit(submission) => self.submit(now, submission, commands),
+            Command::Finish(_) => Ok(()),
+            other => {
+                self.perform_other(now, other);
+                Ok(())
             }
-            Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
-            Command::Park { instance, request } | Command::Release { instance, request } => {
-                if let Some(last_tokens) = self.last_tokens.get_mut(instance.index()) {
-                    last_tokens.leave(*request);
-                }
-            }
-            Command::Finish(_) | Command::Managed(_) | Command::ReleasePrefix { .. } => {}
         }
-        Ok(())
     }
 
     fn count_busy_from(&mut self, start: Time) {

@@ -78,6 +78,13 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
         Ok(())
     }
 
+    /// Apart, so that who asks again and again finds nothing else to be done.
+    #[inline(never)]
+    fn draw_to_peek(&mut self) -> Result<Option<Time>, TraceError> {
+        self.draw()?;
+        Ok(self.ahead.map(|request| request.arrival))
+    }
+
     #[inline(never)]
     fn draw_lengths(&mut self, from: Ticket) {
         for (ticket, lengths) in (from..).zip(&mut self.lengths) {
@@ -123,10 +130,10 @@ fn missing(what: &str) -> TraceError {
 
 impl<A: Iterator<Item = Result<Arrival, TraceError>>> Workload for OpenLoop<A> {
     fn peek(&mut self) -> Result<Option<Time>, TraceError> {
-        if self.ahead.is_none() {
-            self.draw()?;
+        match &self.ahead {
+            Some(request) => Ok(Some(request.arrival)),
+            None => self.draw_to_peek(),
         }
-        Ok(self.ahead.map(|request| request.arrival))
     }
 
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {
