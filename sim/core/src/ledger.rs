@@ -9,7 +9,7 @@ use crate::durations::{InRuns, Tally};
 use crate::event::{Done, Event};
 use crate::in_time::InTime;
 use crate::machine::{LaneUse, LookupCounts, Machine};
-use crate::op::{Op, OpKind};
+use crate::op::{Op, OpKind, Submission};
 use crate::run::RunEnd;
 use crate::server::ScalingUse;
 use crate::server::cascade::StageCounts;
@@ -417,7 +417,7 @@ impl Ledger {
 
     /// # Errors
     /// When more leave than came.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn command(
         &mut self,
         now: Time,
@@ -426,18 +426,7 @@ impl Ledger {
         machine: &mut impl Machine,
     ) -> Result<(), BrokenLaw> {
         match command {
-            Command::Submit(submission) => {
-                // A decoder's steps are counted when they are over, and its adapters' copies are no batches.
-                let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_));
-                if commands.ops(submission).iter().any(encodes) {
-                    self.batches(now, 1, submission.shape.requests);
-                    if now >= self.warm_up {
-                        self.record.input_tokens += u64::from(submission.shape.input_tokens);
-                        self.record.padded_tokens +=
-                            u64::from(submission.shape.requests) * u64::from(submission.shape.tokens);
-                    }
-                }
-            }
+            Command::Submit(submission) => self.submitted(now, submission, commands.ops(submission)),
             Command::Finish(finish) => {
                 self.finish(now, finish)?;
                 if let Some(returned) = finish.returned
@@ -454,6 +443,20 @@ impl Ledger {
             | Command::ReleasePrefix { .. } => {}
         }
         Ok(())
+    }
+
+    fn submitted(&mut self, now: Time, submission: &Submission, ops: &[Op]) {
+        // A decoder's steps are counted when they are over, and its adapters' copies are no batches.
+        let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_));
+        if !ops.iter().any(encodes) {
+            return;
+        }
+        let shape = submission.shape;
+        self.batches(now, 1, shape.requests);
+        if now >= self.warm_up {
+            self.record.input_tokens += u64::from(shape.input_tokens);
+            self.record.padded_tokens += u64::from(shape.requests) * u64::from(shape.tokens);
+        }
     }
 
     /// Counts batches of an encoder, or steps of a decoder.

@@ -1,7 +1,7 @@
 //! Where in their measured spread durations lie.
 
 use tenantry_profiles::{Cost, Drawn, Place, Rhythm};
-use tenantry_traces::draw::Stream;
+use tenantry_traces::draw::{Draws, Stream};
 use tenantry_traces::{Duration, Time};
 
 use super::Prices;
@@ -71,12 +71,15 @@ impl Prices {
         }
         match self.blocks[of_lane] {
             Some((drawn, place)) if drawn == block => Some(place),
-            _ => {
-                let place = Place::new(draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit());
-                self.blocks[of_lane] = Some((block, place));
-                Some(place)
-            }
+            _ => Some(self.draw_block(draws, lane, block)),
         }
+    }
+
+    #[inline(never)]
+    fn draw_block(&mut self, draws: Draws, lane: u32, block: u64) -> Place {
+        let place = Place::new(draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit());
+        self.blocks[lane as usize] = Some((block, place));
+        place
     }
 
     /// From handing an op to a sleeping lane until it starts, in nanoseconds.

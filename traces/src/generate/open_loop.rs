@@ -85,6 +85,13 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
         Ok(self.ahead.map(|request| request.arrival))
     }
 
+    /// Likewise to take it, where nobody has asked when it is due.
+    #[inline(never)]
+    fn draw_to_take(&mut self) -> Result<Option<Entry>, TraceError> {
+        self.draw()?;
+        Ok(self.ahead.take().map(Entry::Request))
+    }
+
     #[inline(never)]
     fn draw_lengths(&mut self, from: Ticket) {
         for (ticket, lengths) in (from..).zip(&mut self.lengths) {
@@ -137,9 +144,9 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> Workload for OpenLoop<A> {
     }
 
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {
-        if self.ahead.is_none() {
-            self.draw()?;
+        match self.ahead.take() {
+            Some(request) => Ok(Some(Entry::Request(request))),
+            None => self.draw_to_take(),
         }
-        Ok(self.ahead.take().map(Entry::Request))
     }
 }

@@ -36,6 +36,7 @@ impl ByLoad {
     }
 
     /// An instance has another load than it had.
+    #[inline(never)]
     pub fn change(&mut self, instance: InstanceId, was: u32, load: u32) {
         let from = self.0.binary_search(&(was, instance));
         let from = from.expect("every instance has its place");

@@ -498,12 +498,18 @@ impl GenerationServer {
             self.by_load.change(instance, was, load);
         }
         if was == 0 || load == 0 {
-            self.counts.occupied += self.occupied_since_then();
-            self.occupied_since = self.occupied_since.max(self.now);
-            match was {
-                0 => self.occupied_instances += 1,
-                _ => self.occupied_instances -= 1,
-            }
+            self.occupied_changed(was);
+        }
+    }
+
+    /// An instance has its first request, or has lost its last.
+    #[inline(never)]
+    fn occupied_changed(&mut self, was: u32) {
+        self.counts.occupied += self.occupied_since_then();
+        self.occupied_since = self.occupied_since.max(self.now);
+        match was {
+            0 => self.occupied_instances += 1,
+            _ => self.occupied_instances -= 1,
         }
     }
 

@@ -54,23 +54,10 @@ impl GenerationServer {
     #[inline]
     pub(super) fn next_placement(&self) -> Option<(RequestId, InstanceId)> {
         let first = self.queue.first()?;
-        if self.spec.join == JoinSpec::QueuePerTenant {
-            let of_its_tenant = |(index, state): (usize, &Instance)| {
-                let instance = InstanceId(index as u32);
-                let next = self.queue.next_of(self.tenant_on(state)?)?;
-                // Who came before its tenant's turn began is part of it, as long as nobody waits who was served less, where that is counted.
-                let goes_on = || {
-                    let counters = self.queue.counters.as_ref();
-                    self.sequences[next].arrival <= state.turn_since
-                        && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
-                };
-                // The first goes where it would go anyhow.
-                (next != first && goes_on() && self.fits(next, instance, Instance::perhaps_free_pages))
-                    .then_some((next, instance))
-            };
-            if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
-                return Some(placement);
-            }
+        if self.spec.join == JoinSpec::QueuePerTenant
+            && let Some(placement) = self.next_of_a_turn(first)
+        {
+            return Some(placement);
         }
         let instance = match self.spec.disaggregated {
             None => {
@@ -81,6 +68,25 @@ impl GenerationServer {
             Some(_) => self.choose(first, PlaceSpec::LeastLoaded, 0..self.spec.prefill_instances(), 0),
         };
         instance.map(|instance| (first, instance))
+    }
+
+    /// The next of a tenant whose turn it is on an instance, where that is not the first of all.
+    #[inline(never)]
+    fn next_of_a_turn(&self, first: RequestId) -> Option<(RequestId, InstanceId)> {
+        let of_its_tenant = |(index, state): (usize, &Instance)| {
+            let instance = InstanceId(index as u32);
+            let next = self.queue.next_of(self.tenant_on(state)?)?;
+            // Who came before its tenant's turn began is part of it, as long as nobody waits who was served less, where that is counted.
+            let goes_on = || {
+                let counters = self.queue.counters.as_ref();
+                self.sequences[next].arrival <= state.turn_since
+                    && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
+            };
+            // The first goes where it would go anyhow.
+            (next != first && goes_on() && self.fits(next, instance, Instance::perhaps_free_pages))
+                .then_some((next, instance))
+        };
+        self.instances.iter().enumerate().find_map(of_its_tenant)
     }
 
     /// Which instance a request goes to that generates there. Who was moved would go back to the one that was emptied, where the least loaded is
