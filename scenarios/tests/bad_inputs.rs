@@ -156,12 +156,12 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("preset: hbert-adapter", "preset: hbert-adaptor",
      "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert-adaptor; did you mean hbert-adapter?"),
     ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hbert\n  - { preset: bert-shared, classes: 0 }",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert\n\
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert; did you mean hbert-plot?\n\
       s.yaml:14: systems[1].classes: must be a whole number from 1 to 1048576, got 0"),
     ("name: shared }", "name: shared, dtype: fp16 }",
      "s.yaml:14: systems[1].dtype: must be one of f32, bf16, f16, got fp16; did you mean f16?"),
     ("name: shared }", "name: shared, pipeline: sync }",
-     "s.yaml:14: systems[1].pipeline: must be one of synchronous, prefetch-retrieval, prefetch, layerwise, layerwise-parameters, got sync"),
+     "s.yaml:14: systems[1].pipeline: must be one of synchronous, prefetch-retrieval, prefetch, layerwise, layerwise-parameters, got sync; did you mean synchronous?"),
     ("name: shared }", "name: shared, batch: { size-or-timeout: { max_size: 0 } } }",
      "s.yaml:14: systems[1].batch.size-or-timeout.max_size: must be a whole number from 1 to 4294967295, got 0"),
     // Models.
@@ -174,7 +174,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 3, intermediate: 512, vocabulary: 1024, positions: 128 }",
      "s.yaml:6: models.backbone.heads: must be a divisor of hidden (128), got 3"),
     ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 2, intermediate: 512, vocab: 1024, positions: 128 }",
-     "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, kind, kv_heads, gated, got an unknown key\n\
+     "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, kind, kv_heads, gated, got an unknown key; did you mean vocabulary?\n\
       s.yaml:6: models.backbone.vocabulary: must be given, got nothing"),
     ("backbone: tiny", "backbone: { kind: decoder, layers: 2, hidden: 128, heads: 2, intermediate: 512, vocabulary: 1024, positions: 128 }",
      "s.yaml:13: systems[0].generation: must be given, since backbone is a decoder, got nothing\ns.yaml:14: systems[1].generation: must be given, since backbone is a decoder, got nothing"),
@@ -393,7 +393,7 @@ fn overrides_say_what_is_wrong_with_them() {
         ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
         ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),
         ("systems[5].classes=3", "--set: systems: must be a list with an entry [5], got 2 entries"),
-        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert"),
+        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert; did you mean hbert-plot?"),
         ("systems[0].preset=hmi", "s.yaml:13: systems[0].plot.lower_layers: must be fewer than the 2 layers of model backbone, got 6"),
         ("workload.arrivals.poisson.rate=50", "--set: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
     ];

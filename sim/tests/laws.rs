@@ -259,9 +259,9 @@ impl TimesInside {
 }
 
 impl tenantry_core::Observer for TimesInside {
-    fn event(&mut self, now: Time, event: &tenantry_core::Event<'_>) {
+    fn event(&mut self, _: Time, event: &tenantry_core::Event<'_>) {
         if let tenantry_core::Event::Arrived(request) = event {
-            self.arrivals.insert(request.ticket, now);
+            self.arrivals.insert(request.ticket, request.arrival);
         }
     }
 
