@@ -411,7 +411,7 @@ impl Curve {
     }
 }
 
-/// Costs of one layer's adapters.
+/// Costs of one layer's adapters by tenants, or of what computes side by side by how many do.
 #[derive(Clone, Debug)]
 pub struct AdapterSurface(pub(crate) Grid<3>);
 
@@ -431,6 +431,13 @@ impl AdapterSurface {
     #[inline]
     pub fn beyond(&self, tenants: u32, batch: u32, tokens: u32) -> Option<Beyond> {
         self.0.beyond([tenants.into(), batch.into(), tokens.into()])
+    }
+
+    /// Where the first is how many compute side by side: how much longer each takes than alone, in parts of a million, and never less.
+    pub fn beside_ppm(&self, streams: u32, batch: u32, tokens: u32) -> u64 {
+        const UNIT: u64 = 1_000_000;
+        let ns = |streams| self.cost(streams, batch, tokens).median_ns;
+        (ns(streams) * UNIT / ns(1).max(1)).max(UNIT)
     }
 }
 

@@ -136,8 +136,6 @@ impl OfModel {
     }
 
     fn streams_ppm(&self, streams: u32, batch: u32, tokens: u32) -> Option<u64> {
-        let surface = self.concurrent.as_ref()?;
-        let ns = |streams| surface.cost(streams, batch, tokens).median_ns;
-        Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+        Some(self.concurrent.as_ref()?.beside_ppm(streams, batch, tokens))
     }
 }

@@ -126,8 +126,7 @@ impl RuntimePrices {
     /// How much longer a request takes while `streams` instances of its card compute, in parts of a million.
     pub fn streams_ppm(&self, infer: Infer, streams: u32, shape: BatchShape) -> Option<u64> {
         let (_, surface) = self.runtime(infer).concurrent.as_ref()?;
-        let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
-        Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+        Some(surface.beside_ppm(streams, shape.requests, shape.tokens))
     }
 
     /// How far that is beyond what was measured, and of which table.

@@ -9,7 +9,7 @@ use common::workloads::{mean, message, part, requests, spec};
 use tenantry_traces::describe::dispersion;
 use tenantry_traces::spec::{
     ActivitySpec, ArrivalsSpec, CancellationsSpec, CountsSpec, Cut, MmppState, Placement, PopularitySpec, RampPoint,
-    Stop, WorkloadSpec,
+    Stop, TraceSpec, WorkloadSpec,
 };
 use tenantry_traces::{Duration, Entry, Request, Time, build};
 
@@ -378,6 +378,37 @@ fn a_client_that_thinks_beyond_the_end_of_time_asks_no_more() {
         workload.finished(request.arrival, request.ticket);
     }
     assert_eq!(asked, 6, "at 0, 1, … 5 centuries of the 584 years that there are");
+}
+
+/// Not the first of those beyond, or whoever mends it is told again and again.
+#[test]
+fn too_few_tenants_are_told_how_many_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.csv");
+    let lines = (0..10).map(|tenant| format!("{tenant}000000000,{tenant},8,0,0\n"));
+    let text = lines.fold(
+        "arrival_ns,tenant,input_tokens,output_tokens,class\n".to_owned(),
+        |text, line| text + &line,
+    );
+    std::fs::write(&path, text).unwrap();
+    let spec = WorkloadSpec {
+        tenants: 4,
+        popularity: PopularitySpec::OfArrivals,
+        ..spec(ArrivalsSpec::Trace(TraceSpec {
+            path,
+            speed: 1.0,
+            skip_bad_lines: false,
+            cut: Cut::default(),
+        }))
+    };
+    let mut workload = build(&spec).unwrap();
+    let refused = std::iter::repeat_with(|| workload.next())
+        .take(10)
+        .find_map(Result::err);
+    assert_eq!(
+        refused.unwrap().to_string(),
+        "tenants.count: must be more than the largest tenant of the arrivals, 9, got 4"
+    );
 }
 
 /// Tenants by the file's lines, the silent ones too, over all its minutes; and where a recording has a line for each request, a minute's requests each

@@ -20,8 +20,7 @@ impl Prices {
             _ => return None,
         };
         let surface = prices.concurrent.as_ref()?;
-        let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
-        Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+        Some(surface.beside_ppm(streams, shape.requests, shape.tokens))
     }
 
     /// Of so many streams of tasks' models, those that compute at once: of more than there are cores nothing is measured, and they take turns.

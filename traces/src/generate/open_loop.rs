@@ -99,6 +99,19 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
         }
     }
 
+    /// There are fewer tenants than `found`, the first of those beyond, and whoever comes later make them.
+    #[cold]
+    fn too_few(&mut self, found: u32) -> TraceError {
+        // A recording may repeat for ever.
+        const LOOKED_THROUGH: usize = 10_000_000;
+        let later = self.arrivals.by_ref().take(LOOKED_THROUGH).map_while(Result::ok);
+        let candidates = (self.candidate..).zip(later);
+        let tenants = candidates.filter_map(|(candidate, arrival)| self.requests.tenant(candidate, &arrival).ok());
+        let largest = tenants.fold(found, u32::max);
+        let must_be = format!("more than the largest tenant of the arrivals, {largest}");
+        TraceError::spec("tenants.count", &must_be, self.tenants)
+    }
+
     #[inline]
     fn next_awake(&mut self) -> Result<Option<(Arrival, u32)>, TraceError> {
         loop {
@@ -108,8 +121,7 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
             let tenant = self.requests.tenant(self.candidate, &arrival).map_err(missing)?;
             self.candidate += 1;
             if tenant >= self.tenants {
-                let must_be = format!("more than the largest tenant of the arrivals, {tenant}");
-                return Err(TraceError::spec("tenants.count", &must_be, self.tenants));
+                return Err(self.too_few(tenant));
             }
             let Some(presence) = &mut self.presence else {
                 return Ok(Some((arrival, tenant)));

@@ -5,7 +5,7 @@
 use tenantry_traces::{ManageRequest, Request, Ticket, Time};
 
 use super::memory::{Memory, MemoryUse, ServerError};
-use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::queue::{InFlight, Queue, Requests};
 use super::slots::{Acquired, Slots, SwapCounts};
 use super::tenancy::{Begun, Tenancy, discard};
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
@@ -372,10 +372,7 @@ impl EncoderServer {
     }
 
     fn decide(&mut self, now: Time, instance: InstanceId) -> Decision {
-        let view = QueueView {
-            requests: &self.requests,
-            queue: &self.instances[instance.index()].queue,
-        };
+        let view = self.instances[instance.index()].queue.view(&self.requests);
         self.chosen.clear();
         self.batch.decide(now, view, &mut self.chosen)
     }

@@ -165,6 +165,12 @@ impl Queue {
         }
     }
 
+    /// What policies see of it.
+    #[inline]
+    pub fn view<'a>(&'a self, requests: &'a Requests) -> QueueView<'a> {
+        QueueView { requests, queue: self }
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

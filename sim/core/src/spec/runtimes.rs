@@ -258,8 +258,7 @@ impl StreamSpec {
             return Ok(1_000_000);
         }
         let (_, surface) = self.side_by_side(card, runtime.shape)?;
-        let ns = |instances| surface.cost(instances, 1, runtime.max_length).median_ns;
-        Ok((ns(instances) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+        Ok(surface.beside_ppm(instances, 1, runtime.max_length))
     }
 
     /// What runtimes of such a shape take while several instances compute, by instances, batch and tokens, and which table says so. Of compiled ones on a card on which that was not

@@ -14,7 +14,7 @@ pub use stage::StageCounts;
 use super::FLEET;
 use super::by_ticket::{ByTicket, Ticketed};
 use super::memory::{MemoryUse, ServerError};
-use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::queue::{InFlight, Queue, Requests};
 use super::tenancy::refuse;
 use crate::answers::TextLengths;
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Returned, Verdict, Waits};
@@ -437,10 +437,7 @@ impl CascadeServer {
     }
 
     fn decide(&mut self, now: Time, instance: InstanceId) -> Decision {
-        let view = QueueView {
-            requests: &self.entries,
-            queue: &self.instances[instance.index()].queue,
-        };
+        let view = self.instances[instance.index()].queue.view(&self.entries);
         self.chosen.clear();
         let pool = self.topology.instances[instance.index()].pool;
         self.stages[pool.index()].batch.decide(now, view, &mut self.chosen)
@@ -527,10 +524,7 @@ impl CascadeServer {
         }
         for instance in self.topology.instance_ids() {
             let state = &self.instances[instance.index()];
-            let line = QueueView {
-                requests: &self.entries,
-                queue: &state.queue,
-            };
+            let line = state.queue.view(&self.entries);
             if !line.iter().is_sorted_by_key(|waiting| waiting.arrival) {
                 return Err(format!("the queue of {instance} is not in order of arrival at {now}"));
             }

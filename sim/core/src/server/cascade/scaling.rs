@@ -11,7 +11,6 @@ use crate::ids::{GpuId, InstanceId, RequestId};
 use crate::op::{BatchShape, LoadModel, Op, OpKind};
 use crate::policy::scale::{ASK_EVERY, Scale};
 use crate::server::FLEET;
-use crate::server::queue::QueueView;
 use crate::server::scaling::{ScalingLog, ScalingUse};
 
 /// What a stage has on one of its cards.
@@ -262,10 +261,7 @@ impl CascadeServer {
         self.cards.log.counts.released += 1;
         self.remember(now);
         for instance in self.stages[index].on(card) {
-            let line = QueueView {
-                requests: &self.entries,
-                queue: &self.instances[instance.index()].queue,
-            };
+            let line = self.instances[instance.index()].queue.view(&self.entries);
             let moving: Vec<RequestId> = line.iter().map(|waiting| waiting.id).collect();
             self.cards.log.counts.redispatched += moving.len() as u64;
             for id in moving {
@@ -321,10 +317,7 @@ impl CascadeServer {
                 for instance in stage.on(card) {
                     let serves = on_card.state == State::Serving;
                     let state = &self.instances[instance.index()];
-                    let line = QueueView {
-                        requests: &self.entries,
-                        queue: &state.queue,
-                    };
+                    let line = state.queue.view(&self.entries);
                     let works = !line.is_empty() || (state.busy && on_card.state != State::Leaving);
                     if stage.is_open(instance) != serves || (works && !serves) {
                         return Err(format!("{instance} is {:?} and has something to do", on_card.state));

@@ -6,7 +6,7 @@ use super::{Running, RuntimeServer};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId};
 use crate::op::{BatchShape, LoadRuntime, Op, OpKind};
-use crate::server::queue::{Queue, QueueView};
+use crate::server::queue::Queue;
 use crate::spec::RuntimeRef;
 
 /// What an instance is about.
@@ -59,10 +59,7 @@ impl RuntimeServer {
         let stream = &mut self.streams[usize::from(runtime.stream)];
         self.instances[instance.index()].state = State::Serving(runtime);
         stream.levels.add(instance, usize::from(runtime.runtime), 0);
-        let held = QueueView {
-            requests: &self.requests,
-            queue: &stream.held,
-        };
+        let held = stream.held.view(&self.requests);
         if held.is_empty() {
             return;
         }
@@ -84,10 +81,7 @@ impl RuntimeServer {
         state.state = State::Leaving(next);
         self.streams[usize::from(runtime.stream)].levels.remove(instance);
         let mut moving = std::mem::take(&mut self.moving);
-        let line = QueueView {
-            requests: &self.requests,
-            queue: &state.queue,
-        };
+        let line = state.queue.view(&self.requests);
         moving.extend(line.iter().map(|waiting| waiting.id));
         for &id in &moving {
             state.queue.remove(&mut self.requests, id);

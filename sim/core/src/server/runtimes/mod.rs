@@ -10,7 +10,7 @@ use tenantry_traces::{Request, Ticket, Time};
 
 use super::FLEET;
 use super::memory::{MemoryUse, ServerError};
-use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::queue::{InFlight, Queue, Requests};
 use super::tenancy::refuse;
 use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
@@ -296,10 +296,7 @@ impl RuntimeServer {
             return;
         };
         while self.instances[instance.index()].in_hand < IN_HAND {
-            let view = QueueView {
-                requests: &self.requests,
-                queue: &self.instances[instance.index()].queue,
-            };
+            let view = self.instances[instance.index()].queue.view(&self.requests);
             let Some(next) = view.oldest().map(|next| next.id) else {
                 return;
             };
@@ -355,11 +352,7 @@ impl RuntimeServer {
         let mut in_hand = 0;
         for (index, state) in (0..).zip(&self.instances) {
             let instance = InstanceId(index);
-            let line = QueueView {
-                requests: &self.requests,
-                queue: &state.queue,
-            }
-            .len();
+            let line = state.queue.view(&self.requests).len();
             queued += line;
             in_hand += state.in_hand;
             let listed: Vec<(usize, u32)> = self.streams.iter().filter_map(|s| s.levels.find(instance)).collect();
@@ -376,10 +369,7 @@ impl RuntimeServer {
             }
         }
         for stream in &self.streams {
-            let held = QueueView {
-                requests: &self.requests,
-                queue: &stream.held,
-            };
+            let held = stream.held.view(&self.requests);
             queued += held.len();
             if let Some(served) = held
                 .iter()

@@ -19,7 +19,7 @@ use self::planning::{Candidate, Planned, alone, by_task, deadline, planned, ques
 use self::repository::{Entry, Repository};
 pub use self::repository::{TaskCounts, refusals};
 use super::memory::{MemoryUse, ServerError};
-use super::queue::{InFlight, Queue, QueueView, Requests, Waiting};
+use super::queue::{InFlight, Queue, Requests, Waiting};
 use super::tenancy::refuse;
 use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
@@ -380,10 +380,7 @@ impl TaskServer {
     /// Whether there is something to start.
     fn ready(&self, now: Time, instance: InstanceId) -> Ready {
         let state = &self.instances[instance.index()];
-        let queue = QueueView {
-            requests: &self.requests,
-            queue: &state.queue,
-        };
+        let queue = state.queue.view(&self.requests);
         if !state.planned.is_empty() {
             return Ready::Now;
         }
@@ -425,10 +422,7 @@ impl TaskServer {
             PlanningSpec::Pool { size, .. } => (*size, &[][..]),
             PlanningSpec::Online { window, targets } => (*window, &targets[..]),
         };
-        let queue = QueueView {
-            requests: &self.requests,
-            queue: &state.queue,
-        };
+        let queue = state.queue.view(&self.requests);
         let candidate = |waiting: Waiting| {
             let Entry::Loaded(task) = self.repository.entry(waiting.tenant) else {
                 unreachable!("only loaded tasks' queries are let in")
@@ -525,10 +519,7 @@ impl TaskServer {
         let mut waiting = 0;
         for instance in self.topology.instance_ids() {
             let state = &self.instances[instance.index()];
-            let queue = QueueView {
-                requests: &self.requests,
-                queue: &state.queue,
-            };
+            let queue = state.queue.view(&self.requests);
             let planned: usize = state.planned.iter().map(|batch| batch.members.len()).sum();
             // Queries that are planned online are in the queue still.
             let asked = state.asked.iter().flatten();
