@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_reports::classes::ClassSummary;
 use tenantry_reports::{Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::spec::ArrivalsSpec;
@@ -12,12 +13,40 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         unfinished_caveats(runs),
         shortened_caveats(runs),
         unjudged_caveats(runs),
+        class_target_caveats(runs),
         unanswered_caveats(runs),
         host_memory_caveats(runs),
         cut_batches_caveats(runs),
         fleet_caveats(runs),
     ];
     all.concat()
+}
+
+/// A sentence on each system whose service classes have other targets than the scenario's, by which all requests are judged together.
+fn class_target_caveats(runs: &[Run]) -> Vec<String> {
+    let of = |run: &Run| {
+        let RunSummary {
+            system, slo, classes, ..
+        } = &run.summary;
+        let judged_by_ms = slo.as_ref()?.latency_ms;
+        let is_own = |class: &ClassSummary| class.target_ms.is_some_and(|target_ms| target_ms != judged_by_ms);
+        let own = classes.iter().filter(|(_, class)| is_own(class));
+        let own: Vec<String> = own
+            .map(|(name, class)| format!("{name} {}", human::milliseconds(class.target_ms.unwrap_or_default())))
+            .collect();
+        (!own.is_empty()).then(|| {
+            format!(
+                "{system}: all requests together are judged by the scenario's target, {} (SLO, the page's answer, plans), also those of classes with targets of their \
+                 own ({}); the table of service classes judges these.",
+                human::milliseconds(judged_by_ms),
+                own.join(", ")
+            )
+        })
+    };
+    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// More than many a host has.

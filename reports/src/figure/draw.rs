@@ -126,7 +126,9 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
             chart.draw_series(LineSeries::new(ends, TARGET.stroke_width(dots)))?;
             let text = format!("target {} ms", crate::human::number(target.value));
             let font = ("sans-serif", px(12)).into_font().color(&TARGET);
-            chart.draw_series([Text::new(text, ends[0], font)])?;
+            // Above a line across, and beside the top of one upwards, away from the axis' numbers.
+            let at = if target.up { ends[0] } else { ends[1] };
+            chart.draw_series([Text::new(text, at, font)])?;
         }
     }
     Ok(())
