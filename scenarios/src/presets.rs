@@ -95,7 +95,10 @@ fn text(preset: &Value, path: &Path) -> Result<Mapping, Problem> {
     let must = "a preset's name, or a file as `tenantry presets NAME` prints one";
     let text =
         fs::read_to_string(name).map_err(|error| Problem::new(path.clone(), must, format!("{name}: {error}")))?;
-    serde_yaml::from_str(&text).map_err(|error| Problem::new(path.clone(), must, format!("{name}: {error}")))
+    let wrong = |error| Problem::new(path.clone(), must, format!("{name}: {error}"));
+    let mut keys: Value = serde_yaml::from_str(&text).map_err(wrong)?;
+    keys.apply_merge().map_err(wrong)?;
+    serde_yaml::from_value(keys).map_err(wrong)
 }
 
 /// The preset with `own` keys over it.

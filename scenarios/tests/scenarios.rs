@@ -502,3 +502,35 @@ fn tasks_name_shared_models_by_their_keys() {
     let expected = "tenants.kinds.tiny/bit-fit: must be one of backbone, cased, which are all of this shape, got tiny";
     assert!(error.to_string().contains(expected), "{error}");
 }
+
+/// Of the paper's BERT-base 1.42 GB and 0.31 GB (HMI, Table 5); a row of a narrower model is narrower, a decoder's has one vector.
+#[test]
+fn domains_tables_have_the_size_of_their_model() {
+    let gigabytes = |model: &str, preset: &str, plot: &str| {
+        let text = format!(
+            "name: sizes\nseed: 1\ncard: cpu\nmodels: {{ backbone: {model} }}\ntenants: {{ count: 8 }}\n\
+             workload:\n  arrivals: {{ poisson: {{ rate: 30/s }} }}\n  lengths: {{ input: {{ fixed: 32 }}, output: {{ fixed: 4 }} }}\n  \
+             stop: {{ requests: 100 }}\nsystems: [{{ preset: {preset}, plot: {plot} }}]\n"
+        );
+        let scenario = Scenario::from_yaml("test.yaml", &text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_round_trip(&scenario);
+        let plot = scenario.runs()[0].system.pool.plot.unwrap();
+        plot.domain_bytes.map(|bytes| (bytes as f64 / 1e7).round() / 100.0)
+    };
+    assert_eq!(gigabytes("bert-base", "hmi", "{ lower_layers: 6 }"), Some(1.42));
+    assert_eq!(
+        gigabytes("bert-base", "hmi", "{ lower_layers: 6, domain_hits: 30% }"),
+        Some(0.31)
+    );
+    assert_eq!(
+        gigabytes("bert-base", "hmi", "{ lower_layers: 6, domain_hits: 0% }"),
+        Some(0.0)
+    );
+    assert_eq!(gigabytes("bert-mini", "hmi", "{ lower_layers: 2 }"), Some(0.47));
+    assert_eq!(
+        gigabytes("bert-mini", "hmi", "{ lower_layers: 2, domain_table: 2 GB }"),
+        Some(2.0)
+    );
+    assert_eq!(gigabytes("bert-mini", "hmi", "{ lower_layers: 2, met: counted }"), None);
+    assert_eq!(gigabytes("tiny-opt", "hgpt", "{ lower_layers: 1 }"), Some(0.08));
+}

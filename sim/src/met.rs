@@ -2,7 +2,7 @@
 //! serves, in tables of the corpus that it builds them from.
 
 use tenantry_core::spec::{Met, PlotSpec};
-use tenantry_plot::storage::minimum_bytes;
+use tenantry_plot::storage::table_bytes;
 use tenantry_plot::{Context, Counters, Forecast, PlotError, Select, Shape, Texts};
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::{Entry, Time, TraceError, Workload};
@@ -68,7 +68,7 @@ pub fn count_met(
             domain_hits_ppm,
             fallbacks_ppm: ppm(met.fallbacks).min(1_000_000 - domain_hits_ppm),
         },
-        domain_bytes: minimum_bytes(&shape, forecast.domain_fragments()),
+        domain_bytes: table_bytes(&shape, forecast.domain_fragments()),
     })
 }
 

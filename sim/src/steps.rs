@@ -478,7 +478,7 @@ impl StepPrices {
         // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side, twice as far each time.
         let later_ns = (self.worked_ns(costs, most) - next_ns).max(1);
         let share = (work_ns - next_ns) as f64 / later_ns as f64;
-        let guess = next + (share * f64::from(most - next)) as u32;
+        let guess = next.saturating_add((share * f64::from(most - next)) as u32);
         let (mut before, mut after) = (next, most);
         let mut middle = guess.min(most - 1).max(next + 1);
         let mut reach = 1;

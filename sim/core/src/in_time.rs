@@ -10,9 +10,9 @@ pub struct InTime {
     came: u64,
     /// Answered within the target.
     in_time: u64,
-    /// Answered later, refused, failed, or given up after the target had passed.
+    /// Answered later, refused, failed, or given up and not let go of before the target had passed.
     late: u64,
-    /// Given up before: what would have come of them is not known.
+    /// Given up, and gone before: what would have come of them is not known.
     unknown: u64,
 }
 

@@ -35,8 +35,7 @@ pub struct Answers {
 impl Answers {
     /// Of flags, and of what their trace says.
     pub fn of(args: &NewArgs, of_trace: OfTrace) -> Result<Answers, Failure> {
-        let usual = if of_trace.generates { "llama-7b" } else { "bert-base" };
-        let model = built_in(args.model.as_deref().unwrap_or(usual))?;
+        let model = built_in(args.model.as_deref().unwrap_or(of_trace.usual_model()))?;
         let of_trace = of_trace.tenants;
         let generates = model.kind == ModelKind::Decoder;
         let usual = Usual::of(generates);
@@ -190,6 +189,13 @@ pub struct OfTrace {
     pub tenants: Option<u32>,
     /// Requests ask for tokens to be generated.
     pub generates: bool,
+}
+
+impl OfTrace {
+    /// What requests of that kind are mostly answered by.
+    pub fn usual_model(self) -> &'static str {
+        if self.generates { "llama-7b" } else { "bert-base" }
+    }
 }
 
 /// Reads a trace, which must be of requests, each with an arrival and lengths.

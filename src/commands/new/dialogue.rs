@@ -111,11 +111,7 @@ impl Asked {
             format!("{name:width$}  {does}, {layers} layers of {hidden}")
         };
         let items: Vec<String> = shapes.iter().map(item).collect();
-        let usual = if self.of_trace.generates {
-            "llama-7b"
-        } else {
-            "bert-base"
-        };
+        let usual = self.of_trace.usual_model();
         let usual = shapes.iter().position(|shape| shape.name == usual).unwrap_or(0);
         let chosen = self
             .dialogue

@@ -18,7 +18,7 @@ pub(super) struct GivingUp<W> {
     /// Of requests that have not left yet.
     due: BTreeSet<(Time, Ticket)>,
     due_by_ticket: BTreeMap<Ticket, Time>,
-    /// Of requests that have not left yet, and whose clients are free.
+    /// Of requests that nobody has said yet to have left, and whose clients are free.
     given_up: BTreeSet<Ticket>,
 }
 
