@@ -534,3 +534,18 @@ fn domains_tables_have_the_size_of_their_model() {
     assert_eq!(gigabytes("bert-mini", "hmi", "{ lower_layers: 2, met: counted }"), None);
     assert_eq!(gigabytes("tiny-opt", "hgpt", "{ lower_layers: 1 }"), Some(0.08));
 }
+
+#[test]
+fn merge_keys_are_merged() {
+    let text = "name: merged\nseed: 1\ncard: cpu\nmodels: { backbone: tiny }\ntenants: { count: 8 }\n\
+                workload:\n  arrivals: { poisson: { rate: 30/s } }\n  lengths: { input: { fixed: 32 } }\n  stop: { requests: 100 }\n\
+                systems:\n  - &first { preset: bert-shared, classes: 3 }\n  - { <<: *first, name: two }\n";
+    let scenario = Scenario::from_yaml("test.yaml", text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+    let runs = scenario.runs();
+    let of: Vec<(&str, u32)> = runs
+        .iter()
+        .map(|run| (run.system.name.as_str(), run.system.pool.classes))
+        .collect();
+    assert_eq!(of, [("bert-shared", 3), ("two", 3)]);
+    assert_eq!(scenario.yaml_on("l4").matches("card: l4").count(), 1);
+}
