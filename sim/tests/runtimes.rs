@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{cluster, request, run_checked_on, run_listed, system};
+use common::{cluster, request, run_checked_on, run_listed, run_watched, system};
 use proptest::prelude::*;
 use tenantry_core::Command;
 use tenantry_core::log::{Log, LoggedEvent, replay};
@@ -18,7 +18,7 @@ use tenantry_profiles::{
     Card, ConcurrentLayerRow, DType, DeviceKind, DispatchOperation, Family, LoadSource, ModelShape, SolveRow,
     StaticModelRow, Stats,
 };
-use tenantry_sim::{Jitter, Prices, Run, VirtualMachine, simulate};
+use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
 const TENANTS: u32 = 4;
@@ -125,25 +125,14 @@ fn at(ticket: u64, ms: u64, tokens: u32) -> Entry {
 }
 
 fn logged(gpus: u32, system: &SystemSpec, entries: Vec<Entry>) -> (RunRecord, Log) {
-    let card = card();
-    let run = Run {
-        card: &card,
-        cluster: cluster(gpus, MEMORY),
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
-        jitter: Jitter::None,
-        seed: 1,
-        answers: None,
-    };
     let mut log = Log::default();
-    let done = simulate(&run, &mut Listed::new(entries), Default::default(), &mut log).expect("the run is sound");
+    let cluster = cluster(gpus, MEMORY);
+    let done = run_watched(&card(), cluster, system, TENANTS, Jitter::None, entries, &mut log);
     (done.record, log)
 }
 
 fn record(gpus: u32, system: &SystemSpec, entries: Vec<Entry>) -> RunRecord {
-    run_listed(&card(), cluster(gpus, MEMORY), system, TENANTS, Jitter::None, entries).record
+    logged(gpus, system, entries).0
 }
 
 fn fixed(counts: &[u32]) -> AllocateSpec {

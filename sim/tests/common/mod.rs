@@ -7,14 +7,13 @@ pub mod decoders;
 pub mod tasks;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 use tenantry_core::answers::Answers;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, HeadTask, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
 };
-use tenantry_core::{ClusterSpec, Commands, Event, Machine, Next, Server};
+use tenantry_core::{ClusterSpec, Commands, Event, Machine, Next, Observer, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
@@ -171,6 +170,18 @@ pub fn run_listed(
     jitter: Jitter,
     entries: Vec<Entry>,
 ) -> Simulated {
+    run_watched(card, cluster, system, tenants, jitter, entries, ())
+}
+
+pub fn run_watched(
+    card: &Card,
+    cluster: ClusterSpec,
+    system: &SystemSpec,
+    tenants: u32,
+    jitter: Jitter,
+    entries: Vec<Entry>,
+    watch: impl Observer,
+) -> Simulated {
     let spec = Run {
         card,
         cluster,
@@ -182,7 +193,7 @@ pub fn run_listed(
         seed: 1,
         answers: None,
     };
-    simulate(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ()).expect("the run is sound")
+    simulate(&spec, &mut Listed::new(entries), Arc::default(), watch).expect("the run is sound")
 }
 
 /// Runs with [`Server::check_laws`] after every event. Returns the number of events.
