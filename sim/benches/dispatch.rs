@@ -19,7 +19,7 @@ fn random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Instances spread over the runtimes, each at four fifths of its capacity or more, so that requests are demoted; capacities of BERT-base within 150 ms.
+/// Instances spread over the runtimes, each at four fifths of its capacity or more, so that several levels are looked at; capacities of BERT-base within 150 ms.
 fn cluster(instances: u32, rule: Rule) -> Levels {
     let specs: Vec<LevelSpec> = (1..=RUNTIMES)
         .map(|at| LevelSpec {

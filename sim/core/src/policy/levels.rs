@@ -6,6 +6,9 @@
 use super::load_index::LoadIndex;
 use crate::ids::InstanceId;
 
+/// The head of a level without instances.
+const NOBODY: u32 = u32::MAX;
+
 /// One runtime, as far as dispatching goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelSpec {
@@ -46,6 +49,8 @@ pub struct Levels {
     levels: Vec<Level>,
     /// Of each, ascending: side by side, so that the first that is long enough is found without a branch that a request's length would decide.
     max_lengths: Vec<u32>,
+    /// Of each, its least loaded instance's load, and the largest number where it has no instance: side by side, since a decision compares several.
+    heads: Vec<u32>,
     /// By instance: where it is.
     places: Vec<Option<Place>>,
     /// Whether the least loaded of all is chosen, where nothing else is.
@@ -110,6 +115,7 @@ impl Levels {
             peek: thresholds.len(),
             greedy,
             max_lengths: levels.iter().map(|level| level.max_length).collect(),
+            heads: vec![NOBODY; levels.len()],
             levels: levels
                 .iter()
                 .map(|level| Level {
@@ -133,21 +139,25 @@ impl Levels {
                 return Some(fullest);
             }
         }
-        let mut candidates =
-            fitting.filter_map(|(at, level)| level.instances.least().map(|(load, least)| (at, load, least)));
+        let mut candidates = (shortest..)
+            .zip(&self.heads[shortest..])
+            .filter(|&(_, &load)| load != NOBODY);
         if self.greedy {
-            return candidates.min_by_key(|&(_, load, _)| load).map(|(.., least)| least);
+            return candidates
+                .min_by_key(|&(_, load)| load)
+                .and_then(|(at, _)| self.least_of(at));
         }
-        let (first_at, load, first) = candidates.next()?;
-        if self.peek == 0 || load < self.too_much[first_at * self.peek] {
-            return Some(first);
-        }
-        for (passed, (at, load, least)) in (1..self.peek).zip(candidates) {
-            if load < self.too_much[at * self.peek + passed] {
-                return Some(least);
-            }
-        }
-        Some(first)
+        let mut below = (0..self.peek)
+            .zip(candidates.clone())
+            .filter(|&(passed, (at, &load))| load < self.too_much[at * self.peek + passed]);
+        let chosen = below.next().map(|(_, chosen)| chosen).or_else(|| candidates.next());
+        chosen.and_then(|(at, _)| self.least_of(at))
+    }
+
+    /// The least loaded instance of a level, of equals the lowest.
+    #[inline]
+    fn least_of(&self, level: usize) -> Option<InstanceId> {
+        self.levels[level].instances.least().map(|(_, least)| least)
     }
 
     /// Adds an instance with so many outstanding requests to a level.
@@ -164,7 +174,7 @@ impl Levels {
             level: level as u32,
             load,
         });
-        self.levels[level].instances.insert(load, instance);
+        self.change(level, |instances| instances.insert(load, instance));
     }
 
     /// Takes an instance out, so that nothing more is dispatched to it; tells its outstanding requests. To change its runtime,
@@ -175,7 +185,7 @@ impl Levels {
     pub fn remove(&mut self, instance: InstanceId) -> u32 {
         let place = self.place(instance);
         self.places[instance.index()] = None;
-        self.levels[place.level as usize].instances.remove(place.load, instance);
+        self.change(place.level as usize, |instances| instances.remove(place.load, instance));
         place.load
     }
 
@@ -187,10 +197,17 @@ impl Levels {
         let place = self.places.get_mut(instance.index()).and_then(Option::as_mut);
         let place = place.expect("the instance has been added");
         let load = place.load.checked_add_signed(by).expect("loads are not negative");
-        self.levels[place.level as usize]
-            .instances
-            .change(instance, place.load, load);
-        place.load = load;
+        let was = std::mem::replace(&mut place.load, load);
+        let level = place.level as usize;
+        self.change(level, |instances| instances.change(instance, was, load));
+    }
+
+    /// Changes a level's instances, and with them what is known of their least loaded.
+    #[inline]
+    fn change(&mut self, level: usize, change: impl FnOnce(&mut LoadIndex)) {
+        let instances = &mut self.levels[level].instances;
+        change(instances);
+        self.heads[level] = instances.least_load();
     }
 
     /// An instance's level and outstanding requests; none if it is not there.

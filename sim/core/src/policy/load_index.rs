@@ -2,23 +2,40 @@
 
 use crate::ids::InstanceId;
 
-/// No set.
+/// No set, and no load.
 const NONE: u32 = u32::MAX;
 
 /// Instances by load: who has the least is known at once, of equals the lowest, and a change takes as long among a thousand as among ten.
 ///
 /// A set of instances for each load that some have, each with a bit an instance. Loads are counts of requests, so that there are few sets; one that is empty
 /// is kept for another load, so that there are never more than loads at the same time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LoadIndex {
-    /// Loads that some instance has.
-    loads: Numbers,
+    /// The least of `loads`; `NONE` where there is nobody.
+    least: u32,
+    /// One set: loads that some instance has.
+    loads: Sets,
     /// By load: its set; `NONE` where nobody has it.
     set_of: Vec<u32>,
-    sets: Vec<Numbers>,
+    sets: Sets,
     /// Those of `sets` that are empty.
     empty: Vec<u32>,
     instances: usize,
+}
+
+impl Default for LoadIndex {
+    fn default() -> LoadIndex {
+        let mut loads = Sets::default();
+        loads.add();
+        LoadIndex {
+            least: NONE,
+            loads,
+            set_of: Vec::new(),
+            sets: Sets::default(),
+            empty: Vec::new(),
+            instances: 0,
+        }
+    }
 }
 
 impl LoadIndex {
@@ -30,17 +47,25 @@ impl LoadIndex {
     /// The least load, and the lowest instance that has it.
     #[inline]
     pub fn least(&self) -> Option<(u32, InstanceId)> {
-        self.loads.least().map(|load| self.first_of(load))
+        (self.least != NONE).then(|| self.first_of(self.least as usize))
+    }
+
+    /// The least load; the largest number where there is nobody.
+    #[inline]
+    pub fn least_load(&self) -> u32 {
+        self.least
     }
 
     /// The greatest load below another one, and the lowest instance that has it.
     pub fn most_below(&self, load: u32) -> Option<(u32, InstanceId)> {
-        self.loads.greatest_below(load as usize).map(|load| self.first_of(load))
+        self.loads
+            .greatest_below(0, load as usize)
+            .map(|load| self.first_of(load))
     }
 
     #[inline]
     fn first_of(&self, load: usize) -> (u32, InstanceId) {
-        let instance = self.sets[self.set_of[load] as usize].least();
+        let instance = self.sets.least(self.set_of[load] as usize);
         let instance = instance.expect("a load that nobody has is not listed");
         (load as u32, InstanceId(instance as u32))
     }
@@ -70,13 +95,13 @@ impl LoadIndex {
             Some(&set) if set != NONE => set,
             _ => self.list(load as usize),
         };
-        self.sets[set as usize].insert(instance.index());
+        self.sets.insert(set as usize, instance.index());
+        self.least = self.least.min(load);
     }
 
     #[inline]
     fn leave(&mut self, load: u32, instance: InstanceId) {
-        let set = &mut self.sets[self.set_of[load as usize] as usize];
-        if set.remove(instance.index()) {
+        if self.sets.remove(self.set_of[load as usize] as usize, instance.index()) {
             self.unlist(load as usize);
         }
     }
@@ -84,14 +109,11 @@ impl LoadIndex {
     /// Gives a load a set.
     #[inline(never)]
     fn list(&mut self, load: usize) -> u32 {
-        self.loads.insert(load);
+        self.loads.insert(0, load);
         if self.set_of.len() <= load {
             self.set_of.resize(load + 1, NONE);
         }
-        let set = self.empty.pop().unwrap_or_else(|| {
-            self.sets.push(Numbers::default());
-            self.sets.len() as u32 - 1
-        });
+        let set = self.empty.pop().unwrap_or_else(|| self.sets.add() as u32);
         self.set_of[load] = set;
         set
     }
@@ -99,76 +121,125 @@ impl LoadIndex {
     /// Takes it from a load that nobody has any more.
     #[inline(never)]
     fn unlist(&mut self, load: usize) {
-        self.loads.remove(load);
+        self.loads.remove(0, load);
+        if self.least == load as u32 {
+            self.least = self.loads.least(0).map_or(NONE, |least| least as u32);
+        }
         self.empty.push(std::mem::replace(&mut self.set_of[load], NONE));
     }
 }
 
-/// A set of whole numbers that are not large. Its least is found by counting zeros: of a word for each four thousand numbers, and then of one for 64.
+/// Sets of whole numbers that are not large, side by side. The least of a set is found by counting zeros: of a word for each four thousand numbers, and then
+/// of one for 64.
 #[derive(Clone, Debug, Default)]
-struct Numbers {
-    /// A bit for each number.
-    words: Vec<u64>,
-    /// A bit for each word that is not zero.
-    occupied: Vec<u64>,
+struct Sets {
+    /// Of each set first a bit for each of its words that is not zero, then a bit for each number.
+    bits: Vec<u64>,
+    sets: usize,
+    /// Words of a set.
+    words: usize,
 }
 
-impl Numbers {
-    #[inline]
-    fn least(&self) -> Option<usize> {
-        let first = |words: &[u64], at: usize| 64 * at + words[at].trailing_zeros() as usize;
-        let occupied = self.occupied.iter().position(|&bits| bits != 0)?;
-        Some(first(&self.words, first(&self.occupied, occupied)))
+impl Sets {
+    /// Another set, which is empty; tells its number.
+    fn add(&mut self) -> usize {
+        self.sets += 1;
+        self.bits.resize(self.sets * self.stride(), 0);
+        self.sets - 1
     }
 
-    fn greatest_below(&self, number: usize) -> Option<usize> {
+    /// Words for 64 of a set's words each.
+    #[inline]
+    fn summaries(&self) -> usize {
+        self.words.div_ceil(64)
+    }
+
+    #[inline]
+    fn stride(&self) -> usize {
+        self.summaries() + self.words
+    }
+
+    /// A set's words for words, and those for numbers.
+    #[inline]
+    fn of(&self, set: usize) -> (&[u64], &[u64]) {
+        let stride = self.stride();
+        self.bits[set * stride..][..stride].split_at(self.summaries())
+    }
+
+    #[inline]
+    fn of_mut(&mut self, set: usize) -> (&mut [u64], &mut [u64]) {
+        let (stride, summaries) = (self.stride(), self.summaries());
+        self.bits[set * stride..][..stride].split_at_mut(summaries)
+    }
+
+    #[inline]
+    fn least(&self, set: usize) -> Option<usize> {
+        let first = |words: &[u64], at: usize| 64 * at + words[at].trailing_zeros() as usize;
+        let (occupied, words) = self.of(set);
+        let block = occupied.iter().position(|&bits| bits != 0)?;
+        Some(first(words, first(occupied, block)))
+    }
+
+    fn greatest_below(&self, set: usize, number: usize) -> Option<usize> {
         let last = |at: usize, bits: u64| 64 * at + 63 - bits.leading_zeros() as usize;
         // Of a word, where it is there, the numbers below one that lies in it.
         let below =
             |words: &[u64], number: usize| words.get(number / 64).copied().unwrap_or(0) & !(u64::MAX << (number % 64));
-        let (word, bits) = (number / 64, below(&self.words, number));
+        let (occupied, words) = self.of(set);
+        let (word, bits) = (number / 64, below(words, number));
         if bits != 0 {
             return Some(last(word, bits));
         }
-        let (block, blocks) = (word / 64, below(&self.occupied, word));
+        let (block, blocks) = (word / 64, below(occupied, word));
         let word = match blocks {
             0 => {
-                let before = &self.occupied[..block.min(self.occupied.len())];
+                let before = &occupied[..block.min(occupied.len())];
                 let block = before.iter().rposition(|&bits| bits != 0)?;
                 last(block, before[block])
             }
             _ => last(block, blocks),
         };
-        Some(last(word, self.words[word]))
+        Some(last(word, words[word]))
     }
 
     #[inline]
-    fn insert(&mut self, number: usize) {
+    fn insert(&mut self, set: usize, number: usize) {
         let at = number / 64;
-        if at >= self.words.len() {
-            self.grow(at + 1);
+        if at >= self.words {
+            self.widen(at + 1);
         }
-        self.words[at] |= 1 << (number % 64);
-        self.occupied[at / 64] |= 1 << (at % 64);
+        let (occupied, words) = self.of_mut(set);
+        words[at] |= 1 << (number % 64);
+        occupied[at / 64] |= 1 << (at % 64);
     }
 
     /// Whether it was the last.
     #[inline]
-    fn remove(&mut self, number: usize) -> bool {
+    fn remove(&mut self, set: usize, number: usize) -> bool {
         let at = number / 64;
-        let word = &mut self.words[at];
-        *word &= !(1 << (number % 64));
-        if *word != 0 {
-            return false;
-        }
-        self.occupied[at / 64] &= !(1 << (at % 64));
-        self.occupied.iter().all(|&bits| bits == 0)
+        let (occupied, words) = self.of_mut(set);
+        words[at] &= !(1 << (number % 64));
+        // Without a branch, which nobody could foresee.
+        let emptied = u64::from(words[at] == 0);
+        occupied[at / 64] &= !(emptied << (at % 64));
+        occupied.iter().all(|&bits| bits == 0)
     }
 
+    /// Gives each set so many words, at least twice as many as before.
     #[cold]
-    fn grow(&mut self, words: usize) {
-        self.words.resize(words, 0);
-        self.occupied.resize(words.div_ceil(64), 0);
+    fn widen(&mut self, words: usize) {
+        let mut wider = Sets {
+            words: words.max(2 * self.words),
+            ..Sets::default()
+        };
+        for set in 0..self.sets {
+            wider.add();
+            let (occupied, words) = wider.of_mut(set);
+            let was = self.of(set);
+            occupied[..was.0.len()].copy_from_slice(was.0);
+            words[..was.1.len()].copy_from_slice(was.1);
+        }
+        *self = wider;
     }
 }
 
@@ -202,6 +273,7 @@ mod tests {
                     loads.insert(id, load);
                 }
                 prop_assert_eq!(by_load.least(), tree.first().copied());
+                prop_assert_eq!(by_load.least_load(), tree.first().map_or(u32::MAX, |&(load, _)| load));
                 for bound in [0, 1, 2, 63, 64, 66, 5_000, 5_001, 1_000_000] {
                     let most = tree.range(..(bound, InstanceId(0))).next_back().map(|&(load, _)| load);
                     let first = most.and_then(|most| tree.range((most, InstanceId(0))..).next().copied());
@@ -209,7 +281,7 @@ mod tests {
                 }
                 prop_assert_eq!(by_load.instances(), tree.len());
                 let listed: BTreeSet<u32> = loads.values().copied().collect();
-                prop_assert_eq!(by_load.sets.len() - by_load.empty.len(), listed.len());
+                prop_assert_eq!(by_load.sets.sets - by_load.empty.len(), listed.len());
             }
         }
     }
