@@ -2,151 +2,19 @@
 
 mod common;
 
-use common::{cluster, request, run_checked_on, run_listed, run_watched, system};
+use common::runtimes::*;
+use common::{cluster, request, run_checked_on, run_listed, system};
 use proptest::prelude::*;
 use tenantry_core::Command;
 use tenantry_core::log::{Log, LoggedEvent, replay};
 use tenantry_core::policy::levels::Rule;
-use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
-use tenantry_core::spec::{
-    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec,
-    StreamSpec, SystemSpec,
-};
-use tenantry_core::{Ledger, RunRecord, Server, run};
+use tenantry_core::policy::scale::TargetTrackingSpec;
+use tenantry_core::spec::{AllocateSpec, PeriodicSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec};
+use tenantry_core::{Ledger, Server, run};
+use tenantry_profiles::Family;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{
-    Card, ConcurrentLayerRow, DType, DeviceKind, DispatchOperation, Family, LoadSource, ModelShape, SolveRow,
-    StaticModelRow, Stats,
-};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
-
-const TENANTS: u32 = 4;
-const MEMORY: u64 = 1 << 30;
-/// Of runtimes of 128, 256 and 512 tokens, in milliseconds: Fig. 4's capacities of 80, 40 and 20 within 480 ms.
-const SERVICE_MS: [(u32, u64); 3] = [(128, 6), (256, 12), (512, 24)];
-const LOAD_MS: u64 = 10;
-const SOLVE_MS: u64 = 2;
-/// Two instances of a card slow each other down so much.
-const BESIDE: f64 = 1.5;
-
-fn exact_us(us: u64) -> Stats {
-    Stats::exact(us as f64)
-}
-
-/// A card on which handing over costs nothing, so that sums can be done by hand.
-fn card() -> Card {
-    let mut card = synthetic_card();
-    let model = || "tiny".to_string();
-    let dtype = DType::F32;
-    card.device.kind = DeviceKind::Cuda;
-    card.contention.compute_beside_copy = 1.0;
-    card.contention.copy_beside_compute = 1.0;
-    for (tokens, ms) in SERVICE_MS {
-        card.tables.static_model.push(StaticModelRow {
-            model: model(),
-            dtype,
-            batch: 1,
-            tokens,
-            stats: exact_us(ms * 1000),
-        });
-        for (streams, factor) in [(1, 1.0), (2, BESIDE)] {
-            card.tables.concurrent_layer.push(ConcurrentLayerRow {
-                model: model(),
-                dtype,
-                streams,
-                batch: 1,
-                tokens,
-                stats: Stats::exact(100.0 * factor),
-            });
-        }
-    }
-    for (gpus, runtimes) in [(1, 1), (1, 8), (16, 1), (16, 8)] {
-        let stats = exact_us(SOLVE_MS * 1000);
-        card.tables.solve.push(SolveRow { gpus, runtimes, stats });
-    }
-    for row in &mut card.tables.model_load {
-        if row.source == LoadSource::Host {
-            row.stats = exact_us(LOAD_MS * 1000);
-        }
-    }
-    for row in &mut card.tables.dispatch {
-        if row.operation != DispatchOperation::Tell {
-            row.stats = Stats::exact(0.001);
-        }
-    }
-    card
-}
-
-fn tell_ms(card: &Card) -> f64 {
-    card.dispatch(DispatchOperation::Tell).unwrap().median_ns as f64 / 1e6
-}
-
-const PAPER: Rule = Rule::Demote {
-    threshold: 0.85,
-    decay: 0.9,
-    peek: 6,
-};
-
-fn stream(name: &str, lengths: &[u32], shape: ShapeKind) -> StreamSpec {
-    StreamSpec {
-        name: name.into(),
-        model: ModelShape::builtin("tiny").unwrap(),
-        dtype: DType::F32,
-        classes: 2,
-        slo: Duration::from_millis(480),
-        runtimes: lengths
-            .iter()
-            .map(|&max_length| RuntimeSpec { max_length, shape })
-            .collect(),
-        lengths: RuntimeLengths::Given,
-        service: Vec::new(),
-    }
-}
-
-fn runtimes(dispatch: Rule, allocate: AllocateSpec) -> RuntimesSpec {
-    RuntimesSpec {
-        streams: vec![stream("all", &[128, 256, 512], ShapeKind::Static)],
-        dispatch,
-        allocate,
-        scale: None,
-    }
-}
-
-fn of(spec: &RuntimesSpec, instances_per_gpu: u32) -> SystemSpec {
-    let mut system = system();
-    system.pool.instances_per_gpu = instances_per_gpu;
-    system.pool.runtimes = Some(spec.on(&card(), instances_per_gpu).unwrap());
-    system
-}
-
-fn at(ticket: u64, ms: u64, tokens: u32) -> Entry {
-    request(ticket, ms * 1000, 0, tokens)
-}
-
-fn logged(gpus: u32, system: &SystemSpec, entries: Vec<Entry>) -> (RunRecord, Log) {
-    let mut log = Log::default();
-    let cluster = cluster(gpus, MEMORY);
-    let done = run_watched(&card(), cluster, system, TENANTS, Jitter::None, entries, &mut log);
-    (done.record, log)
-}
-
-fn record(gpus: u32, system: &SystemSpec, entries: Vec<Entry>) -> RunRecord {
-    logged(gpus, system, entries).0
-}
-
-fn fixed(counts: &[u32]) -> AllocateSpec {
-    AllocateSpec::Fixed(counts.to_vec())
-}
-
-/// Within the microseconds that the loop takes.
-fn assert_ms(got_ns: f64, expected_ms: f64) {
-    assert!(
-        (got_ns / 1e6 - expected_ms).abs() < 0.01,
-        "{} ms, expected {expected_ms}",
-        got_ns / 1e6
-    );
-}
 
 #[test]
 fn a_line_is_served_one_after_the_other_and_padded() {
@@ -216,15 +84,6 @@ fn two_instances_of_a_card_slow_each_other_down() {
     assert_eq!(capacities, [53]);
 }
 
-fn periodic(period_ms: u64) -> AllocateSpec {
-    AllocateSpec::Periodic(PeriodicSpec {
-        period: Duration::from_millis(period_ms),
-        first: Duration::from_millis(period_ms),
-        at_once: 1,
-        solver: SolverSpec::Dynamic,
-    })
-}
-
 /// 200 short requests a second need 1.2 instances; the start is even.
 #[test]
 fn instances_are_replaced_a_few_at_a_time() {
@@ -290,21 +149,6 @@ fn a_slow_solver_is_not_asked_twice() {
     assert_eq!((fleet.decisions, fleet.late), (1, 3), "{fleet:?}");
 }
 
-fn headroom(cards_at_start: u32, cards_max: u32) -> ScaleSpec {
-    ScaleSpec {
-        cards_at_start,
-        start_up: Duration::from_millis(500),
-        rule: ScaleRule::Headroom(HeadroomSpec {
-            instances_per_card: 1,
-            headroom_ppm: 50_000,
-            interval: Duration::from_secs(1),
-            patience: 2,
-            cards_min: 1,
-            cards_max,
-        }),
-    }
-}
-
 #[test]
 fn a_runtime_longer_than_what_was_measured_is_told_of() {
     let card = synthetic_card();
@@ -334,49 +178,6 @@ fn a_runtime_longer_than_what_was_measured_is_told_of() {
     );
 }
 
-/// 100 long requests a second are 2.4 cards of work: three cards with 5 % to spare; then 20 a second, for which one is enough.
-#[test]
-fn cards_come_with_the_load_and_go_with_it() {
-    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
-    spec.scale = Some(headroom(1, 5));
-    let system = of(&spec, 1);
-    let busy = (0..400).map(|n| at(n, 10 * n, 500));
-    let calm = (0..200).map(|n| at(400 + n, 4000 + 50 * n, 500));
-    let record = record(5, &system, busy.chain(calm).collect());
-    let fleet = record.fleet.clone().unwrap();
-    assert_eq!(record.counts.served, 600);
-    assert_eq!((fleet.added, fleet.released), (2, 2), "{fleet:?}");
-    let mean = fleet.card_time.as_secs_f64() / record.end.as_secs_f64();
-    // Two more from 1 s until after two intervals of 20 in a row each, at 6 s or 7 s and two seconds later.
-    let end = record.end.as_secs_f64();
-    assert!(
-        (mean - (end + 5.0 + 7.0) / end).abs() < 0.2,
-        "{mean} cards over {end} s"
-    );
-    // They start up for half a second, and load for 10 ms: some wait long meanwhile.
-    assert!(record.latency.max_ns() > 500_000_000);
-}
-
-/// Three cards of work for four seconds, nobody for a minute and a half, and then somebody: cards go as they would if somebody had stayed, and are
-/// not paid for meanwhile.
-#[test]
-fn cards_go_while_nobody_is_inside() {
-    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
-    spec.scale = Some(headroom(1, 5));
-    let system = of(&spec, 1);
-    let busy = (0..400).map(|n| at(n, 10 * n, 500));
-    let late = (0..5).map(|n| at(400 + n, 94_000 + 100 * n, 500));
-    let record = record(5, &system, busy.chain(late).collect());
-    let fleet = record.fleet.clone().unwrap();
-    assert_eq!((fleet.added, fleet.released), (2, 2), "{fleet:?}");
-    // One card all the time, and two more from 1 s until after two intervals each that needed fewer, at 6 s or 7 s and two seconds later.
-    let more_s = fleet.card_time.as_secs_f64() - record.end.as_secs_f64();
-    assert!((11.9..14.1).contains(&more_s), "{more_s} s of further cards");
-}
-
-/// What came before a minute without anybody is not what the next allocation is solved for: its period begins with who comes then.
 #[test]
 fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
     let mut spec = runtimes(PAPER, periodic(1_000));
@@ -394,95 +195,6 @@ fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
     // A period after the first of them, and by long ones alone: all instances are long.
     assert!(after[0].0.as_secs_f64() >= 61.0, "{times:?}");
     assert_eq!(after[0].1, [0, 0, 3], "{fleet:?}");
-}
-
-/// Two cards at the start and three at most, by the tail of what is to be answered within `slo_ms`.
-fn tracking(slo_ms: u64, start_up_ms: u64) -> ScaleSpec {
-    ScaleSpec {
-        cards_at_start: 2,
-        start_up: Duration::from_millis(start_up_ms),
-        rule: ScaleRule::TargetTracking(TargetTrackingSpec {
-            slo: Duration::from_millis(slo_ms),
-            percentile: 98,
-            add_ppm: 950_000,
-            release_ppm: 500_000,
-            recent: Duration::from_secs(10),
-            period: Duration::from_secs(60),
-            settle: Duration::from_secs(1),
-            cards_min: 2,
-            cards_max: 3,
-        }),
-    }
-}
-
-#[test]
-fn tracking_the_tail_adds_the_longest_runtime() {
-    let mut spec = runtimes(PAPER, fixed(&[1, 0, 1]));
-    spec.scale = Some(tracking(480, 100));
-    let system = of(&spec, 1);
-    let entries = (0..300).map(|n| at(n, 15 * n, 500)).collect();
-    let record = record(3, &system, entries);
-    let fleet = record.fleet.clone().unwrap();
-    assert_eq!((fleet.added, fleet.released), (1, 0), "{fleet:?}");
-    // Only the longest runtime takes these, each in 24 ms: one alone would be 300 times 9 ms behind at the end. What has queued there when
-    // the second comes, after 1.5 s or so, waits on, and what comes then does not.
-    assert!(
-        record.latency.max_ns() < 1_500_000_000,
-        "{} ns",
-        record.latency.max_ns()
-    );
-}
-
-/// Two cards have the two longer runtimes, and the one that is added has the shortest, so that each has one: what is short takes 6 ms then,
-/// and not 12.
-#[test]
-fn an_even_allocation_stays_even_when_a_card_is_added() {
-    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-    spec.scale = Some(ScaleSpec {
-        cards_at_start: 2,
-        start_up: Duration::from_millis(500),
-        rule: ScaleRule::Headroom(HeadroomSpec {
-            instances_per_card: 1,
-            headroom_ppm: 300_000,
-            interval: Duration::from_secs(1),
-            patience: 1000,
-            cards_min: 2,
-            cards_max: 3,
-        }),
-    });
-    let system = of(&spec, 1);
-    // 143 a second of 12 ms are 1.7 cards of work, and three with the headroom.
-    let record = record(3, &system, (0..600).map(|n| at(n, 7 * n, 100)).collect());
-    assert_eq!(record.fleet.as_ref().unwrap().added, 1, "{:?}", record.fleet);
-    // More than half come when all three are there, and none of these waits.
-    let median_ms = record.latency.quantile_ns(0.5) as f64 / 1e6;
-    assert!((median_ms - 6.0).abs() < 0.1, "{median_ms} ms");
-}
-
-/// A card is added at 1 s and loads the longest runtime from 1,095 to 1,105 ms, when an answer comes: it is one of three instances, and whoever serves
-/// the longest goes on until it does.
-#[test]
-fn an_instance_that_loads_is_part_of_the_next_allocation() {
-    let mut spec = runtimes(PAPER, periodic(100));
-    spec.scale = Some(tracking(1, 95));
-    let system = of(&spec, 1);
-    // Short ones but for a few, so that the solver wants most instances short, and the one that comes is long.
-    let entries = (0..300)
-        .map(|n| at(n, 5 * n, if n % 50 == 0 { 500 } else { 100 }))
-        .collect();
-    let fleet = record(3, &system, entries).fleet.unwrap();
-    assert_eq!(fleet.added, 1, "{fleet:?}");
-    let since = |ms: u64| { fleet.allocations.iter() }.skip_while(move |(at, _)| at.0 < ms * 1_000_000);
-    let (at, counts) = since(1_095).next().unwrap();
-    assert!(at.0 < 1_100_000_000 && *counts == [1, 0, 2], "{fleet:?}");
-    // What the answer that comes meanwhile wants is done by the next, when the added card serves.
-    let (at, counts) = since(1_100).next().unwrap();
-    assert!(at.0 > 1_200_000_000 && *counts == [2, 0, 1], "{fleet:?}");
-    assert_eq!(
-        fleet.allocations.last().map(|(_, counts)| counts.clone()),
-        Some(vec![2, 0, 1]),
-        "{fleet:?}"
-    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 pub mod cascades;
 pub mod decoders;
+pub mod runtimes;
 pub mod tasks;
 
 use std::sync::Arc;

@@ -7,8 +7,8 @@ use tenantry_traces::{Duration, Time};
 
 use crate::spec::ScaleRule;
 
-/// How often servers ask: INFaaS looks each second.
-pub(crate) const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How often the tail of latencies is looked at, if not oftener: as often as INFaaS looks at the load.
+const TRACKED_EVERY: Duration = Duration::from_secs(1);
 
 /// What to do with the number of cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,16 @@ pub enum Scale {
     Release,
 }
 
-/// Either rule, told of all that any rule goes by.
+/// Either rule, told of all that any rule goes by, and when it is to be asked.
 #[derive(Clone, Debug)]
-pub enum Scaler {
+pub struct Scaler {
+    rule: Rule,
+    every: Duration,
+    due: Time,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
     /// By the tail of latencies.
     Tracking(Box<TargetTracking>),
     /// By the load.
@@ -31,43 +38,83 @@ pub enum Scaler {
 impl Scaler {
     /// Having seen nothing.
     pub fn new(rule: ScaleRule) -> Scaler {
-        match rule {
-            ScaleRule::TargetTracking(spec) => Scaler::Tracking(Box::new(TargetTracking::new(spec))),
-            ScaleRule::Headroom(spec) => Scaler::Headroom(Headroom::new(spec)),
+        let (rule, every) = match rule {
+            ScaleRule::TargetTracking(spec) => (
+                Rule::Tracking(Box::new(TargetTracking::new(spec))),
+                spec.period.min(TRACKED_EVERY),
+            ),
+            ScaleRule::Headroom(spec) => (Rule::Headroom(Headroom::new(spec)), spec.interval),
+        };
+        Scaler {
+            rule,
+            every,
+            due: Time::ZERO + every,
         }
     }
 
-    /// A request arrived.
+    /// A request arrived, and was let in.
     pub fn arrived(&mut self) {
-        match self {
-            Scaler::Tracking(_) => {}
-            Scaler::Headroom(headroom) => headroom.arrived(),
+        match &mut self.rule {
+            Rule::Tracking(_) => {}
+            Rule::Headroom(headroom) => headroom.arrived(),
+        }
+    }
+
+    /// A request arrived, and was turned away since too many wait: it would have needed a card like any other, and met no target.
+    pub fn turned_away(&mut self, now: Time) {
+        self.arrived();
+        self.gave_up(now);
+    }
+
+    /// A request that was let in left before anybody served it.
+    pub fn gave_up(&mut self, now: Time) {
+        match &mut self.rule {
+            Rule::Tracking(tracking) => tracking.finished(now, Duration(u64::MAX)),
+            Rule::Headroom(_) => {}
         }
     }
 
     /// A request ended after `latency`, of which it kept an instance busy for so long.
     pub fn served(&mut self, now: Time, latency: Duration, busy: Duration) {
-        match self {
-            Scaler::Tracking(tracking) => tracking.finished(now, latency),
-            Scaler::Headroom(headroom) => headroom.served(busy),
+        match &mut self.rule {
+            Rule::Tracking(tracking) => tracking.finished(now, latency),
+            Rule::Headroom(headroom) => headroom.served(busy),
         }
     }
 
-    /// What to do now, with so many cards there or starting.
-    pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
-        match self {
-            Scaler::Tracking(tracking) => tracking.decide(now, cards),
-            Scaler::Headroom(headroom) => headroom.decide(now, cards),
-        }
+    /// When it is to be asked next.
+    pub fn due(&self) -> Time {
+        self.due
     }
 
-    /// Whether to release one now that nobody is inside: nobody is kept waiting, so that no card is missing.
-    pub fn releases(&mut self, now: Time, cards: u32) -> bool {
-        let decided = match self {
-            Scaler::Tracking(tracking) => tracking.decide_up_to(now, cards, cards),
-            Scaler::Headroom(headroom) => headroom.decide_up_to(now, cards, cards),
-        };
-        decided == Some(Scale::Release)
+    /// What to do, with so many cards there or starting, if it is to be asked now. Somebody is inside.
+    pub fn ask(&mut self, now: Time, cards: u32) -> Option<Scale> {
+        if now < self.due {
+            return None;
+        }
+        while self.due <= now {
+            self.due += self.every;
+        }
+        self.decide(now, cards, false)
+    }
+
+    /// When it was to be asked, if by now it was to be asked once more since.
+    pub fn missed(&self, now: Time) -> Option<Time> {
+        (self.due + self.every <= now).then_some(self.due)
+    }
+
+    /// Whether to release a card, when it was to be asked and nobody was inside.
+    pub fn releases_in_silence(&mut self, cards: u32) -> bool {
+        let at = self.due;
+        self.due += self.every;
+        self.decide(at, cards, true) == Some(Scale::Release)
+    }
+
+    fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
+        match &mut self.rule {
+            Rule::Tracking(tracking) => tracking.decide(now, cards, nobody_inside),
+            Rule::Headroom(headroom) => headroom.decide(now, cards, nobody_inside),
+        }
     }
 }
 
@@ -168,12 +215,9 @@ impl TargetTracking {
         self.period.add(one);
     }
 
-    /// What to do now, with so many cards there or starting. To be asked regularly, at least at [`TargetTracking::next`].
-    pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
-        self.decide_up_to(now, cards, self.spec.cards_max)
-    }
-
-    fn decide_up_to(&mut self, now: Time, cards: u32, cards_max: u32) -> Option<Scale> {
+    /// What to do now, with so many cards there or starting. To be asked regularly, at least at [`TargetTracking::next`]. While nobody is inside, no card is
+    /// missing.
+    pub fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
         if now < self.deaf_until {
             return None;
         }
@@ -181,11 +225,18 @@ impl TargetTracking {
         let mut recent = Classes::default();
         self.recent.iter().for_each(|slice| recent.add(*slice));
         let mut decision = None;
-        if cards < cards_max && recent.all > 0 && !self.is_below(recent.below_add, recent.all) {
+        if !nobody_inside
+            && cards < self.spec.cards_max
+            && recent.all > 0
+            && !self.is_below(recent.below_add, recent.all)
+        {
             decision = Some(Scale::Add(1));
         } else if now >= self.period_end {
-            // A period in which nothing ended says nothing of the latency, but nor is anyone kept waiting.
-            let low = self.period.all == 0 || self.is_below(self.period.below_release, self.period.all);
+            // A period in which nothing ended says nothing of the latency: whoever is inside may have waited for all of it.
+            let low = match self.period.all {
+                0 => nobody_inside,
+                all => self.is_below(self.period.below_release, all),
+            };
             if low && cards > self.spec.cards_min {
                 decision = Some(Scale::Release);
             }
@@ -289,12 +340,9 @@ impl Headroom {
         self.busy_ns += u128::from(busy.0);
     }
 
-    /// What to do now, with so many cards there or starting. To be asked at [`Headroom::next`]; before, there is nothing to do.
-    pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
-        self.decide_up_to(now, cards, self.spec.cards_max)
-    }
-
-    fn decide_up_to(&mut self, now: Time, cards: u32, cards_max: u32) -> Option<Scale> {
+    /// What to do now, with so many cards there or starting. To be asked at [`Headroom::next`]; before, there is nothing to do. While nobody is inside, no card
+    /// is missing.
+    pub fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
         if now < self.interval_end {
             return None;
         }
@@ -304,7 +352,8 @@ impl Headroom {
         let counted = now.since(self.interval_begin);
         let card = u128::from(counted.0) * u128::from(self.spec.instances_per_card);
         let needed = load.div_ceil(card * 1_000_000);
-        let (least, most) = (u128::from(self.spec.cards_min), u128::from(cards_max));
+        let most = if nobody_inside { cards } else { self.spec.cards_max };
+        let (least, most) = (u128::from(self.spec.cards_min), u128::from(most));
         let needed = needed.min(most).max(least) as u32;
         self.arrived = 0;
         self.interval_begin = now;
@@ -367,7 +416,7 @@ mod tests {
             let mut tracking = TargetTracking::new(arlo());
             feed(&mut tracking, at(1000), 427, 100 - late);
             feed(&mut tracking, at(1000), 428, late);
-            assert_eq!(tracking.decide(at(1001), 5), decision, "{late} late");
+            assert_eq!(tracking.decide(at(1001), 5, false), decision, "{late} late");
         }
     }
 
@@ -375,16 +424,16 @@ mod tests {
     fn a_decision_has_time_to_take_effect() {
         let mut tracking = TargetTracking::new(arlo());
         feed(&mut tracking, at(1000), 500, 10);
-        assert_eq!(tracking.decide(at(1000), 5), Some(Scale::Add(1)));
+        assert_eq!(tracking.decide(at(1000), 5, false), Some(Scale::Add(1)));
         feed(&mut tracking, at(2000), 500, 10);
-        assert_eq!(tracking.decide(at(5999), 6), None);
+        assert_eq!(tracking.decide(at(5999), 6, false), None);
         assert_eq!(
-            tracking.decide(at(6000), 6),
+            tracking.decide(at(6000), 6, false),
             None,
             "what ended while it settled is not held against it"
         );
         feed(&mut tracking, at(6001), 500, 10);
-        assert_eq!(tracking.decide(at(6001), 6), Some(Scale::Add(1)));
+        assert_eq!(tracking.decide(at(6001), 6, false), Some(Scale::Add(1)));
     }
 
     /// Nobody is inside: a card that would be added then is not, and no time is given it to take effect.
@@ -394,16 +443,24 @@ mod tests {
         for _ in 0..10 {
             tracking.served(at(1000), Duration::from_millis(500), Duration::ZERO);
         }
-        assert!(!tracking.releases(at(1000), 5));
-        assert_eq!(tracking.decide(at(1001), 5), Some(Scale::Add(1)));
+        assert_eq!(
+            (tracking.missed(at(1999)), tracking.missed(at(2000))),
+            (None, Some(at(1000)))
+        );
+        assert!(!tracking.releases_in_silence(5));
+        assert_eq!(tracking.ask(at(2000), 5), Some(Scale::Add(1)));
     }
 
     #[test]
     fn old_latencies_are_forgotten_and_the_most_cards_kept() {
         let mut tracking = TargetTracking::new(arlo());
         feed(&mut tracking, at(1000), 500, 10);
-        assert_eq!(tracking.decide(at(2000), 8), None, "there are no more than eight");
-        assert_eq!(tracking.decide(at(12_000), 5), None, "ten seconds have passed");
+        assert_eq!(
+            tracking.decide(at(2000), 8, false),
+            None,
+            "there are no more than eight"
+        );
+        assert_eq!(tracking.decide(at(12_000), 5, false), None, "ten seconds have passed");
     }
 
     #[test]
@@ -412,15 +469,15 @@ mod tests {
             let mut tracking = TargetTracking::new(arlo());
             for second in 0..60 {
                 feed(&mut tracking, at(second * 1000), latency_ms, 5);
-                assert_eq!(tracking.decide(at(second * 1000), 5), None);
+                assert_eq!(tracking.decide(at(second * 1000), 5, false), None);
             }
             assert_eq!(tracking.next(), at(60_000));
-            assert_eq!(tracking.decide(at(60_000), 5), decision);
+            assert_eq!(tracking.decide(at(60_000), 5, false), decision);
             let waits = if decision.is_some() { 125_000 } else { 120_000 };
             assert_eq!(tracking.next(), at(waits));
         }
         let mut tracking = TargetTracking::new(arlo());
-        assert_eq!(tracking.decide(at(60_000), 1), None, "one card stays");
+        assert_eq!(tracking.decide(at(60_000), 1, false), None, "one card stays");
     }
 
     #[test]
@@ -430,11 +487,11 @@ mod tests {
         for second in 20..60 {
             feed(&mut tracking, at(second * 1000), 10, 2);
         }
-        assert_eq!(tracking.decide(at(60_000), 5), None);
+        assert_eq!(tracking.decide(at(60_000), 5, false), None);
         for second in 61..120 {
             feed(&mut tracking, at(second * 1000), 10, 2);
         }
-        assert_eq!(tracking.decide(at(120_000), 5), Some(Scale::Release));
+        assert_eq!(tracking.decide(at(120_000), 5, false), Some(Scale::Release));
     }
 
     fn infaas() -> HeadroomSpec {
@@ -453,8 +510,8 @@ mod tests {
         headroom.served(Duration::from_millis(20));
         (0..arrivals).for_each(|_| headroom.arrived());
         let end = headroom.next();
-        assert_eq!(headroom.decide(Time(end.0 - 1), cards), None);
-        headroom.decide(end, cards)
+        assert_eq!(headroom.decide(Time(end.0 - 1), cards, false), None);
+        headroom.decide(end, cards, false)
     }
 
     #[test]
@@ -504,7 +561,7 @@ mod tests {
                 low if low < 225.0 => Some(Scale::Release),
                 _ => None,
             };
-            prop_assert_eq!(tracking.decide(at(60_000), 5), expected);
+            prop_assert_eq!(tracking.decide(at(60_000), 5, false), expected);
         }
     }
 }

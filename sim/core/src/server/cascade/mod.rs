@@ -215,11 +215,19 @@ impl CascadeServer {
             input_tokens: tokens_at(0, &self.lengths),
             ..request
         };
-        let admitted = self
-            .check(&request)
-            .and_then(|()| self.admit.admit(&request, self.jobs_waiting));
-        if let Err(reason) = admitted {
+        if let Err(reason) = self.check(&request) {
             commands.list.push(Command::Finish(Finish::rejected(&request, reason)));
+            return;
+        }
+        let asked_first = self.route.asked_first();
+        if let Err(reason) = self.admit.admit(&request, self.jobs_waiting) {
+            commands.list.push(Command::Finish(Finish::rejected(&request, reason)));
+            for scaler in self.stages[..asked_first]
+                .iter_mut()
+                .filter_map(|stage| stage.scaler.as_mut())
+            {
+                scaler.turned_away(now);
+            }
             return;
         }
         let job = self.jobs.insert(Job {
@@ -232,7 +240,7 @@ impl CascadeServer {
             failure: None,
             cancelled: false,
         });
-        for stage in 0..self.route.asked_first() {
+        for stage in 0..asked_first {
             let tokens = tokens_at(stage, &self.lengths);
             self.ask(request.arrival, job, stage, tokens, None);
         }
@@ -296,6 +304,9 @@ impl CascadeServer {
             let instance = self.entries[entry].instance;
             self.instances[instance.index()].queue.remove(&mut self.entries, entry);
             self.queues_no_more(entry);
+            if let Some(scaler) = &mut self.stage_of(instance).scaler {
+                scaler.gave_up(now);
+            }
             self.leave(entry);
             self.touched.push(instance);
         }

@@ -9,7 +9,7 @@ use super::{CascadeServer, Running};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId, RequestId};
 use crate::op::{BatchShape, LoadModel, Op, OpKind};
-use crate::policy::scale::{ASK_EVERY, Scale};
+use crate::policy::scale::{Scale, Scaler};
 use crate::server::FLEET;
 use crate::server::scaling::{ScalingLog, ScalingUse};
 
@@ -48,8 +48,6 @@ pub(super) struct Cards {
     users: Vec<u32>,
     /// By card: when its start-up is over, while anybody uses it.
     up_at: Vec<Time>,
-    /// When stages are asked next.
-    next: Time,
     /// A timer is set and has not come.
     armed: bool,
     /// In the cards' memory, now and at most.
@@ -63,7 +61,6 @@ impl Cards {
         Cards {
             users: vec![0; gpus as usize],
             up_at: vec![Time::ZERO; gpus as usize],
-            next: Time::ZERO + ASK_EVERY,
             armed: false,
             bytes: 0,
             bytes_most: 0,
@@ -148,43 +145,39 @@ impl CascadeServer {
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
     /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
     pub(super) fn stages_idled(&mut self, now: Time) {
-        while self.cards.next + ASK_EVERY <= now && self.scales() {
-            let at = self.cards.next;
-            self.cards.next += ASK_EVERY;
-            for index in 0..self.stages.len() {
-                let stage = &mut self.stages[index];
-                let cards = stage.cards_counted();
-                if { stage.scaler.as_mut() }.is_some_and(|scaler| scaler.releases(at, cards)) {
-                    self.release_card(at, index);
-                }
+        // In the order of time, since a card's use is counted up to each release.
+        while let Some((at, index)) = self.earliest(|scaler| scaler.missed(now)) {
+            let cards = self.stages[index].cards_counted();
+            if { self.stages[index].scaler.as_mut() }.is_some_and(|scaler| scaler.releases_in_silence(cards)) {
+                self.release_card(at, index);
             }
         }
     }
 
+    /// The stage of which a time is said that is the earliest, of equals the first.
+    fn earliest(&self, of: impl Fn(&Scaler) -> Option<Time>) -> Option<(Time, usize)> {
+        let times = { self.stages.iter() }.map(|stage| stage.scaler.as_ref().and_then(&of));
+        times.zip(0..).filter_map(|(time, index)| Some((time?, index))).min()
+    }
+
     /// Asks the stages how many cards they want, if that is due, and sets the next timer, while anybody is inside.
     pub(super) fn ask_stages(&mut self, now: Time, commands: &mut Commands) {
-        if self.cards.armed || self.jobs.is_empty() || !self.scales() {
+        if self.cards.armed || self.jobs.is_empty() {
             return;
         }
-        if now >= self.cards.next {
-            while self.cards.next <= now {
-                self.cards.next += ASK_EVERY;
-            }
-            for index in 0..self.stages.len() {
-                let stage = &mut self.stages[index];
-                let cards = stage.cards_counted();
-                match stage.scaler.as_mut().and_then(|scaler| scaler.decide(now, cards)) {
-                    None => {}
-                    Some(Scale::Add(cards)) => self.add_cards(now, index, cards, commands),
-                    Some(Scale::Release) => self.release_card(now, index),
-                }
+        for index in 0..self.stages.len() {
+            let stage = &mut self.stages[index];
+            let cards = stage.cards_counted();
+            match stage.scaler.as_mut().and_then(|scaler| scaler.ask(now, cards)) {
+                None => {}
+                Some(Scale::Add(cards)) => self.add_cards(now, index, cards, commands),
+                Some(Scale::Release) => self.release_card(now, index),
             }
         }
-        self.cards.armed = true;
-        commands.list.push(Command::SetTimer {
-            instance: FLEET,
-            at: self.cards.next,
-        });
+        if let Some((at, _)) = self.earliest(|scaler| Some(scaler.due())) {
+            self.cards.armed = true;
+            commands.list.push(Command::SetTimer { instance: FLEET, at });
+        }
     }
 
     /// A stage takes cards, first those that are ours anyway: they need not start up and cost nothing more.

@@ -9,7 +9,7 @@ use crate::ids::{GpuId, InstanceId};
 use crate::op::{BatchShape, Op, OpKind, Solve};
 use crate::policy::fleet::{Allocated, Question, RuntimeQuestion, StreamQuestion, even, fitted};
 use crate::policy::replace::{Change, Deployed, replacement};
-use crate::policy::scale::{ASK_EVERY, Scale, Scaler};
+use crate::policy::scale::{Scale, Scaler};
 use crate::server::FLEET;
 use crate::server::memory::{MemoryUse, ServerError};
 use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesSpec};
@@ -52,8 +52,6 @@ pub(super) struct Fleet {
     scaler: Option<Scaler>,
     /// When the next allocation is due.
     next_allocation: Time,
-    /// When the next look at the number of cards is due.
-    next_scaling: Time,
     /// A timer is set and has not come.
     armed: bool,
     /// Since when requests have been counted.
@@ -105,7 +103,6 @@ impl Fleet {
             start_up: spec.scale.map_or(Duration::ZERO, |scale| scale.start_up),
             scaler: spec.scale.map(|scale| Scaler::new(scale.rule)),
             next_allocation: Time::ZERO + periodic.map_or(Duration::ZERO, |periodic| periodic.first),
-            next_scaling: Time::ZERO + ASK_EVERY,
             armed: false,
             observed_since: Time::ZERO,
             solving: false,
@@ -125,6 +122,13 @@ impl Fleet {
             heads_bytes,
             card_bytes: u64::from(instances_per_gpu) * largest.max().unwrap_or(0),
             cards_most: cards,
+        }
+    }
+
+    /// A request has left the line that it waited in.
+    pub fn gave_up(&mut self, now: Time) {
+        if let Some(scaler) = &mut self.scaler {
+            scaler.gave_up(now);
         }
     }
 
@@ -166,7 +170,7 @@ impl Fleet {
     /// When something is due next; nothing where nothing ever is.
     fn due(&self) -> Option<Time> {
         let allocation = self.periodic.map(|_| self.next_allocation);
-        let scaling = self.scaler.is_some().then_some(self.next_scaling);
+        let scaling = self.scaler.as_ref().map(Scaler::due);
         allocation.into_iter().chain(scaling).min()
     }
 }
@@ -263,7 +267,14 @@ impl RuntimeServer {
         before.iter().map(|stream| stream.spec.runtimes.len()).sum::<usize>() + usize::from(runtime.runtime)
     }
 
-    /// A request has come: whoever decides once in a while may be due, and must be woken while anybody is inside.
+    /// A request was turned away since too many wait.
+    pub(super) fn fleet_turned_away(&mut self, now: Time) {
+        if let Some(scaler) = &mut self.fleet.scaler {
+            scaler.turned_away(now);
+        }
+    }
+
+    /// A request was let in: whoever decides once in a while may be due, and must be woken while anybody is inside.
     pub(super) fn fleet_arrived(&mut self, now: Time, commands: &mut Commands) {
         if let Some(scaler) = &mut self.fleet.scaler {
             scaler.arrived();
@@ -290,11 +301,9 @@ impl RuntimeServer {
             self.fleet.next_allocation = now + periodic.period;
         }
         while let Some(scaler) = &mut self.fleet.scaler
-            && self.fleet.next_scaling + ASK_EVERY <= now
+            && let Some(at) = scaler.missed(now)
         {
-            let at = self.fleet.next_scaling;
-            self.fleet.next_scaling += ASK_EVERY;
-            if scaler.releases(at, self.fleet.cards) {
+            if scaler.releases_in_silence(self.fleet.cards) {
                 self.release_card(at, commands);
             }
         }
@@ -313,12 +322,7 @@ impl RuntimeServer {
             }
             self.ask(now, periodic, commands);
         }
-        if now >= self.fleet.next_scaling {
-            while self.fleet.next_scaling <= now {
-                self.fleet.next_scaling += ASK_EVERY;
-            }
-            self.scale(now, commands);
-        }
+        self.scale(now, commands);
         if let Some(at) = self.fleet.due() {
             self.fleet.armed = true;
             commands.list.push(Command::SetTimer { instance: FLEET, at });
@@ -475,9 +479,10 @@ impl RuntimeServer {
         }
     }
 
+    /// Looks at the number of cards, if that is due.
     fn scale(&mut self, now: Time, commands: &mut Commands) {
         let cards = self.fleet.cards;
-        match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.decide(now, cards)) {
+        match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, cards)) {
             None => {}
             Some(Scale::Add(cards)) => {
                 let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);

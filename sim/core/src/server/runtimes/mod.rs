@@ -171,15 +171,20 @@ impl RuntimeServer {
     }
 
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
-        let checked = self.check(request);
-        let (stream, fitting) = match checked.and_then(|of| self.admit.admit(request, self.waiting).map(|()| of)) {
+        let (stream, fitting) = match self.check(request) {
             Ok(of) => of,
             Err(reason) => {
                 commands.list.push(Command::Finish(Finish::rejected(request, reason)));
                 return;
             }
         };
+        // Who is turned away for the queue's sake needs instances like those who are let in.
         self.streams[stream].observed[fitting] += 1;
+        if let Err(reason) = self.admit.admit(request, self.waiting) {
+            commands.list.push(Command::Finish(Finish::rejected(request, reason)));
+            self.fleet_turned_away(now);
+            return;
+        }
         let id = self.requests.insert(InFlight::new(request, NOWHERE));
         self.waiting += 1;
         self.dispatch(now, id, commands);
@@ -246,6 +251,7 @@ impl RuntimeServer {
             self.streams[stream].levels.load_changed(instance, -1);
         }
         self.waiting -= 1;
+        self.fleet.gave_up(now);
         let waits = Waits::in_queue(now.since(self.requests[id].arrival));
         self.finish(id, Verdict::Cancelled, waits, 0, commands);
     }
