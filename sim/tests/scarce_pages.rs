@@ -3,9 +3,9 @@
 mod common;
 
 use common::decoders::{generation, request, simulate, system};
-use tenantry_core::spec::GenerationSpec;
+use tenantry_core::spec::{ConsolidateSpec, GenerationSpec};
 use tenantry_sim::Jitter;
-use tenantry_traces::{Action, Change, Entry, ManageRequest, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Time};
 
 /// Two requests fill their pages at the same step, with three left. Who comes then has room for its prompt, but for theirs and its own there is
 /// none: it waits, whenever it comes, and is not taken in to be sent away.
@@ -102,4 +102,61 @@ fn a_request_larger_than_the_cache_fails_alone() {
         (record.counts.served, record.counts.failed, record.counts.rejected),
         (1, 1, 1)
     );
+}
+
+#[test]
+fn a_prompt_of_the_whole_cache_is_served() {
+    let system = system(GenerationSpec {
+        lora: None,
+        ..generation()
+    });
+    // Nine pages of 16: what is made last need not be cached.
+    for (pages, fits, beyond) in [(9, 144, 145), (1, 16, 17)] {
+        let entries = vec![request(0, 0, 0, fits, 1), request(1, 10, 1, beyond, 1)];
+        let (record, _) = simulate(&system, 1, pages, Jitter::None, entries, false);
+        assert_eq!((record.counts.served, record.counts.rejected), (1, 1), "{pages} pages");
+    }
+}
+
+/// Four requests fill a card and four another; soon one of each is left, whose run is promised every page and uses a fifth of them. Whoever is alone on a
+/// card goes to the other all the same.
+#[test]
+fn pages_that_are_promised_and_not_used_are_no_reason_to_stay() {
+    let system = system(GenerationSpec {
+        lora: None,
+        consolidate: Some(ConsolidateSpec {
+            every: Duration::from_millis(5),
+            light: 2,
+        }),
+        ..generation()
+    });
+    let output = |n: u64| if n.is_multiple_of(4) { 300 } else { 5 };
+    let entries = || (0..8).map(|n| request(n, n, n as u32 % 4, 20, output(n))).collect();
+    for pages in [100, 1_000] {
+        let (record, _) = simulate(&system, 2, pages, Jitter::None, entries(), false);
+        let counts = record.generation.expect("it generates");
+        assert_eq!((counts.migrations, counts.evictions), (1, 0), "{pages} pages");
+    }
+}
+
+/// A prompt of one page that comes first leaves its tenant's others no less to find.
+#[test]
+fn a_short_prompt_does_not_cut_what_others_have_in_common() {
+    let system = system(GenerationSpec {
+        lora: None,
+        shared_prefix_tokens: 64,
+        ..generation()
+    });
+    let found = |prompts: &[u32]| {
+        let prompts = (0..).zip(prompts);
+        let entries = prompts
+            .map(|(n, &tokens)| request(n, 100_000 * n, 0, tokens, 2))
+            .collect();
+        let (record, _) = simulate(&system, 1, 64, Jitter::None, entries, false);
+        record.generation.expect("it generates").shared_tokens
+    };
+    // The first of those that are long computes it.
+    assert_eq!(found(&[20, 200, 200, 200]), 2 * 64);
+    assert_eq!(found(&[200, 200, 200, 20]), 2 * 64);
+    assert_eq!(found(&[20, 40, 200, 200]), 64);
 }

@@ -74,6 +74,22 @@ pub struct RunOutcome<'a> {
     pub failed: &'a [Failed],
 }
 
+impl RunOutcome<'_> {
+    /// Steps after the first that were over at a time or later, where the last was at `ended`: each takes as long as another, as far as a run says.
+    pub fn further_steps_since(&self, from: Time, ended: Time) -> u32 {
+        let further = self.steps.saturating_sub(1);
+        if self.first_step_ended >= from {
+            return further;
+        }
+        if ended < from {
+            return 0;
+        }
+        let [passed, all] = [from, ended].map(|at| u128::from(at.since(self.first_step_ended).0));
+        let earlier = (passed * u128::from(further)).div_ceil(all).saturating_sub(1);
+        further - earlier as u32
+    }
+}
+
 /// A request of a run that has its last token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {

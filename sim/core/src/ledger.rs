@@ -409,8 +409,13 @@ impl Ledger {
         {
             self.record.management.offered += 1;
         }
-        if let Event::Done(Done { run: Some(run), .. }) = event {
-            self.batches(now, run.steps.into(), run.requests);
+        if let Event::Done(Done {
+            run: Some(run), timing, ..
+        }) = event
+        {
+            let first = u32::from(run.steps > 0 && run.first_step_ended >= self.warm_up);
+            let counted = first + run.further_steps_since(self.warm_up, timing.ended);
+            self.batches(now, run.steps, counted, run.requests);
         }
         Ok(())
     }
@@ -452,22 +457,22 @@ impl Ledger {
             return;
         }
         let shape = submission.shape;
-        self.batches(now, 1, shape.requests);
-        if now >= self.warm_up {
+        let counts = now >= self.warm_up;
+        self.batches(now, 1, counts.into(), shape.requests);
+        if counts {
             self.record.input_tokens += u64::from(shape.input_tokens);
             self.record.padded_tokens += u64::from(shape.requests) * u64::from(shape.tokens);
         }
     }
 
-    /// Counts batches of an encoder, or steps of a decoder.
-    fn batches(&mut self, now: Time, batches: u64, requests: u32) {
+    /// Counts batches of an encoder, or steps of a decoder, of which so many are after the warm-up.
+    fn batches(&mut self, now: Time, batches: u32, counted: u32, requests: u32) {
+        let (batches, counted, requests) = (u64::from(batches), u64::from(counted), u64::from(requests));
         let window = self.windows.at(now);
         window.batches += batches;
-        window.batch_requests += batches * u64::from(requests);
-        if now >= self.warm_up {
-            self.record.batches += batches;
-            self.record.batch_requests += batches * u64::from(requests);
-        }
+        window.batch_requests += batches * requests;
+        self.record.batches += counted;
+        self.record.batch_requests += counted * requests;
     }
 
     #[inline(never)]

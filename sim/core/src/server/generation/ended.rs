@@ -29,15 +29,18 @@ impl GenerationServer {
         let going_on = state.generating.requests();
         let (pages, gaps) = state.generating.ran(&outcome, took, done.timing.ended);
         state.pages.take(pages);
+        let later_steps = outcome.further_steps_since(self.warm_up, done.timing.ended);
         if outcome.steps > 0 {
-            self.gaps.ran(gaps, going_on, outcome.steps - 1);
+            let is_first_counted = outcome.first_step_ended >= self.warm_up;
+            self.gaps.ran(gaps, going_on, is_first_counted, later_steps);
         }
         let mut prompts = std::mem::take(&mut state.prompts);
-        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, gaps.later));
+        let later = (gaps.later, later_steps);
+        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, later));
         self.instances[instance.index()].prompts = prompts;
         if self.spec.join == JoinSpec::HeadRunStatic {
-            self.gaps
-                .less(outcome.ended.iter().map(|ended| outcome.steps - ended.step).sum());
+            let after_last = outcome.ended.iter().map(|ended| outcome.steps - ended.step);
+            self.gaps.less(after_last.map(|steps| steps.min(later_steps)).sum());
         }
         if !nobody_leaves {
             self.let_leave(now, leaving, instance, &outcome, commands);
@@ -106,7 +109,7 @@ impl GenerationServer {
         instance: InstanceId,
         outcome: &RunOutcome<'_>,
         took: Took,
-        later_gap: Duration,
+        (later_gap, later_steps): (Duration, u32),
     ) -> bool {
         let sequence = &mut self.sequences[id];
         let chunk = std::mem::take(&mut sequence.chunk_tokens);
@@ -128,13 +131,15 @@ impl GenerationServer {
             sequence.cached_tokens += outcome.steps - 1;
             sequence.generated_tokens += outcome.steps;
             sequence.first_token.get_or_insert(outcome.first_step_ended);
-            self.gaps.joined(outcome.steps - 1);
+            self.gaps.joined(later_steps);
             sequence.longest_gap = sequence.longest_gap.max(later_gap);
             // It had made one elsewhere, or here before it was evicted.
             if let Some(last) = sequence.last_token {
                 let gap = gaps::between(last, outcome.first_step_ended);
                 sequence.longest_gap = sequence.longest_gap.max(gap);
-                self.gaps.away(gap);
+                if outcome.first_step_ended >= self.warm_up {
+                    self.gaps.away(gap);
+                }
             }
         }
         let state = &mut self.instances[instance.index()];

@@ -49,14 +49,15 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// A run with so many further steps is over, in which so many went on.
+    /// A run is over in which so many went on, with so many further steps after the warm-up, and perhaps its first.
     #[inline]
-    pub fn ran(&mut self, gaps: RunGaps, requests: u32, further_steps: u32) {
+    pub fn ran(&mut self, gaps: RunGaps, requests: u32, is_first_counted: bool, further_steps: u32) {
         if self.recent.len() == AT_ONCE {
             self.settle();
         }
         let (requests, further_steps) = (u64::from(requests), u64::from(further_steps));
-        self.recent.push((gaps, requests, requests * further_steps));
+        let of_first = if is_first_counted { requests } else { 0 };
+        self.recent.push((gaps, of_first, requests * further_steps));
     }
 
     /// A request has made its first token on an instance in that run's first step.

@@ -1,6 +1,7 @@
 //! What the server knows of an instance.
 
 use super::*;
+use crate::op::SharedPrefix;
 
 /// A run that has been submitted and has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -41,23 +42,32 @@ pub(super) struct Instance {
 }
 
 /// Pages of what the prompts of a tenant begin with alike.
+#[derive(Default)]
 pub(super) struct PrefixPages {
     /// That are there.
     pub found: u32,
     /// That the one who came begins.
     pub begun: u32,
+    /// Those of a shorter prefix, which are to be let go of.
+    pub outgrown: Option<SharedPrefix>,
 }
 
 impl Instance {
     /// A request comes whose prompt may begin as others of its tenant do.
     pub(super) fn enter_prefix(&mut self, sequence: &mut Sequence) -> PrefixPages {
-        let (prefix, found, begun) = match self.prefixes.enter(sequence.tenant, sequence.prompt_tokens) {
-            Entered::Alone => return PrefixPages { found: 0, begun: 0 },
-            Entered::Begun(prefix) => (prefix, 0, prefix.pages),
-            Entered::Found(prefix) => (prefix, prefix.pages, 0),
+        let mut of_prefix = PrefixPages::default();
+        sequence.prefix = match self.prefixes.enter(sequence.tenant, sequence.prompt_tokens) {
+            Entered::Alone => return of_prefix,
+            Entered::Begun(prefix, outgrown) => {
+                (of_prefix.begun, of_prefix.outgrown) = (prefix.pages, outgrown);
+                Some(prefix)
+            }
+            Entered::Found(prefix) => {
+                of_prefix.found = prefix.pages;
+                Some(prefix)
+            }
         };
-        sequence.prefix = Some(prefix);
-        PrefixPages { found, begun }
+        of_prefix
     }
 
     /// Requests that are here, in part, or perhaps soon.

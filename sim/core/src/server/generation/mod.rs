@@ -163,6 +163,8 @@ pub struct GenerationServer {
     placed: u64,
     counts: GenerationCounts,
     gaps: Gaps,
+    /// Tokens are counted that are made from then on.
+    warm_up: Time,
     occupied_instances: u32,
     occupied_since: Time,
     /// Of the last event.
@@ -240,6 +242,7 @@ impl GenerationServer {
             placed: 0,
             counts: GenerationCounts::default(),
             gaps: Gaps::default(),
+            warm_up: Time::ZERO,
             occupied_instances: 0,
             occupied_since: Time::ZERO,
             now: Time::ZERO,
@@ -310,6 +313,7 @@ impl GenerationServer {
     /// See [`super::Server::warmed_up`].
     pub fn warmed_up(&mut self, at: Time) {
         self.now = at;
+        self.warm_up = at;
         self.gaps = Gaps::default();
     }
 
@@ -360,7 +364,7 @@ impl GenerationServer {
     fn check(&self, request: &Request) -> Result<(), RejectReason> {
         self.tenancy.check(request.tenant)?;
         let pages = &self.instances[0].pages;
-        if request.input_tokens >= self.positions || pages.of(request.input_tokens) + 1 > pages.total() {
+        if request.input_tokens >= self.positions || pages.of(request.input_tokens) > pages.total() {
             Err(RejectReason::TooLong)
         } else {
             Ok(())

@@ -215,7 +215,7 @@ impl GenerationServer {
             sequence.to_prefill -= found;
             was_cached_once = was_cached;
         }
-        let PrefixPages { found, begun } = state.enter_prefix(sequence);
+        let PrefixPages { found, begun, outgrown } = state.enter_prefix(sequence);
         if found > 0 {
             let found_tokens = state.pages.tokens(found);
             sequence.cached_tokens = found_tokens;
@@ -225,6 +225,7 @@ impl GenerationServer {
         self.counts.recomputed_tokens += u64::from(was_cached_once.saturating_sub(sequence.cached_tokens));
         let tokens = sequence.cached_tokens + sequence.to_prefill - state.pages.tokens(sequence.shared_pages());
         let wanted = begun + state.pages.of(tokens);
+        self.let_go(instance, outgrown, commands);
         self.reclaim(instance, wanted, commands);
         let state = &mut self.instances[instance.index()];
         let sequence = &mut self.sequences[id];
@@ -474,7 +475,9 @@ impl GenerationServer {
             .map(|&(load, other)| {
                 let requests = self.spec.max_batch.saturating_sub(load);
                 let state = &self.instances[other.index()];
-                (other, requests, state.free_pages().saturating_sub(state.asked_pages()))
+                // As where requests are placed: a run that was promised the pages is asked to end.
+                let free = state.perhaps_free_pages().saturating_sub(state.asked_pages());
+                (other, requests, free)
             })
             .collect();
         let state = &self.instances[instance.index()];

@@ -1,9 +1,10 @@
 //! What a tenant's prompts have in common, cached once on an instance.
 //!
 //! The first whole pages of a prompt belong to its tenant's *prefix* and not to the request, and any number of requests read them. The
-//! request that comes first computes them; those that come while it does compute their own. A prefix that nobody reads stays until its
-//! pages are wanted, the one that was left first going first. An instance counts the readers of each; a page is let go of when there are
-//! none. Another tenant never finds it: its keys and values are those of its tenant's adapters.
+//! request that comes first computes them; those that come while it does compute their own. A prompt that has more of the common text than
+//! its tenant's prefix begins a longer one, which others find in its place. A prefix that nobody reads stays until its pages are wanted, the
+//! one that was left first going first. An instance counts the readers of each; a page is let go of when there are none. Another tenant never
+//! finds it: its keys and values are those of its tenant's adapters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +43,8 @@ struct Prefix {
 pub(super) enum Entered {
     /// It is there.
     Found(SharedPrefix),
-    /// It is this request's to be computed.
-    Begun(SharedPrefix),
+    /// It is this request's to be computed, and one that was shorter and that nobody reads is to be let go of.
+    Begun(SharedPrefix, Option<SharedPrefix>),
     /// Nothing: the prompt is short, or another request is computing it.
     Alone,
 }
@@ -74,9 +75,10 @@ impl Prefixes {
     /// Pages of a prompt that a request would find and others read already. What nobody reads could be let go of: it takes room
     /// again when it is read.
     pub fn would_share(&self, tenant: u32, prompt_tokens: u32) -> u32 {
+        let wanted = self.pages_of(prompt_tokens);
         let prefix = self.by_tenant.get(&tenant).map(|id| &self.all[id]);
-        let read = prefix.filter(|prefix| prefix.complete && prefix.readers > 0);
-        read.map_or(0, |prefix| prefix.pages.min(self.pages_of(prompt_tokens)))
+        let read = prefix.is_some_and(|prefix| prefix.complete && prefix.readers > 0 && wanted <= prefix.pages);
+        if read { wanted } else { 0 }
     }
 
     /// A request comes. The pages of a prefix that it begins are to be taken.
@@ -85,19 +87,22 @@ impl Prefixes {
         if wanted == 0 {
             return Entered::Alone;
         }
+        let mut outgrown = None;
         if let Some(&id) = self.by_tenant.get(&tenant) {
             let prefix = self.all.get_mut(&id).expect("what is found is there");
             // For the sake of a shorter prompt, none is kept from being let go of.
             if !prefix.complete || prefix.readers == 0 && wanted < prefix.pages {
                 return Entered::Alone;
             }
-            if prefix.readers == 0 {
-                self.idle.remove(&(prefix.left, id));
-                self.idle_pages -= prefix.pages;
+            if wanted <= prefix.pages {
+                if prefix.readers == 0 {
+                    self.idle.remove(&(prefix.left, id));
+                    self.idle_pages -= prefix.pages;
+                }
+                prefix.readers += 1;
+                return Entered::Found(SharedPrefix { id, pages: wanted });
             }
-            prefix.readers += 1;
-            let pages = wanted.min(prefix.pages);
-            return Entered::Found(SharedPrefix { id, pages });
+            outgrown = self.invalidate(tenant);
         }
         let id = self.made;
         self.made += 1;
@@ -110,7 +115,7 @@ impl Prefixes {
             left: 0,
         };
         self.all.insert(id, prefix);
-        Entered::Begun(SharedPrefix { id, pages: wanted })
+        Entered::Begun(SharedPrefix { id, pages: wanted }, outgrown)
     }
 
     /// A request has so many tokens in the cache: if it is the one that computes its prefix, others may find it now.
@@ -164,8 +169,8 @@ impl Prefixes {
         self.remove(id)
     }
 
-    /// A tenant's adapters are others now, or none: nobody finds what was computed with the old ones. The pages to be let go of, if nobody
-    /// reads it either.
+    /// Nobody finds a tenant's prefix any more, since its adapters are others now, or none, or since a longer one is computed. The pages to be let go of, if
+    /// nobody reads it either.
     #[must_use]
     pub fn invalidate(&mut self, tenant: u32) -> Option<SharedPrefix> {
         let id = self.by_tenant.remove(&tenant)?;
@@ -205,7 +210,7 @@ mod tests {
             Entered::Alone,
             "the last token of a prompt is its own"
         );
-        let Entered::Begun(first) = prefixes.enter(7, 30) else {
+        let Entered::Begun(first, None) = prefixes.enter(7, 30) else {
             panic!("nobody was there")
         };
         assert_eq!(first.pages, 2, "whole pages of ten tokens");
@@ -228,11 +233,35 @@ mod tests {
     #[test]
     fn what_was_never_complete_is_let_go_of() {
         let mut prefixes = Prefixes::new(8, PAGE_TOKENS);
-        let Entered::Begun(begun) = prefixes.enter(0, 30) else {
+        let Entered::Begun(begun, None) = prefixes.enter(0, 30) else {
             panic!("nobody was there")
         };
         assert_eq!(prefixes.leave(begun), Some(begun));
-        assert!(matches!(prefixes.enter(0, 30), Entered::Begun(other) if other.id != begun.id));
+        assert!(matches!(prefixes.enter(0, 30), Entered::Begun(other, None) if other.id != begun.id));
+    }
+
+    #[test]
+    fn a_longer_prompt_begins_a_longer_prefix() {
+        let mut prefixes = Prefixes::new(24, PAGE_TOKENS);
+        let begin = |prefixes: &mut Prefixes, tokens| match prefixes.enter(7, tokens) {
+            Entered::Begun(begun, outgrown) => {
+                prefixes.cached(begun, tokens);
+                (begun, outgrown)
+            }
+            other => panic!("{other:?}"),
+        };
+        let (short, _) = begin(&mut prefixes, 6);
+        // Whoever reads the short one goes on to.
+        let (middle, outgrown) = begin(&mut prefixes, 14);
+        assert_eq!((short.pages, middle.pages, outgrown), (1, 3, None));
+        assert_eq!(prefixes.leave(short), Some(short), "nobody finds it");
+        assert_eq!(prefixes.leave(middle), None);
+        // Whoever reads none lets it go.
+        let (long, outgrown) = begin(&mut prefixes, 99);
+        assert_eq!((long.pages, outgrown), (6, Some(middle)));
+        assert_eq!((prefixes.idle_pages(), prefixes.held().0), (0, 6));
+        assert_eq!(prefixes.enter(7, 99), Entered::Found(long));
+        assert_eq!(prefixes.enter(7, 14), Entered::Found(SharedPrefix { pages: 3, ..long }));
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -273,7 +302,14 @@ mod tests {
                 let mut gone = None;
                 match step {
                     Move::Enter { tenant, prompt_tokens } => match prefixes.enter(tenant, prompt_tokens) {
-                        Entered::Begun(begun) => {
+                        Entered::Begun(begun, outgrown) => {
+                            gone = outgrown;
+                            for (id, (pages, complete, current)) in &mut there {
+                                if *current && owner[id] == tenant {
+                                    prop_assert!(*complete && *pages < begun.pages, "it had one");
+                                    *current = false;
+                                }
+                            }
                             prop_assert!(there.insert(begun.id, (begun.pages, false, true)).is_none());
                             owner.insert(begun.id, tenant);
                             readers.push((tenant, begun, true));

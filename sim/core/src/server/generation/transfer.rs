@@ -100,10 +100,12 @@ impl GenerationServer {
         let PrefixPages {
             found: first_page,
             begun,
+            outgrown,
         } = state.enter_prefix(sequence);
         let own = sequence.tokens() - state.pages.tokens(sequence.shared_pages());
         let pages = state.pages.of(sequence.cached_tokens) - first_page;
         let wanted = begun + state.pages.of(own);
+        self.let_go(to, outgrown, commands);
         self.reclaim(to, wanted, commands);
         let state = &mut self.instances[to.index()];
         let sequence = &mut self.sequences[id];
