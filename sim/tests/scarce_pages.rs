@@ -3,7 +3,7 @@
 mod common;
 
 use common::decoders::{generation, request, simulate, system};
-use tenantry_core::spec::{ConsolidateSpec, GenerationSpec};
+use tenantry_core::spec::{ConsolidateSpec, GenerationSpec, PlaceSpec};
 use tenantry_sim::Jitter;
 use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Time};
 
@@ -137,6 +137,31 @@ fn pages_that_are_promised_and_not_used_are_no_reason_to_stay() {
         let counts = record.generation.expect("it generates");
         assert_eq!((counts.migrations, counts.evictions), (1, 0), "{pages} pages");
     }
+}
+
+/// Host memory holds the adapters of enough tenants, but none is there yet: cards that want four at once have one disk, whose reads take turns beside the copies.
+#[test]
+fn cards_share_one_disk() {
+    let mut generation = generation();
+    generation.lora.as_mut().expect("it has some").host_slots = Some(8);
+    let mut system = system(generation);
+    system.pool.place = PlaceSpec::LeastLoaded;
+    let reads_us = |gpus| {
+        let entries = (0..4).map(|n| request(n, 0, n as u32, 16, 2)).collect();
+        let (record, _) = simulate(&system, gpus, 64, Jitter::None, entries, false);
+        let busy = |name: &str| {
+            let lanes = record.lanes.iter().filter(|lane| lane.name.ends_with(name));
+            lanes.map(|lane| lane.busy.0 as f64 / 1e3).sum::<f64>()
+        };
+        (busy("host/disk"), busy("/copy"), record.end.0 as f64 / 1e3)
+    };
+    for gpus in [1, 4] {
+        let (read, copied, end) = reads_us(gpus);
+        assert!(read > copied && copied > 0.0, "{read} {copied}");
+        assert!(end > read, "{end} µs, of which the disk reads for {read}");
+    }
+    let ((read, ..), (of_four, ..)) = (reads_us(1), reads_us(4));
+    assert!((read - of_four).abs() < 0.01 * read, "{read} {of_four}");
 }
 
 /// A prompt of one page that comes first leaves its tenant's others no less to find.

@@ -246,7 +246,7 @@ impl GenerationServing {
     pub fn lanes(&self, topology: &Topology) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(HostLane {
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve | LaneKind::Disk => Box::new(HostLane {
                     device: self.device,
                     store: self.store.share(),
                     manager: self.manager.share(),

@@ -321,7 +321,9 @@ impl Serving {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
                 LaneKind::Solve => Box::new(SolverLane),
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link => Box::new(self.host_lane(&bad_slots)),
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link | LaneKind::Disk => {
+                    Box::new(self.host_lane(&bad_slots))
+                }
                 LaneKind::Compute => {
                     let instance = topology
                         .instances

@@ -209,7 +209,7 @@ impl TaskServing {
     pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |lane: &Lane| {
             let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link => Box::new(IdleLane),
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link | LaneKind::Disk => Box::new(IdleLane),
                 LaneKind::Solve => Box::new(PlannerLane(Planner::default())),
                 LaneKind::Compute => Box::new(TaskLane {
                     models: self

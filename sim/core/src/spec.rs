@@ -161,6 +161,11 @@ impl Default for GenerationSpec {
 }
 
 impl GenerationSpec {
+    /// Tenants whose low-rank adapters host memory has room for, where the others' lie on the disk.
+    pub fn host_slots(&self) -> Option<u32> {
+        self.lora.and_then(|lora| lora.host_slots)
+    }
+
     /// Of the instances, the first so many only take prompts in.
     pub fn prefill_instances(&self) -> u32 {
         self.disaggregated

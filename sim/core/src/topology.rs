@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::ids::{GpuId, InstanceId, LaneId, PoolId};
-use crate::spec::{ClusterSpec, DisaggregatedSpec, PoolSpec, StageSpec, TasksSpec};
+use crate::spec::{ClusterSpec, DisaggregatedSpec, GenerationSpec, PoolSpec, StageSpec, TasksSpec};
 
 /// What a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,14 @@ pub enum LaneKind {
     Solve,
     /// Pages of key-value caches, between two cards.
     Link,
+    /// What the host reads from its disk, for all cards.
+    Disk,
 }
 
 /// One lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `gpu0/link`, `host/solver`, `host/planner`.
+    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `gpu0/link`, `host/solver`, `host/planner`, `host/disk`.
     pub name: String,
     /// What it is for.
     pub kind: LaneKind,
@@ -62,7 +64,7 @@ pub struct Topology {
 
 impl Topology {
     /// A copy lane for each card, or one that plans pools in their place, and a look-up lane where something is looked up, as far as there
-    /// are such; and a compute lane for each instance.
+    /// are such; one that reads from the disk where host memory does not hold all; and a compute lane for each instance.
     pub fn new(cluster: &ClusterSpec, pool: &PoolSpec) -> Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
@@ -78,6 +80,13 @@ impl Topology {
             let planner = topology.add_lane("host/planner".into(), LaneKind::Solve, GpuId(0));
             topology.solver = Some(planner);
             copy_lanes.push(planner);
+        }
+        if { pool.generation.as_ref() }
+            .and_then(GenerationSpec::host_slots)
+            .is_some()
+        {
+            // Nothing is looked up beside it, and the cards have one disk.
+            lookup_lanes.push(topology.add_lane("host/disk".into(), LaneKind::Disk, GpuId(0)));
         }
         for gpu in (0..cluster.gpus).map(GpuId) {
             if topology.solver.is_none() && gpu.0 < cluster.copy_lanes {

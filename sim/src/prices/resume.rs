@@ -149,7 +149,7 @@ impl Prices {
             },
             LaneKind::Copy => self.copy_resume.as_ref(),
             LaneKind::Lookup => self.lookup_resume.as_ref(),
-            LaneKind::Solve | LaneKind::Link => None,
+            LaneKind::Solve | LaneKind::Link | LaneKind::Disk => None,
         }
     }
 }

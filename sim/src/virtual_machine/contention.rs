@@ -34,12 +34,13 @@ fn worked(ns: u64, stretch_ppm: u64) -> u64 {
 pub struct ContentionPpm([[u64; Beside::WHATS]; LANE_KINDS.len()]);
 
 /// In their order, so that each is found by its number.
-const LANE_KINDS: [LaneKind; 5] = [
+const LANE_KINDS: [LaneKind; 6] = [
     LaneKind::Compute,
     LaneKind::Copy,
     LaneKind::Lookup,
     LaneKind::Solve,
     LaneKind::Link,
+    LaneKind::Disk,
 ];
 
 impl ContentionPpm {
@@ -56,7 +57,7 @@ impl ContentionPpm {
                 }
                 LaneKind::Copy | LaneKind::Link => factor(computing, of.copy_beside_compute),
                 LaneKind::Lookup => factor(computing, of.lookup_beside_compute),
-                LaneKind::Solve => UNDISTURBED,
+                LaneKind::Solve | LaneKind::Disk => UNDISTURBED,
             }
         };
         ContentionPpm(LANE_KINDS.map(|kind| std::array::from_fn(|what| beside(kind, what))))
@@ -83,7 +84,7 @@ impl Beside {
             // To memory that computes beside it, one copy is like another.
             LaneKind::Copy | LaneKind::Link => Some(&mut self.copying),
             LaneKind::Lookup => Some(&mut self.looking_up),
-            LaneKind::Solve => None,
+            LaneKind::Solve | LaneKind::Disk => None,
         }
     }
 

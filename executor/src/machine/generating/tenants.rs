@@ -98,8 +98,7 @@ impl Store {
     /// # Errors
     /// As of [`Disk::write`].
     pub(super) fn disk(&self, generation: &GenerationSpec, source: Source) -> Result<Option<Arc<Disk>>, ExecutorError> {
-        let host_slots = generation.lora.and_then(|lora| lora.host_slots);
-        match (self, host_slots) {
+        match (self, generation.host_slots()) {
             (Store::Loras(store), Some(slots)) => {
                 let disk = Disk::write(&store.sets, slots.min(source.tenants), source.device)?;
                 Ok(Some(Arc::new(disk)))

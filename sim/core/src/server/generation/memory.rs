@@ -46,7 +46,7 @@ impl GenerationMemory {
             (TenantState::Head, None) => (backbone, 0, 0),
         };
         let (weights_bytes, tenant_bytes) = (shared * dtype_bytes, own * dtype_bytes);
-        let held_by_host = generation.lora.and_then(|lora| lora.host_slots).unwrap_or(tenants);
+        let held_by_host = generation.host_slots().unwrap_or(tenants);
         let capacity_bytes = cards * cluster.beside_kept_bytes(u64::from(held_by_host.min(tenants)) * tenant_bytes);
         let page_tokens = u64::from(generation.page_tokens);
         let page_bytes = layers * model.cached_per_token_and_layer() * dtype_bytes * page_tokens;

@@ -223,10 +223,7 @@ impl GenerationServer {
             tenants,
             positions: pool.model.positions,
             instances: topology.instance_ids().map(instance).collect(),
-            host: generation
-                .lora
-                .and_then(|lora| lora.host_slots)
-                .map(|slots| HostMemory::new(tenants, slots)),
+            host: generation.host_slots().map(|slots| HostMemory::new(tenants, slots)),
             by_load: ByLoad::new(topology.instance_ids()),
             cards: { generation.scale }
                 .map(|scale| Cards::new(scale, generation.tensor_parallel, topology.instances.len())),
