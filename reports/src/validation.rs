@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use crate::classes::ClassSummary;
 use crate::curves::Run;
-use crate::group::{Group, Spread};
-use crate::summary::{Parameters, RunSummary, rounded};
+use crate::group::{Group, Spread, title};
+use crate::human;
+use crate::summary::{Parameters, RequestCounts, RunSummary, rounded};
 
 /// The scenario's `validate:` limits: the largest error, either way, as a share of what was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +23,11 @@ pub struct Limits {
     /// Of the throughput.
     pub throughput: Option<f64>,
 }
+
+/// By how much the shares of requests that were refused, or failed, may differ: beyond it the two machines did not serve the same, and figures of
+/// what they answered say nothing of each other.
+const UNANSWERED: f64 = 0.01;
+const FAILED: &str = "requests.failed";
 
 /// Whether limits were kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,7 +100,7 @@ pub struct FigureError {
     /// Absent where no executed run has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executed: Option<Spread>,
-    /// Positive where the simulation says more than was measured.
+    /// Positive where the simulation says more than was measured. Of a count of requests (`requests.failed`), in percent of all requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_percent: Option<f64>,
     /// Either way.
@@ -194,6 +200,13 @@ impl Validation {
         figures().filter(outside).any(is_there) || figures().find(outside).is_none()
     }
 
+    /// Which systems' requests failed when they were executed and not when they were simulated, in words, whether or not there are limits. `None`
+    /// where that is a hundredth of the requests at most.
+    pub fn failures(&self) -> Option<String> {
+        let sentences: Vec<String> = self.comparisons.iter().filter_map(Comparison::failures).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
     /// Compares all simulated with all executed runs of a scenario.
     pub fn new(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
         let comparisons: Vec<Comparison> = Pair::all(runs)
@@ -239,7 +252,7 @@ impl Comparison {
             .into_iter()
             .chain(classes(pair))
             .filter(|figure| figure.simulated.is_some() || figure.executed.is_some())
-            .chain(counts(pair)),
+            .chain(counts(pair, limits)),
         )
         .collect::<Vec<_>>();
         Comparison {
@@ -254,6 +267,19 @@ impl Comparison {
             lanes: lanes(pair),
         }
     }
+
+    fn failures(&self) -> Option<String> {
+        let failed = self.figures.iter().find(|figure| figure.figure == FAILED)?;
+        let (simulated, executed) = (failed.simulated?.mean, failed.executed?.mean);
+        (failed.error_percent? < -100.0 * UNANSWERED).then(|| {
+            format!(
+                "{}: {} requests failed when executed, {} when simulated",
+                title(&self.system, &self.parameters),
+                human::number(executed),
+                human::number(simulated)
+            )
+        })
+    }
 }
 
 impl FigureError {
@@ -262,6 +288,26 @@ impl FigureError {
             (Some(simulated), Some(executed)) if executed.mean != 0.0 => Some(simulated.mean / executed.mean - 1.0),
             _ => None,
         };
+        FigureError::judged(figure, (simulated, executed), error, limit)
+    }
+
+    /// How many requests ended so. Mostly few or none do: the error is in percent of all requests.
+    fn of_requests(pair: &Pair<'_>, figure: &str, count: fn(&RequestCounts) -> u64, limit: Option<f64>) -> FigureError {
+        let counts = both(pair, |group| group.spread(|run| Some(count(&run.requests) as f64)));
+        let share = |run: &RunSummary| Some(count(&run.requests) as f64 / run.requests.offered.max(1) as f64);
+        let error = match both(pair, |group| group.mean(share)) {
+            (Some(simulated), Some(executed)) => Some(simulated - executed),
+            _ => None,
+        };
+        FigureError::judged(figure.to_owned(), counts, error, limit)
+    }
+
+    fn judged(
+        figure: String,
+        (simulated, executed): (Option<Spread>, Option<Spread>),
+        error: Option<f64>,
+        limit: Option<f64>,
+    ) -> FigureError {
         FigureError {
             figure,
             simulated,
@@ -289,16 +335,17 @@ fn classes(pair: &Pair<'_>) -> Vec<FigureError> {
     figures.collect()
 }
 
-/// How often what happens now and then did, where it did on either side.
-fn counts(pair: &Pair<'_>) -> impl Iterator<Item = FigureError> {
+/// How often what happens now and then did, where it did on either side. Where there are limits, so there are of what nobody answers.
+fn counts(pair: &Pair<'_>, limits: Limits) -> impl Iterator<Item = FigureError> {
     let figure = |figure: &str, read: fn(&RunSummary) -> Option<u64>| {
         let (simulated, executed) = both(pair, |group| group.spread(|run| read(run).map(|count| count as f64)));
         FigureError::new(figure.to_owned(), simulated, executed, None)
     };
+    let unanswered = (limits != Limits::default()).then_some(UNANSWERED);
     let figures = [
-        figure("requests.rejected", |run| Some(run.requests.rejected)),
-        figure("requests.failed", |run| Some(run.requests.failed)),
-        figure("requests.cancelled", |run| Some(run.requests.cancelled)),
+        FigureError::of_requests(pair, "requests.rejected", |requests| requests.rejected, unanswered),
+        FigureError::of_requests(pair, FAILED, |requests| requests.failed, unanswered),
+        FigureError::of_requests(pair, "requests.cancelled", |requests| requests.cancelled, None),
         figure("generation.evictions", |run| Some(run.generation?.evictions)),
         figure("generation.migrations", |run| Some(run.generation?.migrations)),
     ];
@@ -488,6 +535,45 @@ mod tests {
             counted(&runs),
             [("requests.cancelled".to_owned(), Some(0.0), Some(7.0))]
         );
+    }
+
+    /// The figures of what was answered may all be right.
+    #[test]
+    fn requests_that_only_one_machine_answers_are_outside() {
+        let with = |limits, change: fn(&mut RunSummary)| {
+            let mut runs = one(100_000, &[100_000, 100_000]);
+            runs[1..].iter_mut().for_each(|run| change(&mut run.summary));
+            Validation::new("unanswered", limits, &runs)
+        };
+        let mean = Limits {
+            mean: Some(0.05),
+            ..Limits::default()
+        };
+        // Of 1,002 requests.
+        let few = with(mean, |run| run.requests.failed = 10);
+        assert_eq!((few.verdict, few.failures()), (Some(Verdict::Within), None));
+        let many = with(mean, |run| run.requests.failed = 501);
+        let row = many.comparisons[0].figures.iter().find(|of| of.figure == FAILED);
+        let row = row.expect("what happened is counted");
+        assert_eq!((row.error_percent, row.limit_percent), (Some(-50.0), Some(1.0)));
+        assert_eq!(
+            (many.verdict, row.verdict),
+            (Some(Verdict::Outside), Some(Verdict::Outside))
+        );
+        assert!(many.is_measured());
+        let words = "hmi: 501 requests failed when executed, 0 when simulated";
+        assert_eq!(many.failures().as_deref(), Some(words));
+
+        // Refusals are decisions of a policy, and nothing that broke.
+        let refused = with(mean, |run| run.requests.rejected = 100);
+        assert_eq!((refused.verdict, refused.failures()), (Some(Verdict::Outside), None));
+        let free = with(Limits::default(), |run| run.requests.failed = 501);
+        assert_eq!((free.verdict, free.failures().is_some()), (None, true));
+        // Fewer than the simulation says: that is wrong, but nothing failed.
+        let mut runs = one(100_000, &[100_000]);
+        runs[0].summary.requests.failed = 100;
+        let fewer = Validation::new("fewer", mean, &runs);
+        assert_eq!((fewer.verdict, fewer.failures()), (Some(Verdict::Outside), None));
     }
 
     #[test]

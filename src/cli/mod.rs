@@ -64,7 +64,8 @@ pub enum Command {
     /// Simulate and execute the same requests, and compare.
     #[command(
         after_help = "Example: tenantry validate scenarios/quickstart.yaml --device cpu --repeats 3\n\n\
-                            Exits with 3 when the differences exceed the scenario's `validate:` limits."
+                            Exits with 3 when the differences exceed the scenario's `validate:` limits, and with 1 when more than 1 % of the \
+                            requests failed that the simulation answered."
     )]
     Validate(ValidateArgs),
     /// Describe, convert and generate traces of requests, and fit generators to them.

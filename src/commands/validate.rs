@@ -163,6 +163,15 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Err(Failure::Interrupted(until_then));
     }
     let words = args.scenario.words_on(args.profile.as_deref());
+    // Neither the profile nor the machine's pace explains these.
+    if let Some(failures) = validation.failures() {
+        let which = format!(
+            "tenantry validate {words} --device {} --requests (which requests failed? requests.parquet tells)",
+            device.name()
+        );
+        next(output, &which);
+        return Err(Failure::Running(failures));
+    }
     let again = match args.gauge {
         false => format!(
             "tenantry validate {words} --device {} --gauge (is it the machine that has changed?)",

@@ -24,8 +24,12 @@ pub struct View {
     pub charts: Vec<Chart>,
 }
 
-/// The answer over all systems; none where there are no limits.
+/// The answer over all systems; none where there are no limits and nothing failed.
 pub fn sentence(validation: &Validation) -> Option<(&'static str, &'static str)> {
+    if validation.failures().is_some() {
+        let what = "Requests failed when they were executed that the simulation answered: the two machines did not serve the same.";
+        return Some(("missed", what));
+    }
     Some(match (validation.verdict?, validation.is_measured()) {
         (Verdict::Within, _) => ("met", "The simulation is within the limits of what was executed."),
         (Verdict::Outside, true) => ("missed", "The simulation is outside the limits of what was executed."),
