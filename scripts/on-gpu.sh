@@ -148,18 +148,25 @@ mkdir -p "$results"/{done,"cards/$boot",runs,check}
 
 # Whole or not at all, and after each step: a machine that is taken back leaves what was done.
 keep() {
-    local -
+    local - one parts
     set +o noglob
     rm -f "$out"/new.part-*
-    tar -cz -C "$work" results | split --bytes=15M --numeric-suffixes - "$out/new.part-"
-    # Of another run there may be more parts.
-    rm -f "$out"/results.tar.gz.part-*
-    local one
-    for one in "$out"/new.part-*; do
+    # 1 says that a file changed meanwhile: there is an archive.
+    if ! { tar -cz -C "$work" results || (($? == 1)); } | split --bytes=15M --numeric-suffixes - "$out/new.part-"; then
+        rm -f "$out"/new.part-*
+        echo "results.tar.gz: cannot be written; what was there before is" >&2
+        return 1
+    fi
+    parts=("$out"/new.part-*)
+    for one in "${parts[@]}"; do
         mv "$one" "$out/results.tar.gz.${one##*/new.}"
     done
+    # Of another run there may be more parts.
+    for one in "$out"/results.tar.gz.part-*; do
+        [[ " ${parts[*]##*.} " == *" ${one##*.} "* ]] || rm "$one"
+    done
 }
-trap 'keep; rm -rf "$work"' EXIT
+trap 'code=$?; keep || code=1; rm -rf "$work"; exit $code' EXIT
 
 # The program: the one that was packed, or that was built here.
 mkdir -p "$work/bin"
