@@ -101,10 +101,12 @@ END
     fi
 }
 
-# Of what the program is built of: a packed one that is older would be measured as if it were what stands beside it.
+# Of all that the program is built of: a packed one that is older would be measured as if it were what stands beside it. That is more than Rust:
+# cards, presets, scenarios, datasheets and the page's templates are in the program. Where it is to run there is no Git to ask.
 source_digest() {
-    find Cargo.lock {src,executor,sim,profiles,traces,scenarios,reports} -type f \( -name '*.rs' -o -name '*.cpp' -o -name Cargo.lock \) \
-        -not -name tests.rs -not -path '*/tests/*' | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c 1-16
+    find Cargo.{toml,lock} build.rs scripts/rpath.rs {src,executor,sim,profiles,traces,scenarios,reports} \
+        \( -name tests -o -name benches -o -name fuzz -o -name __pycache__ -o -path reports/h200 \) -prune -o -type f -not -name tests.rs -print0 |
+        LC_ALL=C sort --zero-terminated | xargs -0 sha256sum | sha256sum | cut -c 1-16
 }
 
 pack() {
