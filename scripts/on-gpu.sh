@@ -11,7 +11,7 @@
 #   --repeats N      1; executions of each scenario
 #
 # Results go to $OUT, or out/on-gpu: log.txt, and results.tar.gz in parts of 15 MiB. Put those into .gpu/results, in place of what is there, and
-# the next command goes on with them, on another machine too. In them each kind of card has a folder of its own.
+# the next command goes on with them, on another machine too. In them each kind of card has a folder of its own. The exit code is 1 if a step failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -101,6 +101,9 @@ END
     fi
 }
 
+[[ -z $only ]] || runs | awk -v only="$only" 'index($1, only) == 1 { found = 1 } END { exit !found }' ||
+    { echo "--only: must begin the name of a run, got $only; they are: $(runs | awk '{ print $1 }' | paste -sd ' ')" >&2; exit 2; }
+
 # Of all that the program is built of: a packed one that is older would be measured as if it were what stands beside it. That is more than Rust:
 # cards, presets, scenarios, datasheets and the page's templates are in the program. Where it is to run there is no Git to ask.
 source_digest() {
@@ -140,13 +143,13 @@ earlier=(.gpu/results/results.tar.gz.part-*)
 ((${#earlier[@]})) && cat "${earlier[@]}" | tar -xz -C "$work"
 kind=cpu
 if [[ $device != cpu ]]; then
-    kind=$(nvidia-smi --query-gpu=name --format=csv,noheader --id="${device#cuda:}" | tr ' [:upper:]' '-[:lower:]')
+    kind=$(timeout --signal=KILL 20 nvidia-smi --query-gpu=name --format=csv,noheader --id="${device#cuda:}" | tr ' [:upper:]' '-[:lower:]') || true
     [[ -n $kind ]] || { echo "$device: nvidia-smi must name it" >&2; exit 1; }
 fi
 results=$work/results/$kind
 # Machines with the same card differ by a quarter in how fast they issue kernels: each is simulated by a profile of its own.
 boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown)
-mkdir -p "$results"/{done,"cards/$boot",runs,check}
+mkdir -p "$results"/{done,failed,"cards/$boot",runs,check}
 
 # Whole or not at all, and after each step: a machine that is taken back leaves what was done.
 keep() {
@@ -172,8 +175,9 @@ trap 'code=$?; keep || code=1; rm -rf "$work"; exit $code' EXIT
 
 # The program: the one that was packed, or that was built here.
 mkdir -p "$work/bin"
+source=$(source_digest)
 if [[ -e .gpu/tenantry.gz ]]; then
-    [[ $(cat .gpu/source 2>/dev/null) == "$(source_digest)" ]] ||
+    [[ $(cat .gpu/source 2>/dev/null) == "$source" ]] ||
         { echo ".gpu: must be packed of what is here, got another source: scripts/on-gpu.sh pack" >&2; exit 1; }
     gzip --decompress --stdout .gpu/tenantry.gz >"$work/bin/tenantry"
     chmod +x "$work/bin/tenantry"
@@ -190,71 +194,102 @@ if [[ -z $torch ]]; then
     torch=${LIBTORCH:-$PWD/third_party/libtorch/torch}/lib
 fi
 export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-[[ $device == cpu ]] || nvidia-smi || true
+[[ $device == cpu ]] || timeout --signal=KILL 20 nvidia-smi || true
 
 # Seconds that are left, less what a step may go on for after an interrupt, and what it takes to write down what there is.
 stopping=15
 left() { echo $((seconds - SECONDS - stopping - 10)); }
 
-# Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like others.
-step() { # name, seconds that it needs at least, command...
-    local name=$1 least=$2 started=$SECONDS
-    shift 2
+# A step that takes so much longer than its estimate hangs: it is not to take what is left to the others.
+most() { echo $((3 * $1 + 30)); }
+
+# What failed in an earlier command would most likely do so again, by the same program: its turn is after all others.
+turn=first
+declare -A tried=()
+failures=() deferred=()
+
+# Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like
+# others. What the end of the time interrupts is left, and did not fail.
+step() { # name, seconds that it needs at least, seconds that it may take, command...
+    local name=$1 least=$2 limit=$3 started=$SECONDS left result=failed
+    shift 3
     code=0
     [[ -e $results/done/$name ]] && return
-    if (($(left) < least)); then
+    code=1
+    [[ ${tried[$name]:-} ]] && return 1
+    if [[ $turn == first && $(cat "$results/failed/$name" 2>/dev/null) == "$source" ]]; then
+        echo "=== $name: failed before, is tried again when the others had their turn"
+        deferred+=("$name")
+        return 1
+    fi
+    tried[$name]=1
+    left=$(left)
+    if ((left < least)); then
         echo "=== $name: no time left, the same command goes on"
         return 1
     fi
+    ((limit < left)) || limit=$left
     echo "=== $name: $*"
+    code=0
     # An interrupt lets it keep what it has; with --foreground it comes once, and not to the whole group again, which would be a second one.
-    timeout --foreground --signal=INT --kill-after="$stopping" "$(left)" "$@" </dev/null || code=$?
+    timeout --foreground --signal=INT --kill-after="$stopping" "$limit" "$@" </dev/null || code=$?
     echo "$name,$code,$((SECONDS - started))" | tee -a "$results/steps.csv"
-    ((code == 0 || code == 3)) && touch "$results/done/$name"
+    case $code in
+    0 | 3) result=done ;;
+    130) result=left ;;
+    124 | 137) ((limit < left)) || result=left ;;
+    esac
+    [[ $result == done ]] && rm -f "$results/failed/$name"
+    [[ $result == failed ]] && failures+=("$name")
+    [[ $result == left ]] || echo "$source" >"$results/$result/$name"
     keep
-    ((code == 0 || code == 3))
+    [[ $result == done ]]
 }
 
 # A profile, which goes on with what an earlier command left of it; where that was measured on another host or driver, it begins anew.
-profile() { # name, seconds, folder, options...
-    local name=$1 least=$2 folder=$3
-    shift 3
-    set -- "$name" "$least" tenantry profile --device "$device" --out "$folder" --quiet "$@"
+profile() { # name, seconds that it needs at least, seconds that it may take, folder, options...
+    local name=$1 least=$2 limit=$3 folder=$4
+    shift 4
+    set -- "$name" "$least" "$limit" tenantry profile --device "$device" --out "$folder" --quiet "$@"
     step "$@" && return
-    ((code == 2)) && [[ -e $folder.partial ]] && rm "$folder.partial" && step "$@"
+    ((code == 2)) && [[ -e $folder.partial ]] || return 1
+    rm "$folder.partial" "$results/failed/$name"
+    unset "tried[$name]" "failures[-1]"
+    step "$@"
 }
 
 check() {
-    tenantry doctor | tee "$results/check/machine.txt"
+    [[ $turn == again ]] || timeout --signal=KILL 30 tenantry doctor | tee "$results/check/machine.txt" || true
     # `exec`, so that an interrupt finds it.
-    step math 30 bash -c "exec tenantry doctor --device $device --json >'$results/check/math.json'" ||
-        # What is wrong is a result too, and the same in the next command.
-        { ((code == 1)) && [[ -s $results/check/math.json ]] && touch "$results/done/math"; } || true
+    step math 30 "$(most 30)" bash -c "exec tenantry doctor --device $device --json >'$results/check/math.json'" || true
     cat "$results/check/math.json"
 }
 
+# What is measured of it is kept, so that it may take all that is left.
 card() {
-    profile card 60 "$results/cards/${device/:/}" --suite "$suite" --models "$models" --dtype "$dtype"
+    profile card 60 "$(left)" "$results/cards/${device/:/}" --suite "$suite" --models "$models" --dtype "$dtype"
 }
 
 scenarios() {
     # Options have brackets, and are no names of files.
     local -
     set -o noglob
-    local name card least scenario more minutes scenarios
+    local name card least scenario more minutes scenarios profiled
     # Profiles that failed in this command would fail again.
     local -A failed=()
     while read -r name card least scenario more; do
         [[ $name == "$only"* && ! ${failed[$card]:-} ]] || continue
         read -r _ minutes scenarios < <(cards | grep "^$card ")
+        profiled=$(awk "BEGIN { print int(60 * $minutes + 30) }")
         # One that fails, or is not done, does not stop the others.
         # A profile that is cut off is lost: on another machine it would begin anew.
-        # shellcheck disable=SC2086  # there are several
-        profile "profile-$card-$boot" "$(awk "BEGIN { print int(60 * $minutes + 30) }")" "$results/cards/$boot/$card" --suite quick --minutes "$minutes" \
+        # shellcheck disable=SC2046  # there are several
+        profile "profile-$card-$boot" "$profiled" "$(most "$profiled")" "$results/cards/$boot/$card" --suite quick --minutes "$minutes" \
             $(printf -- '--for %s ' $scenarios) || { failed[$card]=1 && continue; }
+        # No `--requests`: the loop that serves would write their rows, which at 10,000 a second is not nothing.
         # shellcheck disable=SC2086  # options are several words
-        step "validate-$name" $((least * repeats)) tenantry validate "$scenario" --device "$device" --profile "$results/cards/$boot/$card" \
-            --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
+        step "validate-$name" $((least * repeats)) "$(most $((least * repeats)))" tenantry validate "$scenario" --device "$device" \
+            --profile "$results/cards/$boot/$card" --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
     done < <(runs)
 }
 
@@ -270,7 +305,7 @@ beside() {
         least=60
     fi
     # Where it is found even if the machine goes back in the middle of it.
-    step beside "$least" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds $((most - 20)) \
+    step beside "$least" "$(left)" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds $((most - 20)) \
         --turns "$turns" --measure "$measure" --out "$out/beside" || true
     if [[ -d $out/beside ]]; then
         cp -r "$out/beside" "$results/"
@@ -288,20 +323,29 @@ told() {
         steps+=("validate-$name")
     done < <(runs)
     steps+=(card)
-    for name in $(printf '%s\n' "${steps[@]}" | awk '!seen[$0]++'); do
-        [[ -e $results/done/$name ]] && echo "done  $name" || echo "left  $name"
+    for name in "${steps[@]}"; do
+        if [[ -e $results/done/$name ]]; then
+            echo "done    $name"
+        elif [[ -e $results/failed/$name ]]; then
+            echo "failed  $name"
+        else
+            echo "left    $name"
+        fi
     done
 }
 
-case $part in
-check | scenarios | beside | card) "$part" || true ;;
-all)
-    check || true
-    # Before what takes the rest of the time whatever that is.
-    beside 195 || true
-    scenarios
-    card || true
-    ;;
-esac
+parts=("$part")
+# Before what takes the rest of the time whatever that is.
+[[ $part != all ]] || parts=(check 'beside 195' scenarios card)
+for one in "${parts[@]}"; do
+    $one || true
+done
+if ((${#deferred[@]})); then
+    turn=again
+    for one in "${parts[@]}"; do
+        $one || true
+    done
+fi
 echo "=== on $kind so far:"
 told
+((${#failures[@]} == 0)) || { echo "failed: ${failures[*]}"; exit 1; }
