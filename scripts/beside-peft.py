@@ -85,6 +85,7 @@ def arguments():
     both.add_argument("--device", default="cuda:0", help="on `cpu` it is rehearsed with tiny models")
     both.add_argument("--tenantry", required=True, help="the program")
     both.add_argument("--out", required=True, type=Path, help="folder")
+    both.add_argument("--part", dest="of", choices=["both", *PARTS], default="both")
     both.add_argument("--seconds", type=float, default=240, help="in all; what finds no time is left out, and said to be")
     both.add_argument("--turns", type=int, default=2)
     both.add_argument("--measure", type=float, default=5, help="seconds of each side in each turn")
@@ -337,8 +338,8 @@ ROWS = [
 
 # A rehearsal's models, for both sides.
 TINY = {"adapters": "tiny", "lora": "tiny-llama"}
-# By when of its time a part must be over, so that the first leaves some to the other.
-OVER_BY = {"adapters": 0.4, "lora": 1.0}
+# Of two parts the first leaves the other some time: its share of what there is.
+FIRST = 0.4
 # The scenarios' warm-up; what is measured comes after it.
 WARM_UP = 1
 
@@ -347,32 +348,58 @@ class Failed(Exception):
     """Why there is no figure."""
 
 
+class NoTime(Failed):
+    """There may be one with more time."""
+
+    def __init__(self):
+        super().__init__("no time left")
+
+
 def turns(options):
-    """Runs both sides in turns. 1 where a comparison has no ratio."""
+    """Runs both sides in turns. 1 where a comparison has no ratio, 4 where nothing but time was missing."""
     options.out.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
+    parts = list(PARTS) if options.of == "both" else [options.of]
+    end = time.monotonic() + options.seconds
     whole = {
         "begun": now(),
         "tenantry": version(options.tenantry),
         "device": options.device,
         "turns": options.turns,
         "measured_s": options.measure,
-        "parts": {part: {"theirs": None, "turns": []} for part in PARTS},
+        "parts": {part: {"theirs": None, "turns": []} for part in parts},
         "failures": [],
+        "only_time_was_missing": True,
     }
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            for part in PARTS:
-                of_part(part, whole, options, begun + options.seconds * OVER_BY[part], Path(scratch))
+            if len(parts) > 1:
+                # Else it would be in the first part's share.
+                whole["cold_start_s"] = cold_start(options.seconds / 2)
+            for part in parts:
+                started, share = time.monotonic(), 1 if part == parts[-1] else FIRST
+                of_part(part, whole, options, started + share * (end - started), Path(scratch))
         except KeyboardInterrupt:
             whole["failures"].append("interrupted: what was found until then is here")
     save(whole, options)
     print(table(whole))
-    return int(any(one["ratio"] is None for one in whole["rows"]))
+    if all(one["ratio"] for one in whole["rows"]):
+        return 0
+    return 4 if whole["only_time_was_missing"] else 1
+
+
+def cold_start(limit):
+    """The seconds to import their libraries, which a new machine must read from its disk first. What is wrong with them is told when they are used."""
+    started = time.monotonic()
+    imports = "import peft; from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification"
+    try:
+        subprocess.run([sys.executable, "-c", imports], capture_output=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        pass
+    return time.monotonic() - started
 
 
 def save(whole, options):
-    whole["rows"] = [row(whole, *of) for of in ROWS]
+    whole["rows"] = [row(whole, *of) for of in ROWS if of[0] in whole["parts"]]
     write(options.out / "beside-peft.json", json.dumps(whole, indent=1) + "\n")
 
 
@@ -389,6 +416,7 @@ def of_part(part, whole, options, until, scratch):
     def failed(what, why):
         print(f"{part}, {what}: {why}", file=sys.stderr)
         whole["failures"].append(f"{part}, {what}: {str(why).splitlines()[-1]}")
+        whole["only_time_was_missing"] &= isinstance(why, NoTime)
 
     try:
         # Its set-up is over before anything is measured.
@@ -406,7 +434,7 @@ def of_part(part, whole, options, until, scratch):
             started = time.monotonic()
             try:
                 if until - started < took[name]:
-                    raise Failed("no time left")
+                    raise NoTime
                 of_turn[name] = sides[name].measured()
             except Failed as why:
                 failed(f"{name}, turn {turn}", why)
@@ -435,7 +463,7 @@ class Ours:
         try:
             code = process.wait(max(self.until - time.monotonic(), 1))
         except subprocess.TimeoutExpired:
-            raise Failed("no time left") from None
+            raise NoTime from None
         finally:
             if process.poll() is None:
                 stop(process)
@@ -464,7 +492,7 @@ class Theirs:
         readable, _, _ = select.select([self.process.stdout], [], [], max(self.until - time.monotonic(), 1))
         if not readable:
             stop(self.process)
-            raise Failed("no time left")
+            raise NoTime
         line = self.process.stdout.readline()
         if not line:
             raise Failed(ended(self.process.wait(), self.log))

@@ -7,6 +7,7 @@
 #   --device NAME    cuda:0; with `cpu` the same is rehearsed with tiny models
 #   --tenantry PATH  the program; what `on-gpu.sh pack` left in .gpu, or else target/release/tenantry
 #   --out DIR        out/beside-peft: where beside-peft.json goes
+#   --part NAME      both; `adapters` or `lora` is one of them alone
 #   --seconds N      240, in all; what finds no time is left out, and said to be
 #   --turns N        2
 #   --measure N      5 seconds of each side in each turn
@@ -15,13 +16,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() { sed -n '2,/^set/{/^# \{0,1\}/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 2; }
 
-device=cuda:0 tenantry='' out=out/beside-peft seconds=240 turns=2 measure=5
+device=cuda:0 tenantry='' out=out/beside-peft part=both seconds=240 turns=2 measure=5
 while (($#)); do
     (($# > 1)) || usage
     case $1 in
     --device) device=$2 ;;
     --tenantry) tenantry=$2 ;;
     --out) out=$2 ;;
+    --part) part=$2 ;;
     --seconds) seconds=$2 ;;
     --turns) turns=$2 ;;
     --measure) measure=$2 ;;
@@ -46,7 +48,7 @@ torch=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submo
 torch=${torch:-${LIBTORCH:-$PWD/third_party/libtorch/torch}/lib}
 export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-compare=(python3 scripts/beside-peft.py turns --device "$device" --tenantry "$tenantry" --out "$out"
+compare=(python3 scripts/beside-peft.py turns --device "$device" --tenantry "$tenantry" --out "$out" --part "$part"
     --seconds "$seconds" --turns "$turns" --measure "$measure")
 # An interrupt is to find Python itself, unless there is something to be removed when it is over.
 [[ -n ${unpacked:-} ]] || exec "${compare[@]}"

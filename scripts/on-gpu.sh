@@ -101,6 +101,14 @@ END
     fi
 }
 
+# The part of `beside`, the seconds that it takes at least, on a machine whose disk has not given out PyTorch yet, and those that it may take among `all`.
+comparisons() {
+    cat <<'END'
+adapters 75  120
+lora     120 190
+END
+}
+
 [[ -z $only ]] || runs | awk -v only="$only" 'index($1, only) == 1 { found = 1 } END { exit !found }' ||
     { echo "--only: must begin the name of a run, got $only; they are: $(runs | awk '{ print $1 }' | paste -sd ' ')" >&2; exit 2; }
 
@@ -149,7 +157,7 @@ fi
 results=$work/results/$kind
 # Machines with the same card differ by a quarter in how fast they issue kernels: each is simulated by a profile of its own.
 boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown)
-mkdir -p "$results"/{done,failed,"cards/$boot",runs,check}
+mkdir -p "$results"/{done,failed,"cards/$boot",runs,check,beside}
 
 # Whole or not at all, and after each step: a machine that is taken back leaves what was done.
 keep() {
@@ -209,7 +217,7 @@ declare -A tried=()
 failures=() deferred=()
 
 # Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like
-# others. What the end of the time interrupts is left, and did not fail.
+# others. One of 4 says that it had too little time, as one does that the end of the time interrupts: these are left, and did not fail.
 step() { # name, seconds that it needs at least, seconds that it may take, command...
     local name=$1 least=$2 limit=$3 started=$SECONDS left result=failed
     shift 3
@@ -236,7 +244,7 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
     echo "$name,$code,$((SECONDS - started))" | tee -a "$results/steps.csv"
     case $code in
     0 | 3) result=done ;;
-    130) result=left ;;
+    4 | 130) result=left ;;
     124 | 137) ((limit < left)) || result=left ;;
     esac
     [[ $result == done ]] && rm -f "$results/failed/$name"
@@ -293,29 +301,50 @@ scenarios() {
     done < <(runs)
 }
 
-# Within so many seconds, or all that are left.
+# In how many turns of a comparison both sides were measured.
+ratios() { # file
+    python3 -c 'import json, sys
+parts = json.load(open(sys.argv[1]))["parts"].values()
+print(sum(len(turn) == 2 for part in parts for turn in part["turns"]))' "$1" 2>/dev/null || echo 0
+}
+
+# Each part is a step of its own, so that one which found no time does not take the other's again.
 beside() {
-    local least=150 turns=2 measure=5 most
-    most=$(left)
-    ((most <= ${1:-most})) || most=$1
-    # Enough for both parts once.
-    ((most >= 330)) || turns=1 measure=3
-    if [[ $device == cpu ]]; then
-        python3 -c 'import peft' 2>/dev/null || { echo '=== beside: left out, since python3 cannot import peft'; return; }
-        least=60
+    if [[ $device == cpu ]] && ! python3 -c 'import peft' 2>/dev/null; then
+        echo '=== beside: left out, since python3 cannot import peft'
+        return
     fi
-    # Where it is found even if the machine goes back in the middle of it.
-    step beside "$least" "$(left)" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds $((most - 20)) \
-        --turns "$turns" --measure "$measure" --out "$out/beside" || true
-    if [[ -d $out/beside ]]; then
-        cp -r "$out/beside" "$results/"
-        keep
-    fi
+    local name least among limit turns measure found
+    while read -r name least among; do
+        [[ ! -e $results/done/beside-$name && ! ${tried[beside-$name]:-} ]] || continue
+        limit=$(most "$least")
+        # Before what takes the rest of the time whatever that is.
+        [[ $part != all ]] || limit=$among
+        ((limit < $(left))) || limit=$(left)
+        # Enough for it twice.
+        turns=2 measure=5
+        ((limit >= 2 * least)) || turns=1 measure=3
+        # Where it is found even if the machine goes back in the middle of it.
+        found=$out/beside/$name
+        rm -rf "$found"
+        # It is to end by itself before it is interrupted.
+        step "beside-$name" "$least" "$limit" scripts/beside-peft.sh --part "$name" --device "$device" --tenantry "$work/bin/tenantry" \
+            --seconds $((limit - 25)) --turns "$turns" --measure "$measure" --out "$found" || true
+        # One that came less far than an earlier one does not take its place.
+        if [[ -e $found/beside-peft.json ]] && (($(ratios "$found/beside-peft.json") >= $(ratios "$results/beside/$name/beside-peft.json"))); then
+            rm -rf "$results/beside/$name"
+            cp -r "$found" "$results/beside/"
+            keep
+        fi
+    done < <(comparisons)
 }
 
 # Of all steps, which have been done on this kind of card, in all commands so far.
 told() {
-    local name steps=(math beside) _
+    local name steps=(math) _
+    while read -r name _; do
+        steps+=("beside-$name")
+    done < <(comparisons)
     while read -r name _; do
         steps+=("profile-$name-$boot")
     done < <(cards)
@@ -335,15 +364,14 @@ told() {
 }
 
 parts=("$part")
-# Before what takes the rest of the time whatever that is.
-[[ $part != all ]] || parts=(check 'beside 195' scenarios card)
+[[ $part != all ]] || parts=(check beside scenarios card)
 for one in "${parts[@]}"; do
-    $one || true
+    "$one" || true
 done
 if ((${#deferred[@]})); then
     turn=again
     for one in "${parts[@]}"; do
-        $one || true
+        "$one" || true
     done
 fi
 echo "=== on $kind so far:"
