@@ -243,15 +243,15 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
     timeout --foreground --signal=INT --kill-after="$stopping" "$limit" "$@" </dev/null || code=$?
     echo "$name,$code,$((SECONDS - started))" | tee -a "$results/steps.csv"
     case $code in
-    0 | 3) result=done ;;
+    0 | 3) result='done' ;;
     4 | 130) result=left ;;
     124 | 137) ((limit < left)) || result=left ;;
     esac
-    [[ $result == done ]] && rm -f "$results/failed/$name"
+    [[ $result == 'done' ]] && rm -f "$results/failed/$name"
     [[ $result == failed ]] && failures+=("$name")
     [[ $result == left ]] || echo "$source" >"$results/$result/$name"
     keep
-    [[ $result == done ]]
+    [[ $result == 'done' ]]
 }
 
 # A profile, which goes on with what an earlier command left of it; where that was measured on another host or driver, it begins anew.
@@ -291,7 +291,7 @@ scenarios() {
         profiled=$(awk "BEGIN { print int(60 * $minutes + 30) }")
         # One that fails, or is not done, does not stop the others.
         # A profile that is cut off is lost: on another machine it would begin anew.
-        # shellcheck disable=SC2046  # there are several
+        # shellcheck disable=SC2046,SC2086  # there are several
         profile "profile-$card-$boot" "$profiled" "$(most "$profiled")" "$results/cards/$boot/$card" --suite quick --minutes "$minutes" \
             $(printf -- '--for %s ' $scenarios) || { failed[$card]=1 && continue; }
         # No `--requests`: the loop that serves would write their rows, which at 10,000 a second is not nothing.

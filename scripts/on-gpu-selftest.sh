@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# Tests scripts/on-gpu.sh by programs that stand for the real ones: what is done, failed or left, in which order, how long a step may take, and what
+# comes back. Takes some ten seconds.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# A checkout of its own with a little of each kind of source.
+mkdir -p "$work/checkout/scripts" "$work/bin"
+cd "$work/checkout"
+cp "$checkout"/scripts/{on-gpu.sh,beside-peft.{sh,py},rpath.rs} scripts/
+mkdir -p {src,executor/tests,sim,profiles/{cards,papers},traces,scenarios/presets,reports/templates,docs} .gpu/{lib,results}
+sources=(Cargo.toml Cargo.lock build.rs scripts/rpath.rs src/main.rs executor/shim.cpp sim/build.rs profiles/datasheets.yaml
+    profiles/cards/card.yaml profiles/papers/arlo.yaml traces/Cargo.toml scenarios/presets/hmi.yaml reports/templates/report.html)
+others=(docs/gpu.md src/tests.rs executor/tests/machine.rs)
+for file in "${sources[@]}" "${others[@]}"; do
+    echo "$file" >"$file"
+done
+
+# Stands for a program on the PATH, which does as `$work/does` says.
+stub() { # name
+    printf '#!/usr/bin/env bash\nwork=%q\n%s\n' "$work" "$(cat)" >"$work/bin/$1"
+    chmod +x "$work/bin/$1"
+}
+# Profiles are there at once; a validation ends with the exit code that stands beside its scenario.
+stub tenantry <<'END'
+while (($#)); do
+    case $1 in
+    profile) profiles=yes ;;
+    validate) scenario=$2 ;;
+    --out) out=$2 ;;
+    esac
+    shift
+done
+[[ -z ${out:-} ]] || mkdir -p "$out"
+[[ -n ${scenario:-} ]] || exit 0
+echo "$scenario" >>"$work/asked"
+exit "$(sed -n "s|^$scenario ||p" "$work/does")"
+END
+# Says how long a step may take, and that it took longer where `$work/does` says so.
+stub timeout <<'END'
+while [[ $1 == --* ]]; do shift; done
+echo "$1 ${*:2}" >>"$work/limits"
+[[ $* != *validate* ]] || ! grep -q "^$4 124" "$work/does" || exit 124
+exec "${@:2}"
+END
+# Both sides of a comparison, in as many turns as `$work/does` says.
+stub python3 <<'END'
+case "$*" in
+*'import peft'*) exit 0 ;;
+*find_spec*) exit 1 ;;
+scripts/beside-peft.py*)
+    while (($#)); do
+        case $1 in
+        --part) part=$2 ;;
+        --out) out=$2 ;;
+        esac
+        shift
+    done
+    read -r _ ratios code < <(grep "^$part " "$work/does")
+    mkdir -p "$out"
+    turns=$(yes '{"ours": 1, "theirs": 1},' | head -n "$ratios")
+    echo "{\"attempt\": $(date +%s%N), \"parts\": {\"$part\": {\"turns\": [$turns {}]}}}" >"$out/beside-peft.json"
+    exit "$code"
+    ;;
+*) exec /usr/bin/env -S PATH="${PATH#*:}" python3 "$@" ;;
+esac
+END
+export PATH=$work/bin:$PATH TENANTRY=$work/bin/tenantry OUT=$work/out
+
+# Runs on-gpu.sh with what came back before, keeps what it prints in `output`, and wants this exit status.
+expect() { # status, argument...
+    local wanted=$1 status=0
+    shift
+    rm -f "$work/asked" "$work/limits"
+    output=$(scripts/on-gpu.sh "$@" --device cpu 2>&1 </dev/null) || status=$?
+    [ "$status" = "$wanted" ] || broken "exit status $status instead of $wanted"
+}
+# What came back goes along with the next command.
+carry() {
+    rm -f .gpu/results/*
+    cp "$OUT"/results.tar.gz.part-* .gpu/results/
+}
+asked() { # scenario...: these, in this order
+    [ "$(cat "$work/asked" 2>/dev/null)" = "$(printf '%s\n' "$@")" ] || broken "asked for $(paste -sd ' ' "$work/asked"), not $*"
+}
+says() { [[ "$output" == *"$1"* ]] || broken "does not say '$1'"; }
+broken() {
+    printf 'self-test of on-gpu.sh: %s: %s; it printed:\n%s\n' "$case" "$1" "$output" >&2
+    exit 1
+}
+# What a file of the results says.
+result() { tar -xzO -f "$OUT/results.tar.gz.part-00" "results/cpu/$1"; }
+
+case='a run that is none'
+expect 2 scenarios --only tweets
+says '--only: must begin the name of a run, got tweets; they are: dedicated-shared-adapters saturated tasks'
+[ ! -e "$OUT" ] || broken 'it began'
+
+case='one within its limits, one outside, one whose requests failed'
+printf '%s\n' 'pets/mixed-64 1' 'pets/mixed-64-online 3' 'punica/tiny-two-workers 0' >"$work/does"
+expect 1 scenarios --only tasks
+asked pets/mixed-64 pets/mixed-64-online
+says 'failed  validate-tasks'
+says 'done    validate-tasks-online'
+says 'left    validate-cascade'
+says 'failed: validate-tasks'
+
+case='what failed is tried again last'
+carry
+printf '%s\n' 'pets/mixed-64 0' >>"$work/does"
+sed -i '/mixed-64 1/d; s/ 3$/ 0/' "$work/does"
+for scenario in quickstart tabi/cpu tabi/cpu-load hmi/gpt hmi/ten-thousand hmi/management arlo/tweets-on-two-cores; do
+    echo "$scenario 0" >>"$work/does"
+done
+expect 0 scenarios --seconds 9000
+asked quickstart quickstart punica/tiny-two-workers tabi/cpu tabi/cpu-load hmi/gpt hmi/ten-thousand hmi/management \
+    arlo/tweets-on-two-cores arlo/tweets-on-two-cores pets/mixed-64
+says 'validate-tasks: failed before, is tried again when the others had their turn'
+says 'done    validate-tasks'
+
+case='what failed by another program is tried in its turn'
+rm .gpu/results/*
+echo 'quickstart 1' >"$work/does"
+expect 1 scenarios --only saturated
+carry
+echo 'quickstart 0' >"$work/does"
+echo changed >>src/main.rs
+expect 0 scenarios --only saturated
+asked quickstart
+[[ $output != *'failed before'* ]] || broken 'was put off'
+
+case='a step that hangs'
+rm .gpu/results/*
+echo 'quickstart 124' >"$work/does"
+expect 1 scenarios --only saturated --seconds 9000
+grep -q '^210 tenantry validate' "$work/limits" || broken "may take $(cut -c 1-40 "$work/limits")"
+says 'failed  validate-saturated'
+expect 0 scenarios --only saturated --seconds 230
+says 'left    validate-saturated'
+
+case='an archive that cannot be written'
+before=$(sha256sum "$OUT"/results.tar.gz.part-*)
+stub tar <<'END'
+printf half
+exit 2
+END
+echo 'quickstart 0' >"$work/does"
+expect 1 scenarios --only saturated
+says 'cannot be written; what was there before is'
+[ "$before" = "$(sha256sum "$OUT"/*part-*)" ] || broken 'what was there before is not'
+rm "$work/bin/tar"
+
+case='one part of the comparison found no time'
+printf '%s\n' 'adapters 1 0' 'lora 1 4' >"$work/does"
+expect 0 beside --seconds 600
+says 'done    beside-adapters'
+says 'left    beside-lora'
+adapters=$(result beside/adapters/beside-peft.json) lora=$(result beside/lora/beside-peft.json)
+
+case='a poorer attempt'
+carry
+echo 'lora 0 1' >"$work/does"
+expect 1 beside --seconds 600
+says 'failed  beside-lora'
+[ "$lora" = "$(result beside/lora/beside-peft.json)" ] || broken 'took the place of a better one'
+
+case='a better attempt'
+carry
+echo 'lora 2 0' >"$work/does"
+expect 0 beside --seconds 600
+says 'done    beside-lora'
+[ "$lora" != "$(result beside/lora/beside-peft.json)" ] || broken 'is not kept'
+[ "$adapters" = "$(result beside/adapters/beside-peft.json)" ] || broken 'the other part was measured again'
+
+# The comparison itself, with a PyTorch that cannot be imported, and then one that takes too long.
+both() { # status, option...
+    local wanted=$1 status=0
+    shift
+    output=$(PYTHONPATH=$work/torch PATH=${PATH#*:} scripts/beside-peft.sh --tenantry "$work/bin/tenantry" --out "$work/beside" "$@" 2>&1) || status=$?
+    [ "$status" = "$wanted" ] || broken "exit status $status instead of $wanted"
+}
+mkdir "$work/torch"
+case='a side that fails'
+echo 'raise ImportError("none here")' >"$work/torch/torch.py"
+stub tenantry <<<'exit 1'
+both 1 --seconds 20 --turns 1
+says 'FAILED: adapters, theirs, set-up: ImportError: none here'
+says 'FAILED: lora, theirs, set-up: ImportError: none here'
+
+case='a side that finds no time'
+printf 'import time\ntime.sleep(60)\n' >"$work/torch/torch.py"
+# shellcheck disable=SC2016  # it is the stub's
+stub tenantry <<<'[[ $1 == --version ]] || exec sleep 60'
+both 4 --part lora --seconds 1
+says 'FAILED: lora, theirs, set-up: no time left'
+says 'LoRA: tokens/s, decoding'
+[[ $output != *adapters:* ]] || broken 'did more than it was asked'
+
+case='a program of another source'
+stub make </dev/null
+stub strip <<'END'
+printf '#!/bin/sh\n' >"$3"
+END
+mkdir -p third_party/highs/lib
+touch third_party/highs/lib/libhighs.so
+git init -q .
+expect 0 pack
+expect 0 card --seconds 0
+for file in "${others[@]}"; do
+    echo changed >>"$file"
+done
+expect 0 card --seconds 0
+for file in "${sources[@]}"; do
+    cp "$file" "$work/packed"
+    echo changed >>"$file"
+    expect 1 card --seconds 0
+    says 'must be packed of what is here'
+    cp "$work/packed" "$file"
+done
+expect 0 card --seconds 0
+
+printf 'self-test of on-gpu.sh: passed\n'
