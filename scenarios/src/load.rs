@@ -245,6 +245,16 @@ impl Origin {
                 );
                 Problem::new(root.key("systems").index(system).key("classes"), must, classes)
             }
+            AnswersError::Chances => Problem::new(
+                cascade.key("join"),
+                "last or a vote, since a chance of being right is no probability of the answer",
+                "average",
+            ),
+            AnswersError::Small { index, model } => Problem::new(
+                stage(index).key("model"),
+                "another where words are pruned before it or answers averaged, since of a generator's small model nothing is known but what it is alone",
+                model,
+            ),
             AnswersError::Vote => Problem::new(
                 cascade.key("join"),
                 "last or average, since these models answer numbers",

@@ -90,6 +90,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:19: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` (none), since a generator has no probabilities to average, got [0.4, 0.6]"),
     ("weights: [0.4, 0.6]", "weights: [0, 0]",
      "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got 2"),
+    ("{ model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: [1] }", "{ model: large, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: small, gpus: [1] }",
+     "s.yaml:19: systems[0].cascade.stages[1].model: must be another where words are pruned before it or answers averaged, since of a generator's small model nothing is known but what it is alone, got small"),
     ("preset: tabi\n", "preset: tabi\n    tenant_state: model\n    batch: { per-tenant: { max_size: 1 } }\n",
      "s.yaml:16: systems[0].tenant_state: must be head (nothing to be swapped) where several models serve, got another"),
 ];
@@ -107,6 +109,31 @@ fn broken_cascades_say_what_is_wrong() {
         }
     }
     assert!(different.is_empty(), "{different}");
+}
+
+/// How many models get an item right is no probability of what one of them answers.
+#[test]
+fn chances_are_not_averaged() {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(file, "n_correct_of_100\n90\n70").expect("it is writable");
+    let difficulty = format!(
+        "from: {{ difficulty: {{ file: {}, models: [small, large] }} }}",
+        file.path().display()
+    );
+    let averaged = GOOD
+        .replace(
+            "from: { generated: { small: small, large: large, task: sst-2 } }",
+            &difficulty,
+        )
+        .replace("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "");
+    assert_eq!(
+        errors(&averaged),
+        "s.yaml:19: systems[0].cascade.join: must be last or a vote, since a chance of being right is no probability of the answer, got average"
+    );
+    assert_eq!(
+        errors(&averaged.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]")),
+        "nothing wrong"
+    );
 }
 
 /// A confidence that is none is named by file and line.

@@ -87,12 +87,13 @@ fn texts_cost_what_their_lanes_took() {
             });
         }
     }
-    let compute_us = |dispatch| {
+    let compute_us_on = |card: &_, dispatch| {
         let stages = vec![stage("tiny", &[0], dispatch), stage("bert-base", &[0], None)];
         let system = routed(OrderSpec::OneByOne, stages);
-        let (record, _) = logged_on(&card, &system, 1, vec![request(0, 0, 0, 40)]);
+        let (record, _) = logged_on(card, &system, 1, vec![request(0, 0, 0, 40)]);
         record.compute.max_ns() as f64 / 1e3
     };
+    let compute_us = |dispatch| compute_us_on(&card, dispatch);
     let [small, large] = PASS_US;
     let all = |prune| Some((1.0, 1.0, prune));
     assert_eq!(compute_us(NONE), small + LOOK_US, "it is returned, and looked at");
@@ -104,6 +105,10 @@ fn texts_cost_what_their_lanes_took() {
         2.0 * small + LOOK_US,
         "what is returned is not pruned"
     );
+    // Nobody measured what attention adds: it is left out, and what looks at the words as well.
+    card.tables.text_pass.retain(|row| !row.attended);
+    card.tables.text_look.retain(|row| !row.pruned);
+    assert_eq!(compute_us_on(&card, all(Some(0.5))), small + LOOK_US + large + LOOK_US);
 }
 
 /// Words that are gone are gone for all that come after: what pruning costs the last of three models adds up over those that prune before it, each to its degree.
@@ -184,9 +189,8 @@ fn an_average_brings_what_is_said_of_its_weights() {
     assert!(unknown.contains("outcomes.averages"), "{unknown}");
 }
 
-/// Two models that disagree and are as sure of it are right as often as one that guesses.
-#[test]
-fn a_tie_of_an_average_is_right_by_chance() {
+/// Two items of which each of two models has one right, as sure of it as the other.
+fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("items.csv");
     let table = "tiny_conf,tiny_correct,large_conf,large_correct\n0.6,1,0.6,0\n0.6,0,0.6,1\n";
@@ -202,12 +206,36 @@ fn a_tie_of_an_average_is_right_by_chance() {
         pruned: Vec::new(),
         averages: Vec::new(),
     });
-    let stages = vec![stage("tiny", &[0], ALL), stage("bert-base", &[0], None)];
-    let system = routed(OrderSpec::OneByOne, stages);
+    let stages = vec![stage("tiny", &[0], dispatch), stage("bert-base", &[0], None)];
+    let mut system = routed(OrderSpec::OneByOne, stages);
+    system.route.as_mut().expect("it has one").join = join;
     let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(4_000), ()).expect("the run is sound");
     let cascade = done.record.cascade.expect("there is a route");
-    let right = cascade.right[1] as f64 / cascade.judged[1] as f64;
+    let of_stages = cascade.right.iter().zip(&cascade.judged);
+    of_stages
+        .map(|(&right, &judged)| right as f64 / judged.max(1) as f64)
+        .collect()
+}
+
+/// Two models that disagree and are as sure of it are right as often as one that guesses.
+#[test]
+fn a_tie_of_an_average_is_right_by_chance() {
+    let right = share_right_of_a_tie(ALL, AnswerJoin::Average(vec![1.0; 2]))[1];
     assert!((right - 0.5).abs() < 0.03, "{right}");
+}
+
+/// What a model answers alone whose answers weigh nothing beside the other's is its answer still, and no guess.
+#[test]
+fn a_model_without_weight_answers_for_itself_where_it_is_alone() {
+    let weightless = AnswerJoin::Average(vec![0.0, 1.0]);
+    assert_eq!(
+        share_right_of_a_tie(NONE, weightless.clone()),
+        share_right_of_a_tie(NONE, AnswerJoin::Last)
+    );
+    assert_eq!(
+        share_right_of_a_tie(ALL, weightless),
+        share_right_of_a_tie(ALL, AnswerJoin::Last)
+    );
 }
 
 #[test]
@@ -419,12 +447,15 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     )
         .prop_map(|(stages, order, cut_off, slope, wait_ms)| {
             let count = stages.len();
+            // Nobody knows what the small model makes of fewer words.
+            let last_small = stages.iter().rposition(|(model, ..)| *model == "tiny");
             let stages = stages
                 .into_iter()
                 .enumerate()
                 .map(|(index, (model, max_size, instances, (gpus, scale)))| {
                     let goes_on = order == OrderSpec::OneByOne && index + 1 < count;
-                    let mut stage = stage(model, &gpus, goes_on.then_some((cut_off, slope, Some(0.7))));
+                    let prune = last_small.is_none_or(|last| last <= index).then_some(0.7);
+                    let mut stage = stage(model, &gpus, goes_on.then_some((cut_off, slope, prune)));
                     stage.pool.instances_per_gpu = instances;
                     stage.scale = scale;
                     stage.pool.batch = BatchSpec::SizeOrTimeout {
@@ -433,7 +464,11 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                     };
                     stage
                 });
-            routed(order, stages.collect())
+            let mut system = routed(order, stages.collect());
+            if last_small.is_some_and(|last| last > 0) {
+                system.route.as_mut().expect("it has one").join = AnswerJoin::Last;
+            }
+            system
         })
 }
 

@@ -46,7 +46,12 @@ pub struct TextPrices {
 impl TextPrices {
     pub fn new(card: &Card, stage: &StageSpec, attended: bool) -> Result<Option<TextPrices>, MissingTable> {
         let PoolSpec { model, dtype, .. } = &stage.pool;
-        let (Some(pass), Some(look)) = (card.text_pass(model, *dtype, attended)?, card.text_look(model, false)?) else {
+        // Where it was not measured what attention adds, a whole pass without is still nearer than its parts, which may be of other lengths.
+        let pass = match card.text_pass(model, *dtype, attended)? {
+            None if attended => card.text_pass(model, *dtype, false)?,
+            pass => pass,
+        };
+        let (Some(pass), Some(look)) = (pass, card.text_look(model, false)?) else {
             return Ok(None);
         };
         Ok(Some(TextPrices {

@@ -51,12 +51,6 @@ impl Difficulties {
         f64::from(self.right_of_100[item]) / 100.0
     }
 
-    /// That of the hardest item.
-    pub fn least_share_right(&self) -> f64 {
-        let least = self.right_of_100.iter().min();
-        f64::from(least.copied().unwrap_or_default()) / 100.0
-    }
-
     /// How many items there are.
     pub fn items(&self) -> usize {
         self.right_of_100.len()

@@ -225,12 +225,21 @@ impl OutcomeSource {
         matches!(self.kind, Kind::Generated { .. })
     }
 
+    /// Whether all that is known of an item is how many models get it right.
+    pub fn is_of_chances(&self) -> bool {
+        matches!(self.kind, Kind::Difficulty(_))
+    }
+
+    /// Whether this is a generator's small model, which [neither loss nor gain](Self::shifted) moves.
+    pub fn is_small(&self, model: usize) -> bool {
+        self.is_generated() && model == 0
+    }
+
     /// How sure the model with this index among the names is where it is least so; nothing where probabilities are not averaged, as in a generator.
     pub fn least_confidence(&self, model: usize) -> Option<f32> {
         match &self.kind {
             Kind::Table(outcomes) => Some(outcomes.table().least_confidence(model)),
-            Kind::Difficulty(draws) => Some(draws.difficulties().least_share_right() as f32),
-            Kind::Generated { .. } => None,
+            Kind::Difficulty(_) | Kind::Generated { .. } => None,
         }
     }
 

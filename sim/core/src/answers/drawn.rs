@@ -71,7 +71,18 @@ impl Drawn {
             .enumerate()
             .map(stage)
             .collect::<Result<Vec<Stage>, AnswersError>>()?;
-        if let (AnswerJoin::Average(_), true) = (&route.join, stages.len() > 1) {
+        let averages = matches!(route.join, AnswerJoin::Average(_)) && stages.len() > 1;
+        if averages && source.is_of_chances() {
+            return Err(AnswersError::Chances);
+        }
+        for index in 1..stages.len() {
+            let reads_less = stages[..index].iter().any(|before| before.pruned.is_some());
+            if (averages || reads_less) && source.is_small(stages[index].model) {
+                let model = route.stages[index].pool.name.clone();
+                return Err(AnswersError::Small { index, model });
+            }
+        }
+        if averages {
             for (index, (stage, of)) in stages.iter().zip(&route.stages).enumerate() {
                 let least = source.least_confidence(stage.model);
                 // Confidences are rounded.
@@ -86,7 +97,7 @@ impl Drawn {
             }
         }
         let average_gain = match &route.join {
-            AnswerJoin::Average(weights) if source.is_generated() && stages.len() > 1 => {
+            AnswerJoin::Average(weights) if source.is_generated() && averages => {
                 spec.average_gain(weights).ok_or_else(|| AnswersError::Average {
                     weights: weights.clone(),
                     known: spec.averages.iter().map(|known| known.weights.clone()).collect(),
@@ -130,16 +141,17 @@ impl Drawn {
             }
             AnswerJoin::Average(weights) => {
                 let classes = self.stages[last].classes as usize;
-                let mut sums = vec![0.0; classes];
-                for stage in asked {
+                let answered = |stage| {
                     let confidence = f64::from(self.outcome(ticket, stage, 0.0).confidence);
-                    let class = self.class(ticket, stage);
                     // Of the other classes' probabilities only the sum is known.
                     let each = (1.0 - confidence) / (classes - 1).max(1) as f64;
-                    for (other, sum) in sums.iter_mut().enumerate() {
-                        *sum += weights[stage] * if other == class { confidence } else { each };
-                    }
-                }
+                    let mut probabilities = vec![each; classes];
+                    probabilities[self.class(ticket, stage)] = confidence;
+                    (weights[stage], probabilities)
+                };
+                let answered: Vec<(f64, Vec<f64>)> = asked.map(answered).collect();
+                let asked = answered.iter().map(|(weight, of)| (*weight, of.as_slice()));
+                let sums = ensemble::average(asked).expect("all have as many classes");
                 // Of classes that are as likely, any: the right one has no name by which it would be the first.
                 let most = sums.iter().copied().fold(0.0, f64::max);
                 let likeliest = sums.iter().filter(|&&sum| sum == most).count() as u64;

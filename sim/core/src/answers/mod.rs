@@ -102,6 +102,19 @@ pub enum AnswersError {
         /// Its least confidence.
         least: f32,
     },
+    /// Chances are averaged.
+    #[error("join: must be last or a vote, since a chance of being right is no probability of the answer, got average")]
+    Chances,
+    /// A generator's small model comes after a stage that prunes, or is averaged with others.
+    #[error(
+        "stage {model}: must come first where words are pruned or answers averaged, since a generator's small model is nothing but what it is alone"
+    )]
+    Small {
+        /// The stage.
+        index: usize,
+        /// The model.
+        model: String,
+    },
     /// Numbers have no majority.
     #[error("join: must be last or average, since these models answer numbers, got vote")]
     Vote,

@@ -7,7 +7,7 @@
 //!
 //! On a CPU a stream is a thread, and the busiest decides. How much slower threads are side by side, hand-overs and all, is measured with operators
 //! (`concurrent_pet`). A card that lacks that table takes what it says of whole layers side by side (`concurrent_layer`), and the hand-overs on top;
-//! one that lacks both says that nothing is gained. Threads beyond the cores take turns on them, and gain nothing but hand-overs.
+//! one that lacks both says that nothing is gained. Threads beyond the cores take turns on them, so that they gain no more than an evener share of the work for each.
 
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind,
