@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use tenantry_reports::classes::ClassSummary;
 use tenantry_reports::{Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::spec::ArrivalsSpec;
+use tenantry_traces::Entry;
+use tenantry_traces::spec::{ArrivalsSpec, Stop, WorkloadSpec};
 
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
 pub fn of_runs(runs: &[Run]) -> Vec<String> {
@@ -209,7 +210,7 @@ pub fn ended_early_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)
         // Whichever comes first ends a run.
         let is_early = !stops.is_empty() && stops.iter().all(|(is_early, _)| *is_early);
         let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
-        is_early.then(|| {
+        (is_early && !goes_on(&spec.workload, offered)).then(|| {
             format!(
                 "the arrivals are over after {offered} requests, before workload.stop is reached ({}).",
                 asked.join(", ")
@@ -222,7 +223,26 @@ pub fn ended_early_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)
     all
 }
 
-/// Whether arrivals end by themselves.
+/// Whether more than so many requests come where nothing stops them.
+fn goes_on(workload: &WorkloadSpec, offered: u64) -> bool {
+    let more = WorkloadSpec {
+        stop: Stop {
+            requests: Some(offered + 1),
+            after: None,
+        },
+        ..workload.clone()
+    };
+    let came = tenantry_traces::build(&more).and_then(|mut entries| {
+        let mut came = 0;
+        while let Some(entry) = entries.next()? {
+            came += u64::from(matches!(entry, Entry::Request(_)));
+        }
+        Ok(came)
+    });
+    came.is_ok_and(|came| came > offered)
+}
+
+/// Whether arrivals may end by themselves.
 fn are_over(arrivals: &ArrivalsSpec) -> bool {
     match arrivals {
         ArrivalsSpec::Trace(_)

@@ -245,8 +245,11 @@ impl<W: Workers> RealMachine<W> {
         }
     }
 
-    /// The workers, when the run is over.
+    /// The workers, when the run is over. Runs that are still under way end with the step that they make.
     pub fn into_workers(self) -> W {
+        for batch in self.batches.iter().flatten() {
+            batch.interrupted.store(true, Ordering::Relaxed);
+        }
         self.workers
     }
 

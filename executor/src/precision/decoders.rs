@@ -20,8 +20,11 @@ const TENANTS: f64 = 6.0;
 const PAGE_TOKENS: u32 = 16;
 /// Tokens of each sequence in the end, and its pages, which lie apart.
 const SEQUENCES: [(usize, &[u32]); 3] = [(35, &[6, 1, 4]), (8, &[3]), (20, &[0, 5])];
-/// Whose each is.
-const SLOTS: [u32; 3] = [1, 0, 1];
+/// Whose each is, by the slots of [`TENANTS_SLOTS`].
+const SLOTS: [u32; 3] = [4, 1, 4];
+/// Where the two tenants' parameters lie, of more slots, as where requests are served: products over all of them have groups without rows.
+const TENANTS_SLOTS: [u32; 2] = [1, 4];
+const ALL_SLOTS: u32 = 6;
 
 /// What each step takes of which sequence: prompts in pieces, beside others' new tokens, and then new tokens alone.
 const STEPS: [&[(usize, Range<usize>)]; 4] = [
@@ -122,12 +125,12 @@ fn lora(
 ) -> Result<(), ExecutorError> {
     let shape = LoraShape::new(&shape(), 8)?;
     let store = LoraStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
-    let cache = LoraCache::new(shape, 2, place.dtype, place.device)?;
-    for slot in 0..2 {
-        let _ = store.sets.of(slot).f_mul_scalar_(TENANTS)?;
-        cache.load(&store, slot, slot, 0..2)?;
+    let cache = LoraCache::new(shape, ALL_SLOTS, place.dtype, place.device)?;
+    for (tenant, slot) in (0..).zip(TENANTS_SLOTS) {
+        let _ = store.sets.of(tenant).f_mul_scalar_(TENANTS)?;
+        cache.load(&store, tenant, slot, 0..2)?;
     }
-    let blocks = SLOTS.map(|slot| double(&store.sets.of(slot)));
+    let blocks = SLOTS.map(|slot| double(&store.sets.of(tenant_in(slot))));
     let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
     let with_lora = expected(|sequence, ids| {
         let adds = |layer, input, x: &Tensor| Some(low_rank(&blocks[sequence], &shape, layer, input, x));
@@ -165,12 +168,12 @@ fn adapters(
 ) -> Result<(), ExecutorError> {
     let shape = AdapterShape::new(&self::shape(), 16)?;
     let store = AdapterStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
-    let cache = AdapterCache::new(shape, 2, place.dtype, place.device)?;
-    for slot in 0..2 {
-        let _ = store.sets.of(slot).f_mul_scalar_(TENANTS)?;
-        cache.load(&store, slot, slot, 0..2)?;
+    let cache = AdapterCache::new(shape, ALL_SLOTS, place.dtype, place.device)?;
+    for (tenant, slot) in (0..).zip(TENANTS_SLOTS) {
+        let _ = store.sets.of(tenant).f_mul_scalar_(TENANTS)?;
+        cache.load(&store, tenant, slot, 0..2)?;
     }
-    let blocks = SLOTS.map(|slot| double(&store.sets.of(slot)));
+    let blocks = SLOTS.map(|slot| double(&store.sets.of(tenant_in(slot))));
     let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
     let adapted = expected(|sequence, ids| {
         let adapts = |layer, attention: Tensor| adapt(&blocks[sequence], &shape, layer, &attention);
@@ -198,6 +201,10 @@ fn adapters(
         });
     }
     Ok(())
+}
+
+fn tenant_in(slot: u32) -> u32 {
+    u32::from(slot == TENANTS_SLOTS[1])
 }
 
 /// What a tenant's pairs of an input make of it: `x · A · B` of each projection, side by side.

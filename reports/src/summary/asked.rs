@@ -35,7 +35,7 @@ pub struct Tokens {
 /// How evenly tenants were served, of the requests that arrived after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FairnessSummary {
-    /// Tenants with a request that was answered, turned away or failed.
+    /// Tenants with a request that is judged: answered, turned away or failed, or there for more than the target.
     pub tenants: u64,
     /// Each tenant's mean latency, over the tenants that were answered.
     pub tenant_mean_latency_ms: Across,
