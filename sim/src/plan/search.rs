@@ -265,10 +265,13 @@ where
         let at_bound = self.glance(cell(bound))?;
         let (mut low, mut high) = (0, bound);
         if !at_bound.meets {
-            let found = if at_bound.busy < IDLE {
-                self.below(candidate, bound, at_bound)?
-            } else {
-                None
+            // One of fewer cards, say, may have been run already, and keep it.
+            let known = (0..bound)
+                .rev()
+                .find(|level| self.judged(cell(*level)).is_some_and(|judged| judged.meets));
+            let found = match known {
+                None if at_bound.busy < IDLE => self.below(candidate, bound, at_bound)?,
+                known => known,
             };
             let Some(level) = found else {
                 return Ok(Standing {
@@ -366,6 +369,7 @@ where
 
     /// What an answer rests on: see [`Answer::confidence`].
     fn deciding(&self, candidates: &[Candidate], best: Option<Cell>, standings: &[Standing]) -> Vec<Cell> {
+        let value = |cell: Cell| candidates[cell.candidate].values[cell.level];
         let below = best.and_then(|best| {
             Some(Cell {
                 level: best.level.checked_sub(1)?,
@@ -378,15 +382,20 @@ where
                 continue;
             }
             match (standing.level, best) {
-                (None, _) => {
-                    deciding.extend((standing.decided_by.candidate == candidate).then_some(standing.decided_by))
+                // It was given up at a level that an earlier best left it; what counts is that it misses the target where it is as good as
+                // the final one, whichever came first.
+                (None, best) => {
+                    let level = match best {
+                        Some(_) => self.as_good(&candidates[candidate], best.map(value)),
+                        None => Some(standing.decided_by.level),
+                    };
+                    deciding.extend(level.map(|level| Cell { candidate, level }));
                 }
                 (Some(level), Some(best)) => {
                     // It meets the target, and would be better than the best at any level before this one. The last of them that may be,
                     // or a more generous one, misses it.
                     let values = &candidates[candidate].values;
-                    let value = candidates[best.candidate].values[best.level];
-                    let better = values.partition_point(|of| *of < value).min(level);
+                    let better = values.partition_point(|of| *of < value(best)).min(level);
                     let missed = (better.saturating_sub(1)..level).rev().filter_map(|level| {
                         let cell = Cell { candidate, level };
                         let judgement = self.judged(cell).filter(|judgement| !judgement.meets)?;

@@ -160,6 +160,30 @@ fn doubts_about_a_worse_level_of_a_rival_count() {
     assert!(answer.confidence <= 1.0 - doubt, "{answer:?}");
 }
 
+/// Which candidate comes first changes nothing of how sure the answer is: what misses the target by a hair where it costs more than the answer is no doubt.
+#[test]
+fn the_order_of_candidates_changes_no_doubt() {
+    let (close, better) = (vec![0.9, 0.9, 0.9, 0.979], vec![0.9, 0.999, 0.999, 0.999]);
+    let answer = |shares: [Vec<f64>; 2]| {
+        let mut search = Search::new(Rules::SOME, made_up(&shares, 0.01));
+        let answer = search.best(&[cards(4, 1.0), cards(4, 1.0)]).unwrap();
+        (answer.best.unwrap().level, answer.confidence)
+    };
+    let first = answer([better.clone(), close.clone()]);
+    assert_eq!(answer([close, better]), first);
+    assert!(first.0 == 1 && first.1 > 0.99, "{first:?}");
+}
+
+/// A level that only the last check ran, and that keeps the target against all expectation, is found.
+#[test]
+fn what_the_last_check_finds_is_the_answer() {
+    let shares = [vec![0.9, 0.999, 0.9, 0.9], vec![0.9, 0.999, 0.999, 0.999]];
+    let mut search = Search::new(Rules::SOME, made_up(&shares, 0.0));
+    let answer = search.best(&[cards(4, 0.9), cards(4, 1.0)]).unwrap();
+    assert_eq!(answer.best, Some(Cell { candidate: 0, level: 1 }));
+    assert!(answer.standings[0].not_monotone);
+}
+
 /// A candidate with these shares whose cards have little to do from a level on, and which no run gives up.
 fn idle_from(idle: usize, shares: Vec<f64>) -> impl FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Infallible> {
     let mut run = made_up(&[shares], 0.0);
