@@ -14,7 +14,7 @@ pub struct Race {
     pub best: Option<Cell>,
     /// How sure it is that it meets the target and that it is less than each other's, all together (Bonferroni).
     pub confidence: f64,
-    /// Others that the most repeats allowed could not tell from it.
+    /// Others that the most repeats allowed could not tell from it, and those whose scores are the same.
     pub tied: Vec<Cell>,
     /// Of each candidate, at the level that it ran with.
     pub standings: Vec<Standing>,
@@ -89,6 +89,8 @@ where
             .map(|standing| standing.decided_by)
             .collect();
         let mut doubts = 0.0;
+        // What has the same scores as another leaves nothing to choose, and no further run would.
+        let mut equals: Vec<Cell> = Vec::new();
         loop {
             let runs = |cell: &Cell| self.samples(*cell).len();
             let repeats = alive.iter().map(runs).min().unwrap_or_default();
@@ -107,6 +109,10 @@ where
             let spent = repeats as u32 >= self.rules().repeats;
             let mut others = Vec::new();
             for other in alive.into_iter().filter(|cell| *cell != best) {
+                if self.is_equal(other, best) {
+                    equals.push(other);
+                    continue;
+                }
                 let sure = self.worse(other, best);
                 if sure < self.rules().confidence {
                     others.push(other);
@@ -119,10 +125,15 @@ where
                 let frugal = self.frugal(best)?;
                 let of_winner = &mut standings[best.candidate];
                 (of_winner.level, of_winner.decided_by) = (Some(frugal.level), frugal);
+                let mut tied = others;
+                tied.push(best);
+                equals.retain(|cell| tied.iter().any(|tied| self.is_equal(*cell, *tied)));
+                tied.pop();
+                tied.extend(equals);
                 return Ok(Race {
                     best: Some(frugal),
                     confidence: (1.0_f64 - doubts).max(0.0),
-                    tied: others,
+                    tied,
                     standings,
                 });
             }
@@ -174,13 +185,23 @@ where
 
     /// How sure it is that `cell` has a larger score than `other`, by the batches of the repeats that both have run.
     fn worse(&self, cell: Cell, other: Cell) -> f64 {
+        match self.is_equal(cell, other) {
+            true => 0.5,
+            false => Estimate::of(&self.differences(cell, other)).map_or(0.5, |difference| difference.above(0.0)),
+        }
+    }
+
+    /// Whether two cells' scores are the same, batch by batch.
+    fn is_equal(&self, cell: Cell, other: Cell) -> bool {
+        let differences = self.differences(cell, other);
+        differences.iter().flatten().all(|difference| *difference == 0.0) && !differences.iter().all(Vec::is_empty)
+    }
+
+    /// By how much larger the scores of a cell's batches are than another's, in the repeats that both have run.
+    fn differences(&self, cell: Cell, other: Cell) -> Vec<Vec<f64>> {
         let pairs = self.samples(cell).iter().zip(self.samples(other));
-        let differences = pairs.map(|(a, b)| a.score.iter().zip(&b.score).map(|(a, b)| a - b).collect::<Vec<f64>>());
-        let differences: Vec<Vec<f64>> = differences.collect();
-        // Equal scores leave nothing to choose, and no further repeat would.
-        Estimate::of(&differences).map_or(0.5, |difference| match (difference.mean, difference.error) {
-            (0.0, 0.0) => 0.5,
-            _ => difference.above(0.0),
-        })
+        pairs
+            .map(|(a, b)| a.score.iter().zip(&b.score).map(|(a, b)| a - b).collect())
+            .collect()
     }
 }

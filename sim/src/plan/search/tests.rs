@@ -277,3 +277,19 @@ fn the_tightest_is_found_and_ties_are_named() {
         "paired batches tell at once, two levels more are looked at, and the answer takes two seeds more"
     );
 }
+
+/// Candidates that fare the same request by request are a choice that does not matter, and no doubt.
+#[test]
+fn what_is_exactly_as_fast_is_no_doubt() {
+    let mut run = made_up(&[vec![0.99; 8], vec![0.99; 8]], 0.003);
+    let alike = move |cells: &[(Cell, u32)]| {
+        let first = |(cell, repeat): &(Cell, u32)| (Cell { candidate: 0, ..*cell }, *repeat);
+        run(&cells.iter().map(first).collect::<Vec<_>>())
+    };
+    let mut search = Search::new(Rules::SOME, alike);
+    let race = search.tightest(&[cards(8, 1.0), cards(8, 1.0)]).unwrap();
+    assert_eq!(race.best, Some(Cell { candidate: 0, level: 0 }));
+    assert_eq!(race.tied, [Cell { candidate: 1, level: 7 }]);
+    assert!(race.confidence > 0.99, "{race:?}");
+    assert_eq!(search.samples(race.tied[0]).len(), 1);
+}
