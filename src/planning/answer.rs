@@ -323,11 +323,15 @@ where
             let rate = self.evaluator.rate_per_s(cell);
             let chosen = self.found.best == Some(cell);
             let per_million = |cost: f64| rate.map(|rate| rounded(cost / 3600.0 / rate * 1e6));
-            let verdict = match (self.refused(cell), judged, standing.level) {
-                (Some(why), ..) => why,
-                (_, None, _) => "not tried: worse at its best".to_owned(),
-                (.., Some(_)) => self.beside_the_answer(cell).to_owned(),
-                (_, Some(judged), None) => {
+            // The search had no need of it, and the front has: it costs more than the answer.
+            let is_worse = standing.decided_by != cell;
+            let keeps = standing.level.is_some() || is_worse && judged.is_some_and(|judged| judged.meets);
+            let verdict = match (self.refused(cell), judged) {
+                (Some(why), _) => why,
+                (_, None) => "not tried: worse at its best".to_owned(),
+                _ if keeps => self.beside_the_answer(cell).to_owned(),
+                _ if is_worse => "worse at its best, where it misses the target".to_owned(),
+                (_, Some(judged)) => {
                     let late = if judged.hopeless {
                         "far too many are late"
                     } else {
@@ -352,7 +356,7 @@ where
                 offered_rps: rate.map(rounded),
                 cost_per_hour: point.cost.map(rounded),
                 // Of an option that was given up it would be of requests that it does not answer.
-                cost_per_million_requests: { point.cost.and_then(per_million) }.filter(|_| standing.level.is_some()),
+                cost_per_million_requests: { point.cost.and_then(per_million) }.filter(|_| keeps),
                 within: to_its_end
                     .filter(|_| self.scenario.slo.is_some())
                     .map(|judged| rounded(judged.share.mean)),

@@ -11,7 +11,7 @@ use tenantry_reports::summary::rounded;
 use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Sample, Search};
 
-use super::answer;
+use super::answer::{Planned, answer};
 use super::evaluate::{Evaluator, Known};
 use super::found::{find, rules};
 use super::front::{around, at, beats, front};
@@ -127,6 +127,11 @@ fn evaluator(scenario: &Scenario) -> Evaluator<'_> {
         ProgressBar::hidden(),
     )
     .unwrap()
+}
+
+fn planned(scenario: &Scenario) -> Planned {
+    let (plan, interrupt) = (scenario.plan.as_ref().unwrap(), Arc::default());
+    answer(scenario, plan, &Arc::default(), &interrupt, &ProgressBar::hidden()).unwrap()
 }
 
 /// Answers a question by the search and by trying every level of every option, by the same rules: as many repeats as each decision needs.
@@ -408,6 +413,26 @@ fn where_nothing_keeps_the_target_the_nearest_is_named() {
         "{}",
         planned.report.answer
     );
+}
+
+/// A dearer card that keeps the target with one is worse, and not given up.
+#[test]
+fn what_costs_more_at_its_best_is_not_said_to_miss_the_target() {
+    let question = Question {
+        name: "dear cards",
+        set: &["workload.arrivals.poisson.rate=300/s", "workload.stop.requests=3000"],
+        plan: "{find: least-cost, gpus: {from: 1, to: 8}, cards: {l4: 0.5, v100: 2.2}}",
+    };
+    let report = planned(&scenario(&question)).report;
+    let dear: Vec<_> = report.options.iter().filter(|option| option.card == "v100").collect();
+    assert_eq!(dear.len(), 2);
+    for option in dear {
+        assert_eq!(option.verdict, "keeps the target, and is worse", "{option:?}");
+        assert!(
+            option.within > Some(0.98) && option.cost_per_million_requests.is_some(),
+            "{option:?}"
+        );
+    }
 }
 
 /// Bursts that a run sees some of: cards that are too few by little keep the target in most runs, and miss it in the long run.
