@@ -246,22 +246,17 @@ where
         })
     }
 
-    /// What comes nearest, of every option where it was given up, run to the end; where none can be an answer, why.
+    /// What comes nearest of all that was run; where nothing can be an answer, why.
     fn nothing(&self, target: &str) -> Result<String, Failure> {
-        let cells = self.found.standings.iter().map(|standing| standing.decided_by);
-        let cells: Vec<Cell> = cells.filter(|cell| self.judged(*cell).is_some()).collect();
-        let share = |cell: &Cell| -> Result<(f64, Cell), Failure> {
-            let run = self.evaluator.in_full(*cell, 0)?;
-            Ok((run.kept as f64 / run.judged.max(1) as f64, *cell))
-        };
+        let cells: Vec<Cell> = { self.search.cells() }
+            .filter(|cell| self.judged(*cell).is_some())
+            .collect();
         if !cells.is_empty() && cells.iter().all(|cell| self.is_empty(*cell)) {
             return Ok(format!(
                 "Nothing can be told: {NO_REQUEST} (workload.stop, workload.warm_up)."
             ));
         }
-        let shares = cells.par_iter().map(share).collect::<Result<Vec<_>, _>>()?;
-        // The first of equals.
-        let nearest = shares.into_iter().rev().max_by(|a, b| a.0.total_cmp(&b.0));
+        let nearest = self.nearest(&cells)?;
         Ok(nearest.map_or_else(
             || {
                 let cells = self.found.standings.iter().map(|standing| standing.decided_by);
@@ -294,6 +289,37 @@ where
                 )
             },
         ))
+    }
+
+    /// Of some cells the one of which most requests are in time, and how many. What was stopped is run to its end where it may be that one.
+    fn nearest(&self, cells: &[Cell]) -> Result<Option<(f64, Cell)>, Failure> {
+        let share = |samples: &[Sample]| {
+            let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
+            sum(|sample| sample.kept) as f64 / sum(|sample| sample.judged).max(1) as f64
+        };
+        let is_stopped = |cell: &Cell| self.judged(*cell).is_some_and(|judged| judged.hopeless);
+        let (stopped, ended): (Vec<Cell>, Vec<Cell>) = cells.iter().partition(|cell| is_stopped(cell));
+        let of_ended = |cell: Cell| self.judged(cell).map(|judged| (judged.share.mean, judged.score, cell));
+        let mut shares: Vec<(f64, f64, Cell)> = ended.into_iter().filter_map(of_ended).collect();
+        let least = shares.iter().map(|(share, ..)| *share).fold(-1.0, f64::max);
+        // Of a run that was stopped, all that could have been in time are taken to be.
+        let open = stopped.into_iter().map(|cell| (cell, self.search.samples(cell)));
+        let open: Vec<(Cell, u32)> = open
+            .filter(|(_, samples)| share(samples) > least)
+            .map(|(cell, samples)| (cell, samples.len() as u32))
+            .collect();
+        let evaluator = self.evaluator;
+        let in_full = |(cell, repeats): (Cell, u32)| {
+            let runs = (0..repeats).map(|repeat| evaluator.in_full(cell, repeat));
+            let runs = runs.collect::<Result<Vec<_>, Failure>>()?;
+            let latency_ms = runs[0].latencies.quantile_ns(evaluator.quantile()) as f64 / 1e6;
+            Ok((share(&runs), latency_ms, cell))
+        };
+        let open = open.into_par_iter().map(in_full);
+        shares.extend(open.collect::<Result<Vec<_>, Failure>>()?);
+        // Of equals the fastest, as where nothing is in time.
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+        Ok(shares.first().map(|(share, _, cell)| (*share, *cell)))
     }
 
     /// Whether no request came after the warm-up.

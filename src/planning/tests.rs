@@ -408,11 +408,43 @@ fn where_nothing_keeps_the_target_the_nearest_is_named() {
     )
     .unwrap();
     assert!(!planned.report.feasible && planned.best.is_none());
+    // Nothing is in time: what is fastest comes nearest, and a batch fills sooner on four cards than on eight.
     assert!(
-        planned.report.answer.contains("Nearest: 8 cards of l4 with"),
+        planned.report.answer.contains("Nearest: 4 cards of l4 with"),
         "{}",
         planned.report.answer
     );
+}
+
+/// Batches of a fixed size fill best on few cards: of all numbers that were run, the one that comes nearest is named.
+#[test]
+fn the_nearest_is_named_wherever_it_lies() {
+    let question = Question {
+        name: "batches that do not fill",
+        set: &[
+            "systems=[{preset: bert-shared, dtype: f16, batch: {fixed-size: {size: 32}}}]",
+            "slo.latency=22ms",
+        ],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 64}}",
+    };
+    let scenario = scenario(&question);
+    let planned = planned(&scenario).report;
+    let evaluator = evaluator(&scenario);
+    let shares: Vec<(u32, f64)> = (0..64)
+        .into_par_iter()
+        .map(|level| {
+            let run = evaluator.in_full(Cell { candidate: 0, level }, 0).unwrap();
+            (level as u32 + 1, run.kept as f64 / run.judged as f64)
+        })
+        .collect();
+    println!("{} of {shares:?}", planned.answer);
+    let best = shares.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+    assert!(
+        !planned.feasible && best.0 < 64 && best.1 > shares[63].1 + 0.1,
+        "{shares:?}"
+    );
+    let named = format!("Nearest: {} cards of l4 with", best.0);
+    assert!(planned.answer.contains(&named), "{}", planned.answer);
 }
 
 /// A dearer card that keeps the target with one is worse, and not given up.
