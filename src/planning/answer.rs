@@ -198,6 +198,10 @@ where
         let close = self.found.confidence < self.evaluator.plan.confidence;
         let close = match (close, self.few_bursts(best)?) {
             (false, _) => String::new(),
+            (true, None) if self.evaluator.one_workload => {
+                " The decision is close: a longer run (workload.stop), over more of the recording, would tell."
+                    .to_owned()
+            }
             (true, None) => " The decision is close: longer runs or more repeats would tell.".to_owned(),
             (true, Some(few)) => few,
         };
@@ -457,8 +461,8 @@ where
     fn notes(&self) -> Vec<String> {
         let decided = match self.search.rules().repeats {
             1 if self.evaluator.plan.repeats == 1 => "A decision takes one run.".to_owned(),
-            1 => "A decision takes one run, since other seeds bring the same requests: how sure it is says how much parts of them differ, not \
-                  how another day would."
+            1 => "A decision takes one run, since other seeds bring the same requests, or bursts, once more: how sure it is says how much parts of \
+                  them differ, not how another day would."
                 .to_owned(),
             repeats if self.evaluator.plan.find == Objective::TightestLatency => format!(
                 "They race: each is run once, and those that are not surely slower than the fastest run on with other seeds, {repeats} runs at most. That the \

@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
-use crate::planning::judge::{Judge, Judged};
+use crate::planning::judge::{Judge, Judged, is_recorded};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
 use crate::runs::{simulate_watched, summarized};
 
@@ -101,8 +101,8 @@ pub struct Evaluator<'a> {
     shift: f64,
     cards: BTreeMap<&'a str, Card>,
     known: Arc<Known>,
-    /// Other seeds bring the same requests.
-    one_workload: bool,
+    /// Other seeds bring the same requests, or a recording's bursts.
+    pub one_workload: bool,
     /// Runs of a cell at most: one where other seeds bring the same requests.
     pub repeats: u32,
     interrupt: Arc<AtomicBool>,
@@ -447,13 +447,16 @@ impl<'a> Evaluator<'a> {
         extra.map_or(0, |extra| asked as u32 + extra)
     }
 
-    /// Whether another seed brings the same requests, as where a recording is replayed. Repeats would be the same evidence again.
+    /// Whether another seed brings the same requests, or a recording's bursts again. Repeats would be the same evidence again.
     fn has_one_workload(&self) -> Result<bool, Failure> {
         let cell = Cell {
             candidate: 0,
             level: self.levels[0].len() - 1,
         };
         let runs = self.scenario_of(cell, 2).map_err(Failure::BadInput)?.runs();
+        if is_recorded(&runs[0].workload.arrivals) {
+            return Ok(true);
+        }
         let digests = runs.iter().map(|run| Ok(Judged::of(run)?.digest));
         let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
         Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))

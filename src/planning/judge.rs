@@ -42,7 +42,7 @@ pub struct Judged {
     pub rate_per_s: Option<f64>,
     /// From the end of the warm-up to the last arrival, in seconds; unknown of a closed loop.
     pub span_s: Option<f64>,
-    /// Of all requests: when each comes and, where that is not a recording's, whose it is and how long. Unknown of a closed loop.
+    /// Of all requests: when each comes, whose it is and how long. Unknown of a closed loop.
     pub digest: Option<u64>,
 }
 
@@ -63,7 +63,6 @@ impl Judged {
             });
         }
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-        let is_recorded = is_recorded(&run.workload.arrivals);
         let (mut first, mut end, mut last, mut requests) = (u64::MAX, 0, Time::ZERO, 0);
         let mut digest = DefaultHasher::new();
         while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
@@ -75,11 +74,7 @@ impl Judged {
                 end = end.max(request.ticket + 1);
                 last = last.max(request.arrival);
                 let lengths = (request.input_tokens, request.output_tokens);
-                request.arrival.0.hash(&mut digest);
-                // Bursts are what one recording has once; other tenants and lengths at its instants are no further evidence of them.
-                if !is_recorded {
-                    (request.tenant, lengths).hash(&mut digest);
-                }
+                (request.arrival.0, request.tenant, lengths).hash(&mut digest);
             }
         }
         let first = first.min(end);
@@ -110,10 +105,11 @@ impl Judged {
     }
 }
 
-/// Whether requests come when a recording's came.
-fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
+/// Whether requests come when a recording's came, or in the second or the minute in which they did. Bursts are what one recording has once: other
+/// instants within them, other tenants and lengths are no further evidence of them.
+pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
     match arrivals {
-        ArrivalsSpec::Trace(_) => true,
+        ArrivalsSpec::Trace(_) | ArrivalsSpec::Counts(_) | ArrivalsSpec::Activity(_) => true,
         ArrivalsSpec::Scaled { arrivals, .. } => is_recorded(arrivals),
         ArrivalsSpec::Part(part) => is_recorded(&part.arrivals),
         ArrivalsSpec::Superpose(several) => several.iter().all(is_recorded),

@@ -168,6 +168,31 @@ fn a_recording_is_judged_once() {
     );
 }
 
+/// Nor is it where only how many came in each second was recorded: bursts are those of one day. What would tell more is said.
+#[test]
+fn recorded_counts_are_judged_once() {
+    let place = folder();
+    let at = place.path();
+    std::fs::write(at.join("counts.csv"), "requests\n20\n60\n").unwrap();
+    let load = "workload={arrivals: {counts: {path: counts.csv}}, lengths: {input: {fixed: 30}}}";
+    let set = [load, LOAD[3], LOAD[5]];
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let arguments: Vec<&str> = ["plan", "s.yaml", "--out", "p"].into_iter().chain(set).collect();
+    let report = good_json(at, &arguments);
+    let runs = report["options"].as_array().unwrap().iter();
+    assert!(
+        runs.clone().count() > 0 && runs.clone().all(|option| option["runs"] == 1),
+        "{report}"
+    );
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(note.contains("not how another day would"), "{report}");
+    let answer = report["answer"].as_str().unwrap();
+    assert!(
+        answer.contains("The decision is close: a longer run (workload.stop), over more of the recording, would tell."),
+        "{answer}"
+    );
+}
+
 /// Fifty requests say little of a share of 98 %, and less of a queue.
 #[test]
 fn few_requests_are_no_certainty() {
