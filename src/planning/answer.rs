@@ -488,8 +488,11 @@ where
              in it."
                 .to_owned(),
         );
-        let best = self.found.best.map(|best| self.evaluator.evenness(best));
-        if let Some(Ok(evenness)) = best
+        let foretold = self
+            .found
+            .best
+            .filter(|best| self.search.judged(*best).is_some_and(|judged| judged.foretold));
+        if let Some(Ok(evenness)) = foretold.map(|best| self.evaluator.evenness(best))
             && let Some(bursts) = evenness.bursts
         {
             notes.push(format!(

@@ -44,6 +44,8 @@ pub struct Bursts {
 pub struct Outlook {
     /// The share of requests that keep the target.
     pub share: Estimate,
+    /// Whether it tells how the runs differ. Where they do for other reasons than when their requests came, only `dispersion` is of use.
+    pub foretells: bool,
     /// It is a bound from below: hardly any request waited long in the runs, and short waits tell only how little the cell can do at least.
     pub at_least: bool,
     /// Requests of all seeds.
@@ -93,7 +95,7 @@ impl Fluid {
 
 impl Bursts {
     /// What is to be expected of the share of requests that keep the target, by runs with the first seeds; `latencies` are those of all of them, and `share` is the target's.
-    /// Nothing where a request by itself takes as long as the target, or where the runs differ for other reasons than when their requests came.
+    /// Nothing where a request by itself takes as long as the target.
     ///
     /// The fluid's rate is fitted where there is most to be seen: by who was late, or, where those were fewer than may be, by who took longer than all but as many.
     pub fn outlook(&self, runs: &[Sample], latencies: &Durations, share: f64) -> Option<Outlook> {
@@ -142,9 +144,6 @@ impl Bursts {
             .zip(runs)
             .map(|(late, run)| late - of_late * run.judged as f64)
             .collect();
-        if runs.len() > 1 && of_runs > 0.0 && of_runs >= spread(&plain, judged) {
-            return None;
-        }
         let fluid = serve(&self.seeds, rate_per_s, patience_s);
         let all: f64 = fluid.iter().map(|fared| fared.judged).sum();
         let mean = late_share(&fluid);
@@ -164,6 +163,7 @@ impl Bursts {
                     false => 1.0,
                 },
             },
+            foretells: runs.len() == 1 || of_runs == 0.0 || of_runs < spread(&plain, judged),
             at_least: waited_s < BACKLOG * patience_s,
             judged: all,
             dispersion: match mean > 0.0 {
@@ -211,10 +211,14 @@ fn spread(off: &[f64], judged: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tenantry_traces::Duration;
     use tenantry_traces::draw::{Draws, Purpose};
 
     use super::*;
+    use crate::plan::Rules;
+    use crate::plan::judgement::judgement;
 
     const TARGET_S: f64 = 0.1;
 
@@ -322,11 +326,35 @@ mod tests {
                 ..run(&bursts, seed, 13_000.0, 0.1 * seed as f64)
             })
             .collect();
-        assert_eq!(outlook(&bursts, &runs), None);
+        assert!(!outlook(&bursts, &runs).unwrap().foretells);
         // Nor what takes longer than the target by itself.
         let mut slow = Durations::default();
         slow.record(Duration(200_000_000));
         assert_eq!(bursts.outlook(&runs, &slow, 0.98), None);
         assert_eq!(bursts.outlook(&runs, &Durations::default(), 0.98), None);
+    }
+
+    /// Runs that are alike by chance are no proof where late requests come in heaps, also where the fluid does not tell in which runs.
+    #[test]
+    fn heaps_count_where_nothing_is_foretold() {
+        let bursts = bursts(60);
+        let mut others = bursts.clone();
+        others.seeds.rotate_left(20);
+        let alike = |bursts: Option<Arc<Bursts>>| -> Vec<Sample> {
+            let sample = |seed: usize| {
+                let run = run(&others, seed, 11_400.0, 0.0);
+                Sample {
+                    within: vec![0.995; 20],
+                    kept: run.judged * 995 / 1000,
+                    bursts: bursts.clone(),
+                    ..run
+                }
+            };
+            (0..3).map(sample).collect()
+        };
+        let sure = |runs: &[Sample]| judgement(runs, &Rules::SOME).unwrap();
+        let known = sure(&alike(Some(Arc::new(bursts.clone()))));
+        assert!(!known.foretold && known.meets && known.confidence < 0.95, "{known:?}");
+        assert!(sure(&alike(None)).confidence > 0.999);
     }
 }

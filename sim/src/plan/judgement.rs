@@ -24,6 +24,8 @@ pub struct Judgement {
     pub busy: f64,
     /// Stopped early.
     pub hopeless: bool,
+    /// Under bursts the arrivals of many seeds say so, and not the runs alone.
+    pub foretold: bool,
 }
 
 /// A side of the target, and how sure it is.
@@ -31,6 +33,7 @@ struct Decision {
     meets: bool,
     confidence: f64,
     share: Estimate,
+    foretold: bool,
 }
 
 /// What a cell's runs say of it; nothing where there is none.
@@ -46,10 +49,12 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
         _ if samples.iter().any(|sample| sample.refused) => Decision {
             meets: false,
             confidence: 1.0,
-            ..by_runs(samples, hopeless, rules)
+            ..by_runs(samples, 1.0, hopeless, rules)
         },
-        Some(outlook) => by_outlook(outlook, samples, hopeless, rules),
-        None => by_runs(samples, hopeless, rules),
+        Some(outlook) if outlook.foretells => by_outlook(outlook, samples, hopeless, rules),
+        // Late requests come in heaps even where the fluid does not tell of which seeds.
+        Some(outlook) => by_runs(samples, outlook.dispersion, hopeless, rules),
+        None => by_runs(samples, 1.0, hopeless, rules),
     };
     Some(Judgement {
         meets: decision.meets,
@@ -59,6 +64,7 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
         runs,
         busy: last.busy,
         hopeless,
+        foretold: decision.foretold,
     })
 }
 
@@ -91,8 +97,8 @@ fn charged(confidence: f64, runs: u32, rules: &Rules) -> f64 {
     1.0 - (doubt * f64::from(looks)).min(doubt + 1.0 - rules.confidence)
 }
 
-/// By the runs' own requests.
-fn by_runs(samples: &[Sample], hopeless: bool, rules: &Rules) -> Decision {
+/// By the runs' own requests, of which so many that are late tell as much as one, or more by their arrivals.
+fn by_runs(samples: &[Sample], of_late: f64, hopeless: bool, rules: &Rules) -> Decision {
     let within: Vec<Vec<f64>> = samples.iter().map(|sample| sample.within.clone()).collect();
     let counts: Vec<(u64, u64)> = samples.iter().map(|sample| (sample.kept, sample.judged)).collect();
     let nothing = Estimate {
@@ -106,6 +112,7 @@ fn by_runs(samples: &[Sample], hopeless: bool, rules: &Rules) -> Decision {
     let target = rules.share;
     let meets = !hopeless && of_repeats.mean >= target - 1e-12;
     let dispersion = samples.iter().map(|sample| sample.dispersion).sum::<f64>() / samples.len() as f64;
+    let dispersion = dispersion.max(of_late);
     let independent = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64 / dispersion;
     let (kept, judged) = (independent(|sample| sample.kept), independent(|sample| sample.judged));
     // Of a run that was stopped, the misses that were seen are evidence, and its batches are not all there.
@@ -130,6 +137,7 @@ fn by_runs(samples: &[Sample], hopeless: bool, rules: &Rules) -> Decision {
             },
             (false, _) => of_repeats,
         },
+        foretold: false,
     }
 }
 
@@ -142,7 +150,7 @@ fn by_outlook(outlook: Outlook, samples: &[Sample], hopeless: bool, rules: &Rule
         false => hopeless && share.mean >= target,
     };
     if is_open {
-        let decision = by_runs(samples, hopeless, rules);
+        let decision = by_runs(samples, outlook.dispersion, hopeless, rules);
         return Decision {
             confidence: 0.5,
             ..decision
@@ -154,6 +162,7 @@ fn by_outlook(outlook: Outlook, samples: &[Sample], hopeless: bool, rules: &Rule
         meets,
         confidence: sure_by_count(share.mean * independent, independent, target).min(share.on_the_side(meets, target)),
         share,
+        foretold: true,
     }
 }
 
