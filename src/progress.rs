@@ -9,9 +9,9 @@ pub fn bar(total: u64, what: &'static str, quiet: bool) -> ProgressBar {
     styled(total, what, quiet, "{prefix} {wide_bar} {pos}/{len}, {eta} left")
 }
 
-/// Counts steps of which nobody knows how many there will be.
+/// Counts steps of which nobody knows how many there will be; its message, if any, says what is done before the next.
 pub fn counting(what: &'static str, quiet: bool) -> ProgressBar {
-    let bar = styled(0, what, quiet, "{prefix}: {pos} runs, {elapsed}");
+    let bar = styled(0, what, quiet, "{prefix}: {pos} runs, {elapsed}{msg}");
     bar.unset_length();
     bar
 }

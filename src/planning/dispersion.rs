@@ -1,14 +1,15 @@
 //! How much more unevenly requests come than independent ones.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use tenantry_scenarios::RunSpec;
 use tenantry_sim::plan::Bursts;
-use tenantry_traces::Entry;
 use tenantry_traces::spec::{ArrivalsSpec, PresenceSpec, WorkloadSpec};
 
 use crate::failure::Failure;
+use crate::planning::judge::each_request;
 
 /// Seeds whose arrivals are counted: so many tell a variance within a third or so.
 pub const SEEDS: u32 = 16;
@@ -54,15 +55,21 @@ impl Evenness {
     };
 
     /// Of the load of some runs, by its arrivals with other seeds. `seeds` makes the first so many repeats.
-    pub fn of(seeds: impl Fn(u32) -> Result<Vec<RunSpec>, Failure>) -> Result<Evenness, Failure> {
+    /// Requests are counted while they are drawn, twice: how long runs are says how wide a window is.
+    pub fn of(
+        seeds: impl Fn(u32) -> Result<Vec<RunSpec>, Failure>,
+        interrupt: &AtomicBool,
+    ) -> Result<Evenness, Failure> {
         let runs = seeds(SEEDS)?;
         let run = &runs[0];
         if is_even(&run.workload) {
             return Ok(Evenness::EVEN);
         }
-        let arrivals = arrivals_of(&runs, &[])?;
-        let dispersion = of_arrivals(&arrivals);
-        let requests = arrivals.iter().map(Vec::len).sum::<usize>() as f64 / f64::from(SEEDS);
+        let mut spans = each(&runs, |run| Span::of(run, interrupt))?;
+        let shortest_ns = spans.iter().map(|span| span.last_ns).min().unwrap_or(0);
+        let windows = |run: &RunSpec| in_windows(shortest_ns, |see| each_arrival(run, interrupt, see));
+        let dispersion = of_windows(&each(&runs, windows)?);
+        let requests = spans.iter().map(|span| span.requests).sum::<u64>() as f64 / f64::from(SEEDS);
         let Some(slo) = run.slo else {
             return Ok(Evenness {
                 dispersion,
@@ -82,27 +89,26 @@ impl Evenness {
             .min(SEEDS_MAX)
             .min(REQUESTS_MAX / requests)
             .max(least);
-        let arrivals = arrivals_of(&seeds(wanted as u32)?, &arrivals)?;
-        let last_s = arrivals
-            .iter()
-            .flat_map(|seed| seed.last())
-            .max()
-            .map_or(0.0, |last| *last as f64 / 1e9);
+        let runs = seeds(wanted as u32)?;
+        spans.extend(each(&runs[spans.len()..], |run| Span::of(run, interrupt))?);
+        let last_ns = spans.iter().map(|span| span.last_ns).max().unwrap_or(0);
+        let last_s = last_ns as f64 / 1e9;
         let target_s = slo.latency.as_secs_f64();
         let slot_s = (target_s / SLOTS_IN_TARGET).max(last_s / SLOTS_MAX);
-        let counts = |seed: &Vec<u64>| {
+        let counts = |run: &RunSpec| {
             let mut counts = vec![0_u32; (last_s / slot_s) as usize + 1];
-            seed.iter()
-                .for_each(|arrival| counts[(*arrival as f64 / 1e9 / slot_s) as usize] += 1);
-            counts
+            each_arrival(run, interrupt, |arrival| {
+                counts[(arrival as f64 / 1e9 / slot_s) as usize] += 1
+            })?;
+            Ok(counts)
         };
         Ok(Evenness {
             dispersion,
             may_be_late,
             bursts: Some(Arc::new(Bursts {
                 slot_s,
-                first: (run.warm_up.as_secs_f64() / slot_s).round() as usize,
-                seeds: arrivals.iter().map(counts).collect(),
+                first: (runs[0].warm_up.as_secs_f64() / slot_s).round() as usize,
+                seeds: each(&runs, counts)?,
                 target_s,
             })),
         })
@@ -126,52 +132,68 @@ fn is_even(workload: &WorkloadSpec) -> bool {
     even(&workload.arrivals) && workload.presence == PresenceSpec::default()
 }
 
-/// When the requests of each run come, in nanoseconds, in order; of the first runs as known.
-fn arrivals_of(runs: &[RunSpec], known: &[Vec<u64>]) -> Result<Vec<Vec<u64>>, Failure> {
-    let others = runs[known.len().min(runs.len())..].par_iter().map(arrivals_ns);
-    let others = others.collect::<Result<Vec<_>, Failure>>()?;
-    Ok(known.iter().cloned().chain(others).collect())
+/// Of each run, side by side.
+fn each<T: Send>(
+    runs: &[RunSpec],
+    of: impl Fn(&RunSpec) -> Result<T, Failure> + Sync + Send,
+) -> Result<Vec<T>, Failure> {
+    runs.par_iter().map(of).collect()
 }
 
-fn arrivals_ns(run: &RunSpec) -> Result<Vec<u64>, Failure> {
-    let mut arrivals = Vec::new();
-    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
-        if let Entry::Request(request) = entry {
-            arrivals.push(request.arrival.0);
-        }
+/// How many requests a run has, and when the last one comes, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    requests: u64,
+    last_ns: u64,
+}
+
+impl Span {
+    fn of(run: &RunSpec, interrupt: &AtomicBool) -> Result<Span, Failure> {
+        let mut span = Span::default();
+        each_arrival(run, interrupt, |arrival| {
+            span.requests += 1;
+            span.last_ns = span.last_ns.max(arrival);
+        })?;
+        Ok(span)
     }
-    Ok(arrivals)
+}
+
+fn each_arrival(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(u64)) -> Result<(), Failure> {
+    each_request(run, interrupt, |request| see(request.arrival.0))
+}
+
+/// How many requests come in each of the windows that a span is cut into, for each of [`WINDOWS`].
+type InWindows = [Vec<f64>; WINDOWS.len()];
+
+/// Of the arrivals that `each` goes through.
+fn in_windows(
+    span_ns: u64,
+    each: impl FnOnce(&mut dyn FnMut(u64)) -> Result<(), Failure>,
+) -> Result<InWindows, Failure> {
+    let mut counts = WINDOWS.map(|windows| vec![0.0; windows]);
+    each(&mut |arrival| {
+        for counts in &mut counts {
+            let width = (span_ns / counts.len() as u64).max(1);
+            if let Some(count) = counts.get_mut((arrival / width) as usize) {
+                *count += 1.0;
+            }
+        }
+    })?;
+    Ok(counts)
 }
 
 /// The index of dispersion of the counts of some runs' requests: the variance of how many come in a window over their mean (Cox and
 /// Lewis, *The Statistical Analysis of Series of Events*, section 4.5), by the windows of which it is most. It is taken between seeds, window by window, so that
 /// a load which climbs by plan is no burst; and 1 where it is not more than chance allows.
-fn of_arrivals(seeds: &[Vec<u64>]) -> f64 {
-    let last = |seed: &Vec<u64>| seed.iter().copied().max().unwrap_or(0);
-    let span = seeds.iter().map(last).min().unwrap_or(0);
+fn of_windows(seeds: &[InWindows]) -> f64 {
     let mut most = 1.0_f64;
-    for windows in WINDOWS {
-        let width = span / windows as u64;
-        if width == 0 || seeds.len() < 2 {
-            continue;
-        }
-        let counts = |seed: &Vec<u64>| {
-            let mut counts = vec![0.0; windows];
-            for arrival in seed {
-                if let Some(count) = counts.get_mut((arrival / width) as usize) {
-                    *count += 1.0;
-                }
-            }
-            counts
-        };
-        let counts: Vec<Vec<f64>> = seeds.iter().map(counts).collect();
+    for (at, windows) in WINDOWS.into_iter().enumerate().filter(|_| seeds.len() > 1) {
         let of = seeds.len() as f64;
         let (mut square, mut sum) = (0.0, 0.0);
         for window in 0..windows {
-            let mean = counts.iter().map(|seed| seed[window]).sum::<f64>() / of;
-            let squares = counts.iter().map(|seed| (seed[window] - mean).powi(2));
-            square += squares.sum::<f64>() / (of - 1.0);
+            let counts = seeds.iter().map(|seed| seed[at][window]);
+            let mean = counts.clone().sum::<f64>() / of;
+            square += counts.map(|count| (count - mean).powi(2)).sum::<f64>() / (of - 1.0);
             sum += mean;
         }
         // Of independent requests it is 1, give or take a chi-squared variable's spread over its mean.
@@ -185,6 +207,7 @@ fn of_arrivals(seeds: &[Vec<u64>]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_scenarios::Scenario;
     use tenantry_traces::draw::{Draws, Purpose};
 
     use super::*;
@@ -201,6 +224,36 @@ mod tests {
                 .collect()
         };
         (0..3).map(seed).collect()
+    }
+
+    fn of_arrivals(seeds: &[Vec<u64>]) -> f64 {
+        let last = |seed: &Vec<u64>| seed.iter().copied().max().unwrap_or(0);
+        let span = seeds.iter().map(last).min().unwrap_or(0);
+        let windows = |seed: &Vec<u64>| {
+            let each = |see: &mut dyn FnMut(u64)| {
+                seed.iter().for_each(|arrival| see(*arrival));
+                Ok(())
+            };
+            in_windows(span, each).unwrap()
+        };
+        of_windows(&seeds.iter().map(windows).collect::<Vec<_>>())
+    }
+
+    /// What is counted takes no memory by the request, and whoever waits can stop it.
+    #[test]
+    fn counting_ends_when_the_user_wants() {
+        let scenario = Scenario::load("quickstart", &[
+            "workload.arrivals={mmpp: {states: [{rate: 3000/s, mean_dwell: 1s}, {rate: 12000/s, mean_dwell: 100ms}]}}".to_owned(),
+            "workload.stop={after: 1000h}".to_owned(),
+            "sweep={}".to_owned(),
+        ])
+        .unwrap();
+        let interrupt = AtomicBool::new(true);
+        let found = Evenness::of(
+            |repeats| Ok(vec![scenario.runs().remove(0); repeats as usize]),
+            &interrupt,
+        );
+        assert!(matches!(found, Err(Failure::Interrupted(_))), "{found:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
-use crate::planning::judge::{Judge, Judged, is_recorded};
+use crate::planning::judge::{Judge, Judged, is_recorded, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
 use crate::runs::{simulate_watched, summarized};
 
@@ -241,12 +241,8 @@ impl<'a> Evaluator<'a> {
         samples
     }
 
-    /// What was cut short says nothing.
     fn not_interrupted(&self) -> Result<(), Failure> {
-        match self.interrupt.load(Ordering::Relaxed) {
-            true => Err(Failure::Interrupted("the plan is not finished".into())),
-            false => Ok(()),
-        }
+        not_interrupted(&self.interrupt)
     }
 
     fn one(&self, cell: Cell, repeat: u32, in_full: bool) -> Result<Sample, Failure> {
@@ -318,7 +314,7 @@ impl<'a> Evaluator<'a> {
         let stop = &mut run.workload.stop;
         stop.requests = stop.requests.map(|requests| requests.saturating_mul(LONGER));
         stop.after = stop.after.map(|after| Time(after.0.saturating_mul(LONGER)));
-        let judged = Judged::of(&run)?;
+        let judged = Judged::of(&run, &self.interrupt)?;
         let user = Arc::clone(&self.interrupt);
         // As many late as show that it is no chance.
         let mut judge = Judge::new(&run, judged, Evenness::EVEN, self.quantile(), 1, user);
@@ -457,7 +453,7 @@ impl<'a> Evaluator<'a> {
         if is_recorded(&runs[0].workload.arrivals) {
             return Ok(true);
         }
-        let digests = runs.iter().map(|run| Ok(Judged::of(run)?.digest));
+        let digests = runs.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
         let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
         Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))
     }
@@ -497,7 +493,14 @@ impl<'a> Evaluator<'a> {
         let seeds = |repeats: u32| Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs());
         // What is not valid is refused when it is to be run.
         let is_known = !self.one_workload && self.scenario_of(cell, 1).is_ok();
-        let found = if is_known { Evenness::of(seeds)? } else { Evenness::EVEN };
+        let found = match is_known {
+            true => {
+                self.bar.set_message(", counting when requests come with other seeds");
+                Evenness::of(seeds, &self.interrupt)?
+            }
+            false => Evenness::EVEN,
+        };
+        self.bar.set_message("");
         locked(&self.known.evenness).insert(key, found.clone());
         Ok(found)
     }
@@ -508,7 +511,7 @@ impl<'a> Evaluator<'a> {
         if let Some(known) = locked(&self.known.judged).get(&key) {
             return Ok(*known);
         }
-        let judged = Judged::of(run)?;
+        let judged = Judged::of(run, &self.interrupt)?;
         locked(&self.known.judged).insert(key, judged);
         Ok(judged)
     }

@@ -13,7 +13,7 @@ use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{RunSpec, Slo};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::spec::ArrivalsSpec;
-use tenantry_traces::{Duration, Entry, Time};
+use tenantry_traces::{Duration, Entry, Request, Time};
 
 use crate::failure::Failure;
 use crate::planning::dispersion::Evenness;
@@ -30,6 +30,9 @@ const MISSES_MIN: u64 = 30;
 /// Where requests come in bursts, a run is not hopeless before it has missed the target for this share of its requests: one in a hundred may see a
 /// burst that makes very many late.
 const HOPELESS_IN_BURSTS: f64 = 0.5;
+
+/// After so many entries of a workload it is asked whether the user wants to stop.
+const LOOKS_UP: u64 = 4096;
 
 /// The requests that are judged: those after the warm-up, by ticket.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +52,7 @@ pub struct Judged {
 impl Judged {
     /// Of a run, by going through its workload once. A closed loop's depends on the answers; that its stop says how many requests there
     /// are, the plan has seen to.
-    pub fn of(run: &RunSpec) -> Result<Judged, Failure> {
+    pub fn of(run: &RunSpec, interrupt: &AtomicBool) -> Result<Judged, Failure> {
         let warm_up = Time::ZERO + run.warm_up;
         if matches!(run.workload.arrivals, ArrivalsSpec::ClosedLoop { .. }) {
             let end = run.workload.stop.requests.expect("a plan's closed loop says how many");
@@ -62,21 +65,18 @@ impl Judged {
                 digest: None,
             });
         }
-        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let (mut first, mut end, mut last, mut requests) = (u64::MAX, 0, Time::ZERO, 0);
         let mut digest = DefaultHasher::new();
-        while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
-            if let Entry::Request(request) = entry {
-                if request.arrival >= warm_up {
-                    first = first.min(request.ticket);
-                    requests += 1;
-                }
-                end = end.max(request.ticket + 1);
-                last = last.max(request.arrival);
-                let lengths = (request.input_tokens, request.output_tokens);
-                (request.arrival.0, request.tenant, lengths).hash(&mut digest);
+        each_request(run, interrupt, |request| {
+            if request.arrival >= warm_up {
+                first = first.min(request.ticket);
+                requests += 1;
             }
-        }
+            end = end.max(request.ticket + 1);
+            last = last.max(request.arrival);
+            let lengths = (request.input_tokens, request.output_tokens);
+            (request.arrival.0, request.tenant, lengths).hash(&mut digest);
+        })?;
         let first = first.min(end);
         let time_s = if last > warm_up {
             last.since(warm_up).as_secs_f64()
@@ -102,6 +102,30 @@ impl Judged {
         let of = self.end.checked_sub(self.first).filter(|of| *of > 0)?;
         let batch = ticket.checked_sub(self.first)? * BATCHES as u64 / of;
         Some((batch as usize).min(BATCHES - 1))
+    }
+}
+
+/// Goes through a run's requests, until the user wants to stop.
+pub fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
+    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+    let mut gone_through = 0_u64;
+    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
+        if let Entry::Request(request) = entry {
+            see(&request);
+        }
+        gone_through += 1;
+        if gone_through.is_multiple_of(LOOKS_UP) {
+            not_interrupted(interrupt)?;
+        }
+    }
+    Ok(())
+}
+
+/// What was cut short says nothing.
+pub fn not_interrupted(interrupt: &AtomicBool) -> Result<(), Failure> {
+    match interrupt.load(Ordering::Relaxed) {
+        true => Err(Failure::Interrupted("the plan is not finished".into())),
+        false => Ok(()),
     }
 }
 
