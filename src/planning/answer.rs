@@ -102,7 +102,7 @@ pub fn answer(
                 .trim_end_matches('.')
         ),
         cost_unit,
-        binds: said.binds(),
+        binds: said.binds()?,
         moves,
         runs: PlanRuns {
             answer: for_answer,
@@ -441,21 +441,40 @@ where
         self.found.best.is_some_and(|best| self.search.is_faster(best, cell))
     }
 
-    fn binds(&self) -> Option<Binds> {
-        let best = self.found.best?;
-        let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
-        if let Some(why) = lesser.and_then(|cell| self.refused(cell)) {
-            let at_the_answer = binds(&self.evaluator.seen(best)?, "at the answer", false);
-            return Some(refused(&why, at_the_answer));
+    fn binds(&self) -> Result<Option<Binds>, Failure> {
+        let Some(best) = self.found.best else { return Ok(None) };
+        let at_the_answer = || {
+            let seen = self.evaluator.seen(best);
+            let turns = self.evaluator.takes_turns(best)?;
+            Ok(seen.map(|seen| binds(&seen, "at the answer", "of the time", false, turns)))
+        };
+        let Some(lesser) = best.level.checked_sub(1).map(|level| Cell { level, ..best }) else {
+            return at_the_answer();
+        };
+        if let Some(why) = self.refused(lesser) {
+            return Ok(at_the_answer()?.map(|binds| refused(&why, binds)));
         }
-        match lesser.and_then(|cell| Some((cell, self.evaluator.seen(cell)?))) {
-            Some((cell, summary)) if self.search.judged(cell).is_some_and(|judged| !judged.meets) => Some(binds(
+        if self.search.judged(lesser).is_none_or(|judged| judged.meets) {
+            return at_the_answer();
+        }
+        let at = "one step beyond the answer, where the target is missed";
+        let turns = self.evaluator.takes_turns(lesser)?;
+        // Where bursts are few, the first run may have seen none.
+        let late = |sample: &Sample| (sample.judged - sample.kept) as f64 / sample.judged.max(1) as f64;
+        let samples = self.search.samples(lesser);
+        let runs = samples.iter().zip(0..samples.len() as u32);
+        let worst = runs.rev().max_by(|a, b| late(a.0).total_cmp(&late(b.0)));
+        let worst = worst.map_or(0, |(_, repeat)| repeat);
+        Ok(match self.evaluator.strained(lesser, worst)? {
+            Some(summary) => Some(binds(
                 &summary,
-                "one step beyond the answer, where the target is missed",
+                at,
+                "of the time in which late requests are inside",
                 true,
+                turns,
             )),
-            _ => Some(binds(&self.evaluator.seen(best)?, "at the answer", false)),
-        }
+            None => { self.evaluator.seen(lesser) }.map(|seen| binds(&seen, at, "of the time", true, turns)),
+        })
     }
 
     fn notes(&self) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenantry_reports::plan::Binds;
+use tenantry_reports::summary::LaneSummary;
 use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
 
@@ -16,9 +17,9 @@ const BUSY: f64 = 0.7;
 const CACHE_FULL: f64 = 0.95;
 const WAITING: f64 = 0.2;
 
-/// What a run was short of; `at` says which run it was, and `missed` whether its requests missed the target: a decoder's compute is at its limit where
-/// it is, or others wait to be let in.
-pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
+/// What a run was short of; `at` says which run it was, `of_the_time` in which part of it its lanes are so busy, and `missed` whether its requests missed
+/// the target: a decoder's compute is at its limit where it is, or others wait to be let in. `turns`: an instance copies or computes.
+pub fn binds(summary: &RunSummary, at: &str, of_the_time: &str, missed: bool, turns: bool) -> Binds {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for (lane, of) in &summary.lanes {
         let share = shares.entry(kind(lane).to_owned()).or_default();
@@ -35,11 +36,21 @@ pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
     let excused = !missed && is_let_in_at_once(summary);
     let busiest = busiest_of(&|_| true);
     let at_its_limit = at_limit(busiest_of(&tells)).or_else(|| at_limit(busiest.clone()).filter(|_| !excused));
+    let in_turns = turns.then(|| in_turns(summary)).flatten();
+    let in_turns = in_turns.filter(|(_, share)| *share >= BUSY && at_its_limit.is_none());
     if let Some(memory) = summary.gpu_memory_bytes {
         shares.insert("memory".to_owned(), memory.peak as f64 / memory.capacity as f64);
     }
-    let (what, sentence) = if let Some(why) = short_of_memory(summary) {
+    let for_parameters = || waits_for_parameters(summary).filter(|_| at_its_limit.is_none() && in_turns.is_none());
+    let (what, sentence) = if let Some(why) = short_of_memory(summary).or_else(for_parameters) {
         ("memory".to_owned(), format!("the cards' memory: {at}, {why}."))
+    } else if let Some((kind, share)) = in_turns {
+        let sentence = format!(
+            "the link to the card and compute, which take turns: {at}, one of them is busy {} {of_the_time}{}.",
+            human::percent(share),
+            brought_in_again(summary).unwrap_or_default()
+        );
+        (kind.to_owned(), sentence)
     } else {
         match at_its_limit {
             Some((kind, share)) => {
@@ -48,7 +59,7 @@ pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
                     _ => String::new(),
                 };
                 let sentence = format!(
-                    "{}: {at}, it is busy {} of the time{again}.",
+                    "{}: {at}, it is busy {} {of_the_time}{again}.",
                     in_words(&kind),
                     human::percent(share)
                 );
@@ -62,7 +73,7 @@ pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
                         format!(", as it is while anybody is inside: {several} requests in the mean")
                     });
                     format!(
-                        " ({} is busy {} of the time{inside})",
+                        " ({} is busy {} {of_the_time}{inside})",
                         in_words(&kind),
                         human::percent(share)
                     )
@@ -87,6 +98,23 @@ pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
         }
     };
     Binds { what, sentence, shares }
+}
+
+/// How busy the busiest instance is of those that copy or compute, but not both at once: with its own computing and its part of its card's copies; and with
+/// which of them most.
+fn in_turns(summary: &RunSummary) -> Option<(&'static str, f64)> {
+    let of_instance = |(lane, compute): (&String, &LaneSummary)| {
+        let (card, _) = lane.rsplit_once('/')?;
+        let instances = summary
+            .lanes
+            .keys()
+            .filter(|lane| lane.starts_with(&format!("{card}/compute")));
+        let copy = summary.lanes.get(&format!("{card}/copy"))?.busy_share / instances.count() as f64;
+        let most = if copy > compute.busy_share { "link" } else { "compute" };
+        Some((most, copy + compute.busy_share))
+    };
+    let computing = summary.lanes.iter().filter(|(lane, _)| kind(lane) == "compute");
+    computing.filter_map(of_instance).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Whether a decoder's requests hardly wait to be let in.
@@ -157,7 +185,7 @@ fn brought_in_again(summary: &RunSummary) -> Option<String> {
     ))
 }
 
-/// Memory binds where it is too small for all tasks, and where what had to leave it is waited for.
+/// Memory binds where it is too small for all tasks, and where a decoder's requests wait for room in it.
 fn short_of_memory(summary: &RunSummary) -> Option<String> {
     let tasks = summary.tasks.as_ref();
     if let Some(refused) = tasks.and_then(|tasks| tasks.refused.get(TASK_OUT_OF_MEMORY)) {
@@ -184,15 +212,23 @@ fn short_of_memory(summary: &RunSummary) -> Option<String> {
             human::percent(queue.mean / latency.mean)
         ));
     }
+    None
+}
+
+/// Nor is there room for all parameters where what had to leave is waited for, and no lane is at its limit for it.
+fn waits_for_parameters(summary: &RunSummary) -> Option<String> {
     let swap = summary
         .swap
         .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
-    let (stall, latency) = (summary.stall_ms?, summary.latency_ms?);
-    (stall.mean > WAITING * latency.mean).then(|| {
+    // Where more comes than is served, requests wait for those before them, whatever these wait for.
+    let waits = [summary.queue_ms, summary.lane_ms].into_iter().flatten();
+    let served_ms = summary.latency_ms?.mean - waits.map(|wait| wait.mean).sum::<f64>();
+    let stall = summary.stall_ms?.mean;
+    (stall > WAITING * served_ms).then(|| {
         format!(
-            "{} of the uses found a tenant's parameters gone, and waiting for them is {} of the latency",
+            "{} of the uses found a tenant's parameters gone, and waiting for them is {} of the time from when a batch begins to its answers",
             human::percent(1.0 - swap.hit_share().unwrap_or(1.0)),
-            human::percent(stall.mean / latency.mean)
+            human::percent(stall / served_ms)
         )
     })
 }

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
 use tenantry_core::durations::Durations;
+use tenantry_core::spec::PipelineSpec;
 use tenantry_profiles::Card;
 use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_reports::summary::VIRTUAL;
@@ -27,6 +28,7 @@ use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
 use crate::planning::judge::{Judge, Judged, is_recorded, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
+use crate::planning::strain::Strain;
 use crate::runs::{simulate_watched, summarized};
 
 /// Seeds that show how much runs differ.
@@ -324,6 +326,29 @@ impl<'a> Evaluator<'a> {
         let sample = judge.finish(&done.record, 0.0);
         let share = sample.kept as f64 / sample.judged.max(1) as f64;
         Ok(sample.hopeless.then_some(share))
+    }
+
+    /// A run of a cell to its end: how busy lanes were while late requests were inside. Nothing where none were.
+    pub fn strained(&self, cell: Cell, repeat: u32) -> Result<Option<RunSummary>, Failure> {
+        let (Ok(run), Some(slo)) = (self.run_of(cell, repeat)?, self.scenario.slo) else {
+            return Ok(None);
+        };
+        let Some(span_s) = self.judged(&run, cell, repeat)?.span_s else {
+            return Ok(None);
+        };
+        let mut strain = Strain::new(Time::ZERO + run.warm_up, span_s, slo.latency);
+        let interrupt = Arc::clone(&self.interrupt);
+        let done = simulate_watched(&run, &self.cards[run.card.as_str()], interrupt, &mut strain)?;
+        self.not_interrupted()?;
+        self.count(1);
+        let mut summary = summarized(&run, VIRTUAL, repeat, &done.record).summary;
+        Ok(strain.tell(&done.record, &mut summary).then_some(summary))
+    }
+
+    /// Whether a batch's copies and its computing take turns.
+    pub fn takes_turns(&self, cell: Cell) -> Result<bool, Failure> {
+        let run = self.run_of(cell, 0)?;
+        Ok(run.is_ok_and(|run| run.system.pool.pipeline == PipelineSpec::SYNCHRONOUS))
     }
 
     /// A repeat of a cell; why not, where its card cannot run it.

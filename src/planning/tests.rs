@@ -447,6 +447,26 @@ fn the_nearest_is_named_wherever_it_lies() {
     assert!(planned.answer.contains(&named), "{}", planned.answer);
 }
 
+/// Cards that idle between bursts are at their limit in them, which is when requests are late.
+#[test]
+fn under_bursts_what_binds_is_read_while_late_requests_are_inside() {
+    let report = planned(&scenario(&Question {
+        name: "bursts",
+        set: &[
+            "workload.arrivals={mmpp: {states: [{rate: 3000/s, mean_dwell: 1s}, {rate: 12000/s, mean_dwell: 100ms}]}}",
+            "workload.stop={after: 10s}",
+            "systems=[{preset: bert-shared, dtype: f16}]",
+            "slo={latency: 60ms, at: p98}",
+        ],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 8}, repeats: 4}",
+    }))
+    .report;
+    let binds = report.binds.unwrap();
+    assert_eq!(binds.what, "compute", "{}: {binds:?}", report.answer);
+    let told = "of the time in which late requests are inside";
+    assert!(binds.sentence.contains(told), "{binds:?}");
+}
+
 /// A dearer card that keeps the target with one is worse, and not given up.
 #[test]
 fn what_costs_more_at_its_best_is_not_said_to_miss_the_target() {

@@ -274,6 +274,25 @@ fn what_is_made_scarce_is_what_binds() {
         "{many:?} {few:?}"
     );
 
+    // Where an instance copies or computes, neither lane is at its limit by itself, and both together are.
+    let set = [
+        find,
+        "systems=[{preset: bert-dedicated, dtype: f16, pipeline: synchronous}]",
+        "tenants.popularity=uniform",
+        "tenants.count=110",
+        "workload.lengths={input: {fixed: 512}}",
+        "workload.stop.requests=4000",
+        "cluster.gpu_memory=12GiB",
+    ];
+    let turns = asked("plan/highest-rate", &set);
+    assert!(
+        turns.0 == "link"
+            && turns
+                .1
+                .starts_with("the link to the card and compute, which take turns: "),
+        "{turns:?}"
+    );
+
     // One layer above a table on the disk hardly computes.
     let table = |tier: &str, lower: u32| {
         let plot = format!(
