@@ -1,13 +1,12 @@
 //! How busy lanes are while late requests are inside, which is when a run is short of something: under bursts lanes may idle most of the time.
 
+use tenantry_core::RunRecord;
 use tenantry_core::board::OpRan;
 use tenantry_core::command::{Command, Commands};
 use tenantry_core::in_time::InTime;
 use tenantry_core::run::Observer;
 use tenantry_reports::RunSummary;
 use tenantry_traces::{Duration, Time};
-
-use tenantry_core::RunRecord;
 
 /// Slots that a run is cut into.
 const SLOTS: u64 = 4096;

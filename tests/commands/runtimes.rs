@@ -3,31 +3,31 @@
 use crate::common::{good, good_json};
 use serde_json::Value;
 
-/// A minute of Fig. 6a in which the program is solved six times.
-fn fleet(solver: &str) -> Value {
-    let place = tempfile::tempdir().unwrap();
-    let solver =
-        format!("systems[0].runtimes.allocate={{periodic: {{period: 10s, first: 5s, at_once: 2, solver: {solver}}}}}");
-    let run = good_json(
-        place.path(),
-        &[
-            "simulate",
-            "arlo/fig-6a",
-            "--set",
-            &solver,
-            "--set",
-            "workload.stop={after: 1min}",
-        ],
-    );
-    let runs = run["runs"].as_array().unwrap();
-    let arlo = runs.iter().find(|run| run["system"] == "arlo").unwrap();
-    arlo["fleet"].clone()
-}
-
 /// HiGHS serves as the dynamic program does: the same allocations at the same times.
 #[cfg(feature = "libtorch")]
 #[test]
 fn both_solvers_serve_alike() {
+    /// A minute of Fig. 6a in which the program is solved six times.
+    fn fleet(solver: &str) -> Value {
+        let place = tempfile::tempdir().unwrap();
+        let solver = format!(
+            "systems[0].runtimes.allocate={{periodic: {{period: 10s, first: 5s, at_once: 2, solver: {solver}}}}}"
+        );
+        let run = good_json(
+            place.path(),
+            &[
+                "simulate",
+                "arlo/fig-6a",
+                "--set",
+                &solver,
+                "--set",
+                "workload.stop={after: 1min}",
+            ],
+        );
+        let runs = run["runs"].as_array().unwrap();
+        let arlo = runs.iter().find(|run| run["system"] == "arlo").unwrap();
+        arlo["fleet"].clone()
+    }
     let [dynamic, highs] = ["dynamic", "highs"].map(fleet);
     assert!(
         dynamic["decisions"].as_u64() >= Some(5) && dynamic["replaced"].as_u64() > Some(0),
