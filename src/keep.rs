@@ -15,7 +15,7 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::write::TraceFile;
-use tenantry_traces::{Duration, Time, TraceError};
+use tenantry_traces::{Duration, Ticket, Time, TraceError};
 
 use crate::cli::KeepArgs;
 use crate::failure::Failure;
@@ -169,6 +169,12 @@ impl Observer for Watch {
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         if let Some(requests) = &mut self.requests {
             requests.command(now, command, commands);
+        }
+    }
+
+    fn judged(&mut self, ticket: Ticket, right: Option<bool>) {
+        if let Some(requests) = &mut self.requests {
+            requests.judged(ticket, right);
         }
     }
 

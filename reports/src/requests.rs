@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::{ByteArray, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use parquet::file::properties::WriterProperties;
@@ -21,7 +21,7 @@ use tenantry_core::event::Event;
 use tenantry_core::ids::{InstanceId, RequestId};
 use tenantry_core::op::OpKind;
 use tenantry_core::run::Observer;
-use tenantry_traces::{Request, Time};
+use tenantry_traces::{Request, Ticket, Time};
 
 use crate::error::ReportError;
 use crate::summary::RunLabels;
@@ -37,6 +37,7 @@ use crate::whole::{Part, PartFile, WholeFile};
 ///   `end_ns`, when it left.
 /// - `queue_ns`, `lane_ns`, `stall_ns`, `compute_ns`, `tell_ns`: the waits of `summary.json`. They add up to the latency.
 /// - `batch`: which of the run's batches, from 0 (of several, the last), and `batch_requests`, how many requests were in it.
+/// - `stage`: of a cascade, which of its models answered, from 0, and `right`, whether the answer is, where that is known.
 /// - `outcome`: `finished`, `rejected`, `failed`, `cancelled` or `unfinished`; `reason` of the rejected and the failed.
 pub const SCHEMA: &str = "
 message request {
@@ -63,6 +64,8 @@ message request {
   optional int32 batch_requests (INTEGER(32,false));
   required binary outcome (UTF8);
   optional binary reason (UTF8);
+  optional int32 stage (INTEGER(32,false));
+  optional boolean right;
 }";
 
 static TYPE: LazyLock<TypePtr> =
@@ -96,6 +99,7 @@ pub struct RequestsPart {
 struct Inside {
     request: Request,
     batch: Option<u64>,
+    right: Option<bool>,
 }
 
 impl RequestsPart {
@@ -146,7 +150,7 @@ impl RequestsPart {
     }
 
     fn row(&mut self, inside: &Inside, left: Option<(Time, &Finish)>) {
-        let Inside { request, batch } = inside;
+        let Inside { request, batch, right } = inside;
         let finish = left.map(|(_, finish)| finish);
         let (outcome, reason) = outcome(finish.map(|finish| finish.verdict));
         let ran = finish.filter(|finish| finish.batch_requests > 0);
@@ -176,6 +180,8 @@ impl RequestsPart {
             Value::int(ran.map(|finish| finish.batch_requests)),
             Value::text(Some(outcome)),
             Value::text(reason),
+            Value::int(finish.and_then(|finish| Some(finish.returned?.stage.into()))),
+            Value::Bool(*right),
         ];
         for (column, value) in self.columns.iter_mut().zip(row) {
             column.push(value);
@@ -206,6 +212,7 @@ impl RequestsPart {
             match &column.values {
                 Values::Int(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
                 Values::Long(values) => writer.typed::<Int64Type>().write_batch(values, levels, None)?,
+                Values::Bool(values) => writer.typed::<BoolType>().write_batch(values, levels, None)?,
                 Values::Text(values) => writer
                     .typed::<parquet::data_type::ByteArrayType>()
                     .write_batch(values, levels, None)?,
@@ -223,7 +230,18 @@ impl Observer for RequestsPart {
     fn event(&mut self, _: Time, event: &Event<'_>) {
         if let Event::Arrived(request) = event {
             let request = *request;
-            self.inside.insert(request.ticket, Inside { request, batch: None });
+            let inside = Inside {
+                request,
+                batch: None,
+                right: None,
+            };
+            self.inside.insert(request.ticket, inside);
+        }
+    }
+
+    fn judged(&mut self, ticket: Ticket, right: Option<bool>) {
+        if let Some(inside) = self.inside.get_mut(&ticket) {
+            inside.right = right;
         }
     }
 
@@ -317,6 +335,7 @@ fn properties() -> Arc<WriterProperties> {
 enum Value {
     Int(Option<i32>),
     Long(Option<i64>),
+    Bool(Option<bool>),
     Text(Option<ByteArray>),
 }
 
@@ -348,6 +367,7 @@ struct Column {
 enum Values {
     Int(Vec<i32>),
     Long(Vec<i64>),
+    Bool(Vec<bool>),
     Text(Vec<ByteArray>),
 }
 
@@ -356,6 +376,7 @@ impl Column {
         let present = match (&mut self.values, value) {
             (Values::Int(values), Value::Int(value)) => value.map(|value| values.push(value)),
             (Values::Long(values), Value::Long(value)) => value.map(|value| values.push(value)),
+            (Values::Bool(values), Value::Bool(value)) => value.map(|value| values.push(value)),
             (Values::Text(values), Value::Text(value)) => value.map(|value| values.push(value)),
             _ => unreachable!("rows have the types of the schema"),
         };
@@ -370,6 +391,7 @@ impl Column {
         match &mut self.values {
             Values::Int(values) => values.clear(),
             Values::Long(values) => values.clear(),
+            Values::Bool(values) => values.clear(),
             Values::Text(values) => values.clear(),
         }
     }
@@ -381,6 +403,7 @@ fn columns() -> Vec<Column> {
         values: match field.get_physical_type() {
             parquet::basic::Type::INT32 => Values::Int(Vec::new()),
             parquet::basic::Type::INT64 => Values::Long(Vec::new()),
+            parquet::basic::Type::BOOLEAN => Values::Bool(Vec::new()),
             _ => Values::Text(Vec::new()),
         },
         levels: Vec::new(),

@@ -213,6 +213,52 @@ fn requests_add_up_to_the_summary() {
     }
 }
 
+/// Who answered, and whether it was right, gives the summary's accuracies, the warm-up aside.
+#[test]
+fn rows_of_a_cascade_add_up_to_its_accuracies() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "simulate",
+        "tabi/table-2-mnli",
+        "--requests",
+        "--out",
+        "out",
+        "--set",
+        "workload.stop={requests: 3000}",
+        "--set",
+        "warm_up=0s",
+    ];
+    let summary = crate::common::good_json(folder.path(), &args);
+    let rows = rows(&folder.path().join("out/requests.parquet"));
+    let mut cascades = 0;
+    for run in summary["runs"].as_array().unwrap() {
+        let of_run = || rows.iter().filter(|row| text(row, "system") == run["system"].as_str());
+        let cascade = &run["cascade"];
+        if cascade.is_null() {
+            assert!(of_run().all(|row| row["stage"] == Field::Null && row["right"] == Field::Null));
+            continue;
+        }
+        cascades += 1;
+        let right = |row: &&Cells| row["right"] == Field::Bool(true);
+        let share = of_run().filter(right).count() as f64 / of_run().count() as f64;
+        assert!(
+            (share - cascade["accuracy"].as_f64().unwrap()).abs() < 1e-6,
+            "{cascade}"
+        );
+        for (stage, returned) in cascade["returned_share_by_stage"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .enumerate()
+        {
+            let by_stage = of_run().filter(|row| whole(row, "stage") == Some(stage as u64));
+            let share = by_stage.count() as f64 / of_run().count() as f64;
+            assert!((share - returned.as_f64().unwrap()).abs() < 1e-6, "{cascade}");
+        }
+    }
+    assert!(cascades > 0);
+}
+
 #[test]
 fn rows_of_rejected_requests_say_why_and_the_rest_is_null() {
     let folder = folder();

@@ -423,22 +423,11 @@ impl Ledger {
     /// # Errors
     /// When more leave than came.
     #[inline(always)]
-    pub(crate) fn command(
-        &mut self,
-        now: Time,
-        command: &Command,
-        commands: &Commands,
-        machine: &mut impl Machine,
-    ) -> Result<(), BrokenLaw> {
+    pub(crate) fn command(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), BrokenLaw> {
         match command {
             Command::Submit(submission) => self.submitted(now, submission, commands.ops(submission)),
             Command::Finish(finish) => {
                 self.finish(now, finish)?;
-                if let Some(returned) = finish.returned
-                    && finish.arrival >= self.warm_up
-                {
-                    self.returned(returned, machine.is_right(finish));
-                }
             }
             Command::Managed(managed) => self.record.management.answer(now, managed),
             Command::SetTimer { .. }
@@ -475,8 +464,12 @@ impl Ledger {
         self.record.batch_requests += counted * requests;
     }
 
+    /// A route's models have answered a request that came at `arrival`, and it leaves.
     #[inline(never)]
-    fn returned(&mut self, returned: Returned, right: Option<bool>) {
+    pub(crate) fn returned(&mut self, arrival: Time, returned: Returned, right: Option<bool>) {
+        if arrival < self.warm_up {
+            return;
+        }
         let cascade = self.record.cascade.get_or_insert_default();
         let stage = usize::from(returned.stage);
         let stages = returned.asked_stages().last().map_or(0, |last| last + 1);

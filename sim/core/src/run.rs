@@ -1,6 +1,6 @@
 //! The one loop: next event, the server handles it, the machine performs the commands, the ledger observes.
 
-use tenantry_traces::{Entry, Time, TraceError, Workload};
+use tenantry_traces::{Entry, Ticket, Time, TraceError, Workload};
 
 use crate::board::OpRan;
 use crate::command::{Command, Commands};
@@ -19,6 +19,11 @@ pub trait Observer {
     /// A command, before the machine performs it.
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         let _ = (now, command, commands);
+    }
+
+    /// Whether what a route's models made of a request is right, where that is known; before the command by which it leaves.
+    fn judged(&mut self, ticket: Ticket, right: Option<bool>) {
+        let _ = (ticket, right);
     }
 
     /// Whether [`Observer::ran`] is wanted from now on. Asked at each event: who never asks pays nothing, nor who has seen enough.
@@ -46,6 +51,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.1.command(now, command, commands);
     }
 
+    fn judged(&mut self, ticket: Ticket, right: Option<bool>) {
+        self.0.judged(ticket, right);
+        self.1.judged(ticket, right);
+    }
+
     fn watches_ops(&self) -> bool {
         self.0.watches_ops() || self.1.watches_ops()
     }
@@ -63,6 +73,10 @@ impl<O: Observer> Observer for &mut O {
 
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         (**self).command(now, command, commands);
+    }
+
+    fn judged(&mut self, ticket: Ticket, right: Option<bool>) {
+        (**self).judged(ticket, right);
     }
 
     fn watches_ops(&self) -> bool {
@@ -151,7 +165,14 @@ pub fn run(
             ledger.leave_out_lookups(machine);
         }
         for command in &commands.list {
-            ledger.command(now, command, &commands, machine)?;
+            ledger.command(now, command, &commands)?;
+            if let Command::Finish(finish) = command
+                && let Some(returned) = finish.returned
+            {
+                let right = machine.is_right(finish);
+                ledger.returned(finish.arrival, returned, right);
+                watch.judged(finish.ticket, right);
+            }
             watch.command(now, command, &commands);
             if let Command::Finish(finish) = command {
                 workload.finished(now, finish.ticket);
