@@ -120,6 +120,21 @@ pub fn value_at(knots: &[Knot], probability: f64) -> f64 {
     }
 }
 
+/// As [`value_at`], where values come as often as they are large: how long that is which a random instant falls into. Quantiles of x are
+/// linear between knots, so that the integral of x along them is, and rises as x² does.
+pub fn value_by_size_at(knots: &[Knot], probability: f64) -> f64 {
+    let mut left = probability * mean(knots);
+    for pair in knots.windows(2) {
+        let (a, b) = (pair[0], pair[1]);
+        let area = (b.0 - a.0) * (a.1 + b.1) / 2.0;
+        if left < area {
+            return libm::sqrt(a.1 * a.1 + left / area * (b.1 * b.1 - a.1 * a.1));
+        }
+        left -= area;
+    }
+    knots[knots.len() - 1].1
+}
+
 /// The mean: the integral of the quantile function.
 pub fn mean(knots: &[Knot]) -> f64 {
     knots

@@ -84,13 +84,15 @@ impl<K: AsRef<[Knot]>> RegimeRates<K> {
             &self.regimes.plateau_s
         } else {
             &self.regimes.calm_s
-        };
-        let mut ns = quantiles::value_at(duration_s.as_ref(), stream.unit()) * 1e9;
-        if self.runs == 0 {
-            // A run that was under way when the recording began.
-            ns *= stream.unit();
         }
+        .as_ref();
+        let duration_s = match self.runs {
+            // The run that is under way at the start: an instant falls into long ones more often than there are such, anywhere in them.
+            0 => quantiles::value_by_size_at(duration_s, stream.unit()) * stream.unit(),
+            _ => quantiles::value_at(duration_s, stream.unit()),
+        };
         self.runs += 1;
+        let ns = duration_s * 1e9;
         self.run_until = Time(self.now.0.saturating_add(ns.max(1.0) as u64));
     }
 }
@@ -128,5 +130,50 @@ impl<K: AsRef<[Knot]> + Send> Rates for RegimeRates<K> {
             rate_per_ns: quantiles::value_at(rate.as_ref(), probability) * self.scale,
             slope: 0.0,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Purpose;
+    use crate::fit::twitter::RATES;
+
+    /// A recording begins at no particular moment of its stream: neither its first minutes nor later ones have more plateaus or requests than all of it.
+    #[test]
+    fn the_beginning_is_as_any_other_time() {
+        const SEEDS: u64 = 20_000;
+        const MINUTES: usize = 10;
+        let calm_s = quantiles::mean(RATES.calm_s);
+        let plateau_s = quantiles::mean(RATES.plateau_s);
+        let must_be = plateau_s / (calm_s + plateau_s);
+        let mut requests = Vec::new();
+        let mut on_plateau_s = [0.0; MINUTES];
+        for seed in 0..SEEDS {
+            let mut rates = RegimeRates::new(RATES, 1.0, Draws::new(seed, Purpose::Rate));
+            let (mut from_s, mut sum) = (0.0, 0.0);
+            while from_s < 60.0 * MINUTES as f64 {
+                let segment = rates.next().unwrap().unwrap();
+                let until_s = segment.until.as_secs_f64().min(60.0 * MINUTES as f64);
+                sum += (until_s - from_s) * segment.rate_per_ns * 1e9;
+                // A step is within a minute, since six are one, but for the ends of runs, which part few.
+                on_plateau_s[(from_s / 60.0) as usize] += f64::from(u8::from(rates.on_plateau)) * (until_s - from_s);
+                from_s = until_s;
+            }
+            requests.push(sum / (60.0 * MINUTES as f64));
+        }
+        let count = SEEDS as f64;
+        let mean = requests.iter().sum::<f64>() / count;
+        let variance = requests.iter().map(|rate| (rate - mean) * (rate - mean)).sum::<f64>() / count;
+        let error = libm::sqrt(variance / count);
+        assert!((mean - 1.0).abs() < 3.0 * error, "{mean} ± {error}");
+        let error = libm::sqrt(must_be * (1.0 - must_be) / count);
+        for (minute, seconds) in on_plateau_s.iter().enumerate() {
+            let share = seconds / 60.0 / count;
+            assert!(
+                (share - must_be).abs() < 3.0 * error,
+                "minute {minute}: {share}, must be {must_be} ± {error}"
+            );
+        }
     }
 }
