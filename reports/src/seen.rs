@@ -11,7 +11,7 @@ use tenantry_core::event::Event;
 use tenantry_core::in_time::InTime;
 use tenantry_core::run::Observer;
 use tenantry_traces::Time;
-use tenantry_traces::describe::{Histogram, concentration, dispersion};
+use tenantry_traces::describe::{Histogram, concentration, dispersion, silence_before};
 
 use crate::classes::{ClassSummary, Classes, ServiceClass};
 use crate::curves::{OpDrawn, shares};
@@ -30,7 +30,8 @@ pub struct Seen {
     target: Option<Slo>,
     wanted_ops: usize,
     now: Time,
-    last_arrival: Time,
+    arrivals: Option<Arrivals>,
+    /// From the second of the first arrival on.
     requests_per_s: Vec<u32>,
     input: Histogram,
     output: Histogram,
@@ -38,6 +39,20 @@ pub struct Seen {
     tenants: Vec<Tenant>,
     classes: Classes,
     ops: Vec<OpRan>,
+}
+
+/// The first and the last.
+#[derive(Clone, Copy, Debug)]
+struct Arrivals {
+    first: Time,
+    last: Time,
+}
+
+impl Arrivals {
+    /// The second of the first one, from which rates count: before it is the silence of a recording whose clock begins elsewhere.
+    fn first_second(self) -> u64 {
+        self.first.0 / 1_000_000_000
+    }
 }
 
 /// How one tenant fared.
@@ -60,7 +75,7 @@ impl Seen {
             target,
             wanted_ops: if ops { OPS } else { 0 },
             now: Time::ZERO,
-            last_arrival: Time::ZERO,
+            arrivals: None,
             requests_per_s: Vec::new(),
             input: Histogram::default(),
             output: Histogram::default(),
@@ -94,9 +109,11 @@ impl Seen {
     /// What was asked; nothing where nothing was.
     pub fn workload(&self) -> Option<WorkloadSummary> {
         let asked: Vec<f64> = self.tenants.iter().map(|tenant| f64::from(tenant.asked)).collect();
-        let seconds = self.last_arrival.as_secs_f64();
+        let arrivals = self.arrivals?;
+        let seconds = arrivals.last.as_secs_f64() - arrivals.first_second() as f64;
         let requests: f64 = asked.iter().sum();
         Some(WorkloadSummary {
+            silent_s: silence_before(arrivals.first, arrivals.last).map(|silent| silent.as_secs_f64()),
             rate_rps: (seconds > 0.0).then(|| rounded(requests / seconds)),
             dispersion: self.dispersion().map(rounded),
             input_tokens: tokens(&self.input)?,
@@ -106,11 +123,15 @@ impl Seen {
         })
     }
 
-    /// The last second is rarely whole, and is left out.
+    /// The last second is rarely whole, nor is the first of a recording that begins in it: they are left out.
     fn dispersion(&self) -> Option<f64> {
         let whole = self.requests_per_s.len().checked_sub(1)?;
-        let counted = self.last_arrival.0 / 1_000_000_000 < MAX_SECONDS;
-        counted.then(|| dispersion(&self.requests_per_s[..whole], 1)).flatten()
+        let arrivals = self.arrivals?;
+        let counted = arrivals.last.0 / 1_000_000_000 - arrivals.first_second() < MAX_SECONDS;
+        let from = usize::from(arrivals.first_second() > 0).min(whole);
+        counted
+            .then(|| dispersion(&self.requests_per_s[from..whole], 1))
+            .flatten()
     }
 
     /// How evenly tenants were served in a run that has ended, or that the user did; nothing where fewer than two had an answer.
@@ -203,10 +224,14 @@ impl Observer for Seen {
     fn event(&mut self, now: Time, event: &Event<'_>) {
         self.now = now;
         let Event::Arrived(request) = event else { return };
-        self.last_arrival = request.arrival;
+        let arrivals = self.arrivals.get_or_insert(Arrivals {
+            first: request.arrival,
+            last: request.arrival,
+        });
+        arrivals.last = request.arrival;
         self.input.add(request.input_tokens);
         self.output.add(request.output_tokens);
-        let second = request.arrival.0 / 1_000_000_000;
+        let second = request.arrival.0 / 1_000_000_000 - arrivals.first_second();
         if second < MAX_SECONDS {
             let second = second as usize;
             if second >= self.requests_per_s.len() {

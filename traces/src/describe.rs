@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::error::TraceError;
 use crate::request::Request;
+use crate::time::{Duration, Time};
 
 /// Windows at which dispersion is reported, in seconds.
 pub const DISPERSION_WINDOWS_S: [usize; 3] = [1, 10, 60];
@@ -22,6 +23,13 @@ pub struct Describer {
 
 /// Two years: longer than any recording, and 256 MiB of counts.
 pub const MAX_SECONDS: u64 = 1 << 26;
+
+/// The silence before a recording's first arrival, where it is longer than all of them last: its clock counts from some other moment, midnight or
+/// 1970. In whole seconds, which is what is said of it and cut off, and one at least.
+pub fn silence_before(first: Time, last: Time) -> Option<Duration> {
+    let silent = Duration::from_secs(first.0 / 1_000_000_000);
+    (silent > Duration::ZERO && silent > last.since(first)).then_some(silent)
+}
 
 impl Describer {
     /// Takes a request, in any order.

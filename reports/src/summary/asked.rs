@@ -5,7 +5,11 @@ use serde::{Deserialize, Serialize};
 /// What was asked, the warm-up included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSummary {
-    /// Requests a second, up to the last arrival.
+    /// Before the first request, in whole seconds, where that is longer than all requests last: a recording whose clock counts from some other
+    /// moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<f64>,
+    /// Requests a second, from the second of the first arrival up to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_rps: Option<f64>,
     /// Variance over mean of the requests in a second: 1 for a Poisson process, more for bursts.

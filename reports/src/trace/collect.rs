@@ -1,10 +1,10 @@
 //! From the pieces of a trace to its figures, in memory that grows with its span, its tenants, its distinct lengths and prefixes, and
 //! not with its requests.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
-use tenantry_traces::describe::{Histogram, concentration, dispersion};
+use tenantry_traces::describe::{Histogram, concentration, dispersion, silence_before};
 use tenantry_traces::read::Record;
 use tenantry_traces::{Request, Time, TraceError};
 
@@ -23,10 +23,12 @@ pub struct Collector {
     unanswered: u64,
     /// Those that come after one of a later time.
     late: u64,
-    counts: Vec<u32>,
+    /// From window number `begins` on: a clock may count from another year.
+    counts: VecDeque<u32>,
+    begins: u64,
     window_s: u32,
     /// The window of the last arrival, and its bounds in nanoseconds: most arrivals are in the one of the arrival before.
-    window: (usize, Range<u64>),
+    window: (u64, Range<u64>),
     first: Option<Time>,
     last: Option<Time>,
     input: Histogram,
@@ -48,7 +50,8 @@ impl Collector {
             requests: 0,
             unanswered: 0,
             late: 0,
-            counts: Vec::new(),
+            counts: VecDeque::new(),
+            begins: 0,
             window_s,
             window: (0, 0..0),
             first: None,
@@ -65,7 +68,7 @@ impl Collector {
     /// A recorded request.
     ///
     /// # Errors
-    /// [`TraceError::Spec`] where it arrives more than two years after the start.
+    /// [`TraceError::Spec`] where it arrives more than two years before or after others.
     pub fn record(&mut self, record: &Record) -> Result<(), TraceError> {
         self.requests += 1;
         if let Some(at) = record.arrival {
@@ -108,6 +111,7 @@ impl Collector {
     /// As [`Collector::record`].
     pub fn window(&mut self, window: u64, requests: u32) -> Result<(), TraceError> {
         self.requests += u64::from(requests);
+        // A recording of counts says itself when it begins: its first seconds without requests are as good as later ones.
         self.count(window, requests)
     }
 
@@ -139,24 +143,34 @@ impl Collector {
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
         let (window, bounds) = &self.window;
         if bounds.contains(&at.0) {
-            self.counts[*window] = self.counts[*window].saturating_add(1);
+            let count = &mut self.counts[(window - self.begins) as usize];
+            *count = count.saturating_add(1);
             return Ok(());
         }
         let window_ns = u64::from(self.window_s) * 1_000_000_000;
         let window = at.0 / window_ns;
+        if self.counts.is_empty() {
+            self.begins = window;
+        }
         self.count(window, 1)?;
-        self.window = (window as usize, window * window_ns..(window + 1) * window_ns);
+        self.window = (window, window * window_ns..(window + 1) * window_ns);
         Ok(())
     }
 
     fn count(&mut self, window: u64, requests: u32) -> Result<(), TraceError> {
-        if window * u64::from(self.window_s) >= MAX_SECONDS {
+        let last = self.begins + self.counts.len() as u64;
+        let windows = last.max(window + 1) - self.begins.min(window);
+        if windows.saturating_mul(u64::from(self.window_s)) > MAX_SECONDS {
             return Err(TraceError::Spec {
                 field: "arrival".into(),
-                message: "must be within two years of the start, got a later one".into(),
+                message: "must be within two years of the others, got one farther off".into(),
             });
         }
-        let window = window as usize;
+        while window < self.begins {
+            self.counts.push_front(0);
+            self.begins -= 1;
+        }
+        let window = (window - self.begins) as usize;
         if window >= self.counts.len() {
             self.counts.resize(window + 1, 0);
         }
@@ -173,22 +187,29 @@ impl Collector {
             .filter(|&requests| requests > 0.0)
             .collect();
         by_tenant.sort_unstable_by(|a, b| b.total_cmp(a));
-        let seconds = (self.counts.len() * self.window_s as usize) as f64;
+        let counts = Vec::from(self.counts);
+        let seconds = (counts.len() * self.window_s as usize) as f64;
         let per_s = |requests: f64| rounded(requests / f64::from(self.window_s));
-        let total: f64 = self.counts.iter().map(|&n| f64::from(n)).sum();
+        let total: f64 = counts.iter().map(|&n| f64::from(n)).sum();
+        let silent = self
+            .first
+            .zip(self.last)
+            .and_then(|(first, last)| silence_before(first, last));
         let span_s = match (self.first, self.last) {
             (Some(first), Some(last)) => Some(rounded(last.since(first).as_secs_f64())),
             _ => (seconds > 0.0).then_some(seconds),
         };
-        let rates = self.counts.iter().max().map(|&most| RateFigures {
+        let rates = counts.iter().max().map(|&most| RateFigures {
             mean: rounded(total / seconds),
             max: per_s(f64::from(most)),
             window_s: self.window_s,
         });
         let dispersion_at = |(name, seconds): (&'static str, u32)| {
             let windows = (seconds % self.window_s == 0).then_some((seconds / self.window_s) as usize)?;
-            // Of instants, the last window is cut off by the last one.
-            let whole = &self.counts[..self.counts.len() - usize::from(self.last.is_some())];
+            // Of instants, the last window is cut off by the last one, and the first by the first where the clock does not begin there.
+            let cut_off = usize::from(self.last.is_some());
+            let from = usize::from(self.begins > 0).min(counts.len() - cut_off);
+            let whole = &counts[from..counts.len() - cut_off];
             let enough = whole.len() / windows.max(1) >= LEAST_WINDOWS;
             Some((name, rounded(dispersion(whole, windows).filter(|_| enough)?)))
         };
@@ -210,6 +231,7 @@ impl Collector {
                 requests: self.requests,
                 unanswered: (self.unanswered > 0).then_some(self.unanswered),
                 skipped_lines: (skipped > 0).then_some(skipped),
+                silent_s: silent.map(|silent| silent.as_secs_f64()),
                 span_s,
                 requests_per_s: rates,
                 dispersion: [("1s", 1), ("10s", 10), ("60s", 60)]
@@ -224,7 +246,7 @@ impl Collector {
                 management_requests: None,
             },
             curves: TraceCurves {
-                counts: self.counts,
+                counts,
                 window_s: self.window_s,
                 input: self.input,
                 output: self.output,
@@ -299,12 +321,56 @@ mod tests {
         assert_eq!(figures.tenants.unwrap().count, 1);
     }
 
+    /// A clock may count from the last midnight, or from 1970.
     #[test]
-    fn an_arrival_after_two_years_is_refused() {
-        let error = Collector::new(1)
-            .record(&record(1 << 27, 0, None))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("two years"), "{error}");
+    fn figures_are_from_the_first_arrival_on() {
+        let figures_from = |start_s: u64| {
+            let mut collector = Collector::new(1);
+            for second in 0..100 {
+                for _ in 0..2 * (second % 2) {
+                    collector.record(&record(start_s + second, 0, None)).unwrap();
+                }
+            }
+            collector.finish("a.csv", "tenantry", 0).figures
+        };
+        let of_its_own = figures_from(0);
+        assert_eq!(
+            (of_its_own.silent_s, of_its_own.requests_per_s.unwrap().mean),
+            (None, 1.0101)
+        );
+        for start_s in [86_400, 1_700_000_000] {
+            let late = figures_from(start_s);
+            assert_eq!(
+                late.silent_s,
+                Some(start_s as f64 + 1.0),
+                "the first second has no request"
+            );
+            assert_eq!(
+                (late.span_s, late.requests_per_s),
+                (of_its_own.span_s, of_its_own.requests_per_s)
+            );
+            assert!((late.dispersion["1s"] - 1.0).abs() < 0.05, "{late:?}");
+        }
+    }
+
+    #[test]
+    fn arrivals_two_years_apart_are_refused() {
+        for others in [0, 1 << 28] {
+            let mut collector = Collector::new(1);
+            collector.record(&record(others, 0, None)).unwrap();
+            let error = collector.record(&record(1 << 27, 0, None)).unwrap_err().to_string();
+            assert!(error.contains("two years"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_earlier_arrival_may_stand_later() {
+        let mut collector = Collector::new(1);
+        for second in [10, 7, 12, 7] {
+            collector.record(&record(second, 0, None)).unwrap();
+        }
+        let trace = collector.finish("a.csv", "tenantry", 0);
+        assert_eq!(trace.curves.counts, [2, 0, 0, 1, 0, 1]);
+        assert_eq!(trace.figures.out_of_order, Some(2));
     }
 }

@@ -68,6 +68,10 @@ pub struct TraceFigures {
     /// Broken lines that were left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped_lines: Option<u64>,
+    /// Before the first arrival, in whole seconds, where that is longer than all arrivals last: a clock that counts from some other moment.
+    /// All other figures are from the first arrival on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<f64>,
     /// From the first arrival to the last, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_s: Option<f64>,
@@ -100,7 +104,7 @@ pub struct TraceFigures {
 /// Arrivals in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RateFigures {
-    /// Over all windows from the start of the recording to the last arrival.
+    /// Over all windows from the first arrival's to the last's; of counts, over all that are recorded.
     pub mean: f64,
     /// In the busiest window.
     pub max: f64,
@@ -188,11 +192,12 @@ pub fn table(traces: &[Trace], style: Style) -> String {
 type Figure = (&'static str, fn(&TraceFigures) -> Option<String>);
 
 /// The rows of the table, on the terminal and on the page.
-pub const FIGURES: [Figure; 27] = [
+pub const FIGURES: [Figure; 28] = [
     ("format", |trace| Some(trace.format.clone())),
     ("requests", |trace| Some(human::count(trace.requests))),
     ("unanswered", |trace| trace.unanswered.map(human::count)),
     ("skipped lines", |trace| trace.skipped_lines.map(human::count)),
+    ("silent before, s", |trace| trace.silent_s.map(human::number)),
     ("span, s", |trace| trace.span_s.map(human::number)),
     ("requests/s, mean", |trace| {
         Some(human::number(trace.requests_per_s?.mean))

@@ -5,6 +5,8 @@ use std::path::Path;
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, near_miss};
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Scenario, ScenarioErrors};
+use tenantry_traces::Duration;
+use tenantry_traces::describe::silence_before;
 use tenantry_traces::read::Format;
 
 use super::write;
@@ -23,6 +25,8 @@ pub struct Answers {
     pub tenants_of_trace: bool,
     pub rate: String,
     pub trace: Option<String>,
+    /// Before the trace's first request, where it is to be left out.
+    pub silent: Option<Duration>,
     pub input: String,
     pub output: String,
     pub latency: String,
@@ -36,7 +40,11 @@ impl Answers {
     /// Of flags, and of what their trace says.
     pub fn of(args: &NewArgs, of_trace: OfTrace) -> Result<Answers, Failure> {
         let model = built_in(args.model.as_deref().unwrap_or(of_trace.usual_model()))?;
-        let of_trace = of_trace.tenants;
+        let OfTrace {
+            tenants: of_trace,
+            silent,
+            ..
+        } = of_trace;
         let generates = model.kind == ModelKind::Decoder;
         let usual = Usual::of(generates);
         let or = |flag: &Option<String>, usual: &str| flag.clone().unwrap_or_else(|| usual.to_owned());
@@ -63,6 +71,7 @@ impl Answers {
             tenants_of_trace: of_trace.is_some(),
             rate: or(&args.rate, usual.rate),
             trace: args.trace.clone(),
+            silent,
             input: or(&args.input, usual.input),
             output: or(&args.output, usual.output),
             latency: or(&args.latency, usual.latency),
@@ -189,6 +198,8 @@ pub struct OfTrace {
     pub tenants: Option<u32>,
     /// Requests ask for tokens to be generated.
     pub generates: bool,
+    /// Before the first of them, where that is longer than they last.
+    pub silent: Option<Duration>,
 }
 
 impl OfTrace {
@@ -208,7 +219,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
             format.name()
         )));
     }
-    let (mut largest, mut all_say, mut last, mut generates) = (None, true, None, false);
+    let (mut largest, mut all_say, mut first, mut last, mut generates) = (None, true, None, None, false);
     for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
         let record = record.map_err(Failure::bad_input)?;
         if record.arrival < last {
@@ -217,6 +228,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
                 quoted(trace)
             )));
         }
+        first = first.or(record.arrival);
         (last, all_say) = (record.arrival, all_say && record.tenant.is_some());
         largest = largest.max(record.tenant);
         generates |= record.output_tokens.is_some_and(|tokens| tokens > 0);
@@ -229,6 +241,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
     Ok(OfTrace {
         tenants: { largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)),
         generates,
+        silent: first.zip(last).and_then(|(first, last)| silence_before(first, last)),
     })
 }
 

@@ -106,14 +106,21 @@ fn workload(answers: &Answers) -> String {
         model,
         rate,
         trace,
+        silent,
         input,
         output,
         ..
     } = answers;
     if let Some(trace) = trace {
+        let from = silent.map_or(String::new(), |silent| format!(", from: {}s", silent.as_secs_f64()));
+        let before = if silent.is_some() {
+            ": before `from` it is silent"
+        } else {
+            ""
+        };
         return format!(
             "  \
-  arrivals: {{ trace: {{ path: {trace:?} }} }}   # `tenantry trace info` describes it
+  arrivals: {{ trace: {{ path: {trace:?}{from} }} }}   # `tenantry trace info` describes it{before}
   lengths: {{ joint: of-arrivals }}
   warm_up: 0s                   # left out of the figures
 "

@@ -49,6 +49,17 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     for (file, trace) in args.files.iter().zip(&traces) {
+        if let Some(silent_s) = trace.figures.silent_s {
+            let name = file.display();
+            say(
+                output,
+                &format!(
+                    "note: {name}: the first request comes after {silent_s} s of silence, and figures are from there on; to be replayed without it: `from: {silent_s}s` in \
+                     a scenario, or tenantry trace convert {} cut.csv --cut {silent_s}s..",
+                    quoted(&name.to_string())
+                ),
+            );
+        }
         if let Some(late) = trace.figures.out_of_order {
             let name = file.display();
             say(

@@ -1,0 +1,86 @@
+//! Recordings as they are found: clocks that count from elsewhere.
+
+use std::fs;
+
+use crate::common::{folder, good, good_json, tenantry};
+
+/// What a command says beside its answer.
+fn said(folder: &std::path::Path, args: &[&str]) -> String {
+    let output = tenantry(folder, args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+    said
+}
+
+/// BurstGPT's clock counts from the first day of two months, of which a part may be taken.
+#[test]
+fn a_clock_may_count_from_another_moment() {
+    let folder = folder();
+    let at = folder.path();
+    let rows = |from_s: u64| {
+        let rows = (0..600).map(|i| format!("{}.5,1{},20\n", from_s + i, i % 10));
+        format!(
+            "arrived_at,num_prefill_tokens,num_decode_tokens\n{}",
+            rows.collect::<String>()
+        )
+    };
+    fs::write(at.join("early.csv"), rows(0)).unwrap();
+    fs::write(at.join("late.csv"), rows(5_270_400)).unwrap();
+    let info = ["trace", "info", "early.csv", "late.csv"];
+    let figures = good_json(at, &info);
+    assert_eq!(figures[1]["requests_per_s"]["mean"], 1.0, "{figures:#}");
+    assert_eq!(figures[0]["requests_per_s"], figures[1]["requests_per_s"]);
+    assert_eq!(
+        (&figures[0]["silent_s"], &figures[1]["silent_s"]),
+        (&serde_json::Value::Null, &5_270_400.0.into())
+    );
+    let note = said(at, &info);
+    assert!(
+        note.contains("note: late.csv: the first request comes after 5270400 s of silence"),
+        "{note}"
+    );
+    assert!(!note.contains("early.csv"), "{note}");
+
+    // What the note says leaves it out.
+    good(at, &["trace", "convert", "late.csv", "cut.csv", "--cut", "5270400s.."]);
+    assert_eq!(
+        good_json(at, &["trace", "info", "cut.csv"])[0]["span_s"],
+        figures[1]["span_s"]
+    );
+    let run = |more: &[&str]| {
+        let args = [
+            "simulate",
+            "s.yaml",
+            "--set",
+            "workload.arrivals={trace: {path: late.csv}}",
+            "--set",
+            "workload.stop={requests: 600}",
+        ];
+        let args = [&args[..], more].concat();
+        (good_json(at, &args)["runs"][0].clone(), said(at, &args))
+    };
+    let (late, note) = run(&[]);
+    assert_eq!(late["workload"]["silent_s"], 5_270_400.0, "{late:#}");
+    assert!(note.contains("workload.arrivals.trace.from=5270400s"), "{note}");
+    let (cut, note) = run(&["--set", "workload.arrivals.trace.from=5270400s"]);
+    assert!(!note.contains("silence"), "{note}");
+    assert_eq!(late["workload"]["rate_rps"], cut["workload"]["rate_rps"]);
+
+    // A new scenario has it from the start.
+    let flags = [
+        "--trace",
+        "late.csv",
+        "--model",
+        "tiny",
+        "--card",
+        "cpu",
+        "--systems",
+        "bert-shared",
+        "--defaults",
+    ];
+    good(at, &[&["new", "ours.yaml"], &flags[..]].concat());
+    let text = fs::read_to_string(at.join("ours.yaml")).unwrap();
+    assert!(text.contains("{ path: \"late.csv\", from: 5270400s }"), "{text}");
+    let run = &good_json(at, &["simulate", "ours.yaml"])["runs"][0];
+    assert!(run["duration_s"].as_f64().unwrap() < 601.0, "{run:#}");
+}
