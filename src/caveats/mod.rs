@@ -2,6 +2,8 @@
 
 mod outcomes;
 mod prices;
+mod recordings;
 
 pub use outcomes::*;
 pub use prices::*;
+pub use recordings::*;

@@ -257,26 +257,6 @@ fn are_over(arrivals: &ArrivalsSpec) -> bool {
     }
 }
 
-/// Sentences on recordings that are silent for longer than their requests last.
-pub fn silence_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
-    let of = |(spec, run): (&RunSpec, &Run)| {
-        let ArrivalsSpec::Trace(trace) = &spec.workload.arrivals else {
-            return None;
-        };
-        let silent_s = run.summary.workload?.silent_s?;
-        // In the recording's own time.
-        let from_s = trace.cut.from.as_secs_f64() + (silent_s * trace.speed).floor();
-        Some(format!(
-            "the first request comes after {silent_s} s of silence, longer than all requests last, and throughput, busy shares and costs are over that time too: \
-             workload.arrivals.trace.from={from_s}s leaves it out."
-        ))
-    };
-    let mut all: Vec<String> = runs.filter_map(of).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 /// Sentences on requests that ask for more tokens than their model has positions for.
 fn shortened_caveats(runs: &[Run]) -> Vec<String> {
     let of = |run: &Run| {

@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{ended_early_caveats, interrupted_caveat, of_runs, silence_caveats};
+use crate::caveats::{ended_early_caveats, interrupted_caveat, of_runs, silence_caveats, unanswered_in_recordings};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -46,6 +46,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(keep.notes());
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
+    caveats.extend(unanswered_in_recordings(&loaded.runs)?);
     caveats.extend(silence_caveats(loaded.runs.iter().zip(&runs)));
     caveats.extend(of_runs(&runs));
     match stopped.is_some() {

@@ -10,6 +10,7 @@ use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::Plan;
 
 use crate::cards::{card_from_anywhere, find_card};
+use crate::caveats::unanswered_in_recordings;
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::output::{Started, check_folder, make_folder, next, print, say, style};
@@ -63,7 +64,9 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let report = &planned.report;
     let mut caveats = cards.card_caveats();
     if let Some(best) = &planned.best {
-        caveats.extend(Loaded::of_what_fits(best.clone(), None)?.run_caveats());
+        let best = Loaded::of_what_fits(best.clone(), None)?;
+        caveats.extend(best.run_caveats());
+        caveats.extend(unanswered_in_recordings(&best.runs)?);
     }
     caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());

@@ -5,7 +5,9 @@ use tenantry_profiles::DeviceKind;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{ended_early_caveats, extrapolation_caveat, interrupted_caveat, of_runs, silence_caveats};
+use crate::caveats::{
+    ended_early_caveats, extrapolation_caveat, interrupted_caveat, of_runs, silence_caveats, unanswered_in_recordings,
+};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -55,6 +57,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
         true => caveats.push(interrupted_caveat(&loaded.runs, &runs)),
         false => caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs))),
     }
+    caveats.extend(unanswered_in_recordings(&loaded.runs)?);
     caveats.extend(silence_caveats(loaded.runs.iter().zip(&runs)));
     caveats.extend(of_runs(&runs));
     let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::manifest::ProfileSource;
 
+use crate::caveats::unanswered_in_recordings;
 use crate::failure::Failure;
 use crate::output::Started;
 use crate::runs::Loaded;
@@ -57,7 +58,7 @@ impl Sweep {
     /// The sweep of a scenario whose files are `inputs`.
     ///
     /// # Errors
-    /// When the program's own file cannot be read.
+    /// When the program's own file or a recording cannot be read.
     pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Result<Sweep, Failure> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let program = std::env::current_exe().and_then(|path| content(&path));
@@ -99,7 +100,7 @@ impl Sweep {
             files,
             profile: manifest.profile,
             other_profiles: manifest.other_profiles,
-            caveats: loaded.card_caveats(),
+            caveats: [loaded.card_caveats(), unanswered_in_recordings(&loaded.runs)?].concat(),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Recordings as they are found: clocks that count from elsewhere.
+//! Recordings as they are found: clocks that count from elsewhere, requests that failed.
 
 use std::fs;
 
@@ -83,4 +83,57 @@ fn a_clock_may_count_from_another_moment() {
     assert!(text.contains("{ path: \"late.csv\", from: 5270400s }"), "{text}");
     let run = &good_json(at, &["simulate", "ours.yaml"])["runs"][0];
     assert!(run["duration_s"].as_f64().unwrap() < 601.0, "{run:#}");
+}
+
+/// BurstGPT writes down requests that failed, with an output of 0 tokens: nobody knows how long their answers would have been.
+#[test]
+fn who_failed_is_no_answered_request() {
+    let folder = folder();
+    let at = folder.path();
+    let rows = (0..400).map(|i| {
+        format!(
+            "{i},ChatGPT,{},{},0,API log\n",
+            5 + i % 9,
+            if i % 4 == 0 { 0 } else { 7 + i % 5 }
+        )
+    });
+    let text = format!(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n{}",
+        rows.collect::<String>()
+    );
+    fs::write(at.join("burst.csv"), text).unwrap();
+    let info = ["trace", "info", "burst.csv"];
+    assert_eq!(good_json(at, &info)[0]["unanswered"], 100);
+    let note = said(at, &info);
+    assert!(
+        note.contains("note: burst.csv: 100 of 400 requests got no answer"),
+        "{note}"
+    );
+    let converted = good_json(at, &["trace", "convert", "burst.csv", "own.csv"]);
+    assert_eq!(
+        (&converted["requests"], &converted["unanswered"]),
+        (&300.into(), &100.into())
+    );
+    let fit = good_json(at, &["trace", "fit", "sharegpt", "burst.csv"]);
+    let notes = fit["notes"].to_string();
+    assert!(notes.contains("100 requests of 400 have no output"), "{notes}");
+    assert_eq!(fit["real"]["requests"], 150);
+
+    let run = [
+        "simulate",
+        "s.yaml",
+        "--set",
+        "workload.arrivals={trace: {path: burst.csv}}",
+        "--set",
+        "workload.lengths={joint: of-arrivals}",
+        "--set",
+        "workload.stop={}",
+    ];
+    let offered = &good_json(at, &run)["runs"][0]["requests"]["offered"];
+    assert_eq!(*offered, 300);
+    let note = said(at, &run);
+    assert!(
+        note.contains("note: burst.csv: 100 of 400 requests got no answer when they were recorded, and are left out"),
+        "{note}"
+    );
 }

@@ -153,8 +153,10 @@ fn burstgpt_and_vidur_have_arrivals_in_seconds() {
     let rows = read(burst).unwrap();
     assert_eq!(
         (rows[1].arrival, rows[1].output_tokens),
-        (Some(Time(45_500_000_000)), Some(0))
+        (Some(Time(45_500_000_000)), None),
+        "a failure has no answer"
     );
+    assert!(rows[1].is_unanswered() && !rows[0].is_unanswered());
     let vidur = read(b"arrived_at,num_prefill_tokens,num_decode_tokens\n0.25,10,20\n").unwrap();
     assert_eq!(vidur[0].arrival, Some(Time(250_000_000)));
 }

@@ -77,12 +77,10 @@ impl Collector {
         if let Some(tokens) = record.input_tokens {
             self.input.add(tokens);
         }
-        match record.output_tokens {
-            // Where there is no input there is no turn that could be answered.
-            None => self.unanswered += u64::from(record.input_tokens.is_some()),
-            // Encoders generate nothing.
-            Some(0) => {}
-            Some(tokens) => self.output.add(tokens),
+        self.unanswered += u64::from(record.is_unanswered());
+        // Encoders generate nothing.
+        if let Some(tokens) = record.output_tokens.filter(|&tokens| tokens > 0) {
+            self.output.add(tokens);
         }
         if let Some(tenant) = record.tenant {
             self.tenant(tenant, 1);

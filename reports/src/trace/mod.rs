@@ -62,7 +62,7 @@ pub struct TraceFigures {
     pub format: String,
     /// All of them.
     pub requests: u64,
-    /// Of those, the ones without an answer: turns of a conversation that ends with a question.
+    /// Of those, the ones without an answer: turns of a conversation that ends with a question, requests that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<u64>,
     /// Broken lines that were left out.

@@ -80,7 +80,10 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     if converted.unanswered > 0 {
         say(
             output,
-            &format!("note: {} turns without an answer were left out", converted.unanswered),
+            &format!(
+                "note: {} requests without an answer were left out",
+                converted.unanswered
+            ),
         );
     }
     for (count, what) in [
@@ -121,7 +124,7 @@ fn requests(
         watchdog.check()?;
         let record = record.map_err(Failure::bad_input)?;
         converted.prefix_hashes += records.prefix_hashes().len() as u64;
-        if record.input_tokens.is_some() && record.output_tokens.is_none() {
+        if record.is_unanswered() {
             converted.unanswered += 1;
             continue;
         }

@@ -120,15 +120,16 @@ fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failu
     source::format(&args.file, &args.read)?;
     let mut pairs: Vec<Lengths> = Vec::new();
     let mut records = source::records(&args.file, &args.read)?;
+    let mut all = 0;
     for record in records.by_ref() {
         watchdog.check()?;
         let record = record.map_err(Failure::bad_input)?;
+        all += usize::from(record.input_tokens.is_some());
         if let (Some(input), Some(output)) = (record.input_tokens, record.output_tokens) {
             pairs.push(Lengths { input, output });
         }
     }
     // Where some are answered, who got nothing failed or gave up, and says nothing of how long answers are.
-    let all = pairs.len();
     if pairs.iter().any(|pair| pair.output > 0) {
         pairs.retain(|pair| pair.output > 0);
     }

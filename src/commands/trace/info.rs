@@ -60,6 +60,16 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
                 ),
             );
         }
+        if let Some(unanswered) = trace.figures.unanswered {
+            say(
+                output,
+                &format!(
+                    "note: {}: {unanswered} of {} requests got no answer: they are in no figure of outputs, and left out of replays",
+                    file.display(),
+                    trace.figures.requests
+                ),
+            );
+        }
         if let Some(late) = trace.figures.out_of_order {
             let name = file.display();
             say(

@@ -31,3 +31,4 @@ mod shape;
 pub use build::build;
 pub use groups::{Domains, TenantGroups};
 pub use popularity::Shares;
+pub use recorded::unanswered_of;

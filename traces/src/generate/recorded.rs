@@ -9,7 +9,8 @@ use crate::request::Lengths;
 use crate::spec::TraceSpec;
 use crate::time::{Duration, Time};
 
-/// The records of a cut, in order of time, from its beginning again where it repeats.
+/// The records of a cut, in order of time, from its beginning again where it repeats. Who got no answer is left out: how long it would have been
+/// nobody knows.
 pub struct Recorded {
     records: Records,
     path: PathBuf,
@@ -79,6 +80,9 @@ impl Recorded {
                 }
                 continue;
             }
+            if record.is_unanswered() {
+                continue;
+            }
             self.any = true;
             return Ok(Some(self.arrival(record, at)));
         }
@@ -116,6 +120,25 @@ impl Recorded {
             class: record.class,
         }
     }
+}
+
+/// Requests of the part of a recording that `spec` replays, and how many of them got no answer there and are left out.
+///
+/// # Errors
+/// As [`Records`].
+pub fn unanswered_of(spec: &TraceSpec) -> Result<(u64, u64), TraceError> {
+    let from = Time(spec.cut.from.0);
+    let end = spec.cut.length.map(|length| from + length);
+    let (mut requests, mut unanswered) = (0, 0);
+    for record in Records::open(&spec.path, spec.skip_bad_lines)? {
+        let record = record?;
+        let is_in = |at: Time| at >= from && end.is_none_or(|end| at < end);
+        if record.arrival.is_some_and(is_in) {
+            requests += 1;
+            unanswered += u64::from(record.is_unanswered());
+        }
+    }
+    Ok((requests, unanswered))
 }
 
 impl Iterator for Recorded {

@@ -55,6 +55,8 @@ pub struct Layout {
     pub tenant: Option<&'static str>,
     pub input: &'static str,
     pub output: Option<&'static str>,
+    /// Whether an output of 0 says that there was no answer, rather than that none is generated.
+    pub failures: bool,
     pub class: Option<&'static str>,
     /// Where it is there and not empty, the row is a management request.
     pub change: Option<&'static str>,
@@ -66,6 +68,7 @@ const BARE: Layout = Layout {
     tenant: None,
     input: "",
     output: None,
+    failures: false,
     class: None,
     change: None,
 };
@@ -171,6 +174,7 @@ impl Format {
                 arrival: Some(("Timestamp", Clock::Seconds)),
                 input: "Request tokens",
                 output: Some("Response tokens"),
+                failures: true,
                 ..BARE
             },
             Format::LlmServingSim => Layout {

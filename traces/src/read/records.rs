@@ -22,7 +22,7 @@ pub struct Record {
     pub tenant: Option<u32>,
     /// At least 1.
     pub input_tokens: Option<u32>,
-    /// 0 for encoders; absent for a turn that was never answered.
+    /// 0 for encoders; absent for one that was never answered.
     pub output_tokens: Option<u32>,
     /// Service class.
     pub class: Option<u16>,
@@ -47,6 +47,14 @@ enum Source {
     ShareGpt(Box<Conversations>),
     Parquet(Box<parquet::Rows>),
     Invocations(Box<Invocations>),
+}
+
+impl Record {
+    /// Whether it is a request that got no answer.
+    pub fn is_unanswered(&self) -> bool {
+        // Where there is no input there is no request that could be answered.
+        self.input_tokens.is_some() && self.output_tokens.is_none()
+    }
 }
 
 impl Records {
@@ -381,7 +389,10 @@ impl Table {
                 Some(Column::Arrival(_)) => record.arrival = Some(Time(number)),
                 Some(Column::Tenant) => record.tenant = Some(below_2_32(number).map_err(named)?),
                 Some(Column::Input) => record.input_tokens = Some(below_2_32(number).map_err(named)?),
-                Some(Column::Output) => record.output_tokens = Some(below_2_32(number).map_err(named)?),
+                Some(Column::Output) => {
+                    let tokens = below_2_32(number).map_err(named)?;
+                    record.output_tokens = (tokens > 0 || !layout.failures).then_some(tokens);
+                }
                 Some(Column::Class) => {
                     let below = |_| named(format!("must be below 2^16, got `{number}`"));
                     record.class = Some(u16::try_from(number).map_err(below)?);
