@@ -181,7 +181,8 @@ fn conversion_cuts_scales_sorts_and_fills_in_as_it_says() {
         filled["filled_in"],
         serde_json::json!([
             "arrivals are evenly spaced at 4 requests/s",
-            "all requests are of tenant 0"
+            "all requests are of tenant 0",
+            "all requests are of service class 0"
         ])
     );
 

@@ -1,10 +1,12 @@
 //! When tenants are awake, and the groups that they fall into.
 
+use std::io::Write;
+
 use proptest::prelude::*;
 use tenantry_traces::generate::TenantGroups;
 use tenantry_traces::spec::{
-    ArrivalsSpec, DiurnalSpec, GroupsSpec, LengthSpec, LengthsSpec, LifetimesSpec, OnOffSpec, Phases, PopularitySpec,
-    PresenceSpec, Stop, WorkloadSpec,
+    ArrivalsSpec, Cut, DiurnalSpec, GroupsSpec, LengthSpec, LengthsSpec, LifetimesSpec, OnOffSpec, Phases,
+    PopularitySpec, PresenceSpec, Stop, TraceSpec, WorkloadSpec,
 };
 use tenantry_traces::{Duration, Entry, Request, Time, build};
 
@@ -248,6 +250,45 @@ fn presence_that_cannot_be_is_refused_with_its_field() {
         })
     };
     assert!(message(&closed).starts_with("tenants.presence: must be absent in a closed loop"));
+}
+
+/// A recording's classes are its own, whatever is drawn for tenants; one beyond those of the workload is none of them.
+#[test]
+fn a_recorded_class_is_kept() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let rows = "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n0,0,1,9,0,1\n1,1,2,9,0,0\n2,0,3,9,0,0\n3,1,4,9,0,2\n";
+    file.write_all(rows.as_bytes()).unwrap();
+    let of = |seed, class_shares| WorkloadSpec {
+        seed,
+        class_shares,
+        popularity: PopularitySpec::OfArrivals,
+        arrivals: ArrivalsSpec::Trace(TraceSpec {
+            path: file.path().to_path_buf(),
+            speed: 1.0,
+            skip_bad_lines: false,
+            cut: Cut::default(),
+        }),
+        lengths: LengthsSpec::OfArrivals,
+        ..spec(PresenceSpec::default())
+    };
+    for seed in 0..4 {
+        for shares in [vec![1.0; 3], Vec::new()] {
+            let classes: Vec<u16> = requests(&of(seed, shares))
+                .iter()
+                .map(|request| request.class)
+                .collect();
+            assert_eq!(classes, [1, 0, 0, 2], "seed {seed}");
+        }
+    }
+    let mut two = build(&of(1, vec![1.0; 2])).unwrap();
+    let error = (0..4).find_map(|_| two.next().err()).unwrap().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{}:5: class: must be 0 to 1, since tenants.classes are 2, got 2",
+            file.path().display()
+        )
+    );
 }
 
 fn presences() -> impl Strategy<Value = PresenceSpec> {

@@ -227,6 +227,9 @@ impl Completion<'_> {
         if record.tenant.is_none() {
             self.note(|| "all requests are of tenant 0".to_owned());
         }
+        if record.class.is_none() {
+            self.note(|| "all requests are of service class 0".to_owned());
+        }
         Ok(Request {
             ticket: 0,
             tenant: record.tenant.unwrap_or(0),

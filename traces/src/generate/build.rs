@@ -67,6 +67,7 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
     let builder = Builder {
         seed: spec.seed,
         tenants: spec.tenants,
+        classes: spec.class_shares.len(),
         awake: presence.as_ref().map_or(1.0, Presence::kept),
         round: 0,
     };
@@ -174,6 +175,8 @@ fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
 struct Builder {
     seed: u64,
     tenants: u32,
+    /// Service classes that the workload has; 0 where it names none.
+    classes: usize,
     /// The share of time that tenants are awake: what rates are divided by, so that as many are sent as they say.
     awake: f64,
     /// Of a part that repeats: each round has gaps and rates of its own.
@@ -281,7 +284,7 @@ impl Builder {
                     gap_draws,
                 )?)
             }
-            ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor)?),
+            ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor, self.classes)?),
             ArrivalsSpec::Shape(shape) => {
                 let rates = ShapedRates::open(&name("shape"), shape, rate_factor)?;
                 Box::new(Process::new(rates, poisson))

@@ -15,6 +15,8 @@ pub struct Recorded {
     records: Records,
     path: PathBuf,
     skip_bad_lines: bool,
+    /// As many as the workload has; 0 where it names none, and any will do.
+    classes: usize,
     speed: f64,
     from: Time,
     end: Option<Time>,
@@ -26,7 +28,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    pub fn open(field: &str, spec: &TraceSpec, factor: f64) -> Result<Recorded, TraceError> {
+    pub fn open(field: &str, spec: &TraceSpec, factor: f64, classes: usize) -> Result<Recorded, TraceError> {
         let records = Records::open(&spec.path, spec.skip_bad_lines)?;
         if !records.format().has_arrivals() {
             let message = format!(
@@ -44,6 +46,7 @@ impl Recorded {
             records,
             path: spec.path.clone(),
             skip_bad_lines: spec.skip_bad_lines,
+            classes,
             speed: positive(&format!("{field}.speed"), spec.speed)? * factor,
             from,
             end: spec.cut.length.map(|length| from + length),
@@ -82,6 +85,14 @@ impl Recorded {
             }
             if record.is_unanswered() {
                 continue;
+            }
+            if let Some(class) = record.class
+                && self.classes > 0
+                && usize::from(class) >= self.classes
+            {
+                let (last, classes) = (self.classes - 1, self.classes);
+                let message = format!("class: must be 0 to {last}, since tenants.classes are {classes}, got {class}");
+                return Err(self.records.error(message));
             }
             self.any = true;
             return Ok(Some(self.arrival(record, at)));

@@ -34,10 +34,10 @@ impl Requests {
         })
     }
 
-    /// The service class of the request of `tenant` that `arrival` is.
+    /// The service class of the request of `tenant` that `arrival` is: what was recorded, else the tenant's.
     #[inline(always)]
     pub fn class(&self, tenant: u32, arrival: &Arrival) -> u16 {
-        self.groups.class_of(tenant).or(arrival.class).unwrap_or(0)
+        arrival.class.or_else(|| self.groups.class_of(tenant)).unwrap_or(0)
     }
 
     /// The request that arrives at `at`, where `build` has made sure that all of it is drawn.
