@@ -1,6 +1,7 @@
 //! Generated requests beside real ones that the fit did not see.
 
 use serde::Serialize;
+use tenantry_traces::describe::Histogram;
 
 use super::{TenantFigures, Trace};
 use crate::human::{self, ABSENT};
@@ -15,6 +16,8 @@ const CONCENTRATION_WITHIN: f64 = 0.03;
 const DISPERSION_WITHIN: f64 = 0.15;
 /// The Kolmogorov-Smirnov distance below 0.03.
 const DISTANCE_BELOW: f64 = 0.03;
+/// Of fewer independent windows a recording's rates say nothing: their dispersion alone is known to a half of itself.
+const LEAST_INDEPENDENT: f64 = 30.0;
 
 /// A figure, real and generated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,7 +32,7 @@ pub struct Row {
     /// Generated over real, less 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// How large the error, or the distance, may be.
+    /// How large the error, or the distance, may be; absent where the recording is too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aim: Option<f64>,
     /// Whether it is within the aim.
@@ -54,7 +57,7 @@ impl Comparison {
             ("input tokens", &r.input, &g.input),
             ("output tokens", &r.output, &g.output),
         ] {
-            rows.extend(lengths(what, real, generated));
+            rows.extend(lengths(what, real, generated, Samples::Enough));
         }
         let per_window = |counts: &[u32]| counts.iter().copied().collect();
         let same_window = r.window_s == g.window_s && !r.counts.is_empty() && !g.counts.is_empty();
@@ -63,17 +66,15 @@ impl Comparison {
                 &format!("requests in {} s", r.window_s),
                 &per_window(&r.counts),
                 &per_window(&g.counts),
+                independent_windows(real, r.window_s),
             ));
         }
-        for window in ["1s", "10s", "60s"] {
+        for (window, seconds) in DISPERSIONS {
             let at = |trace: &Trace| trace.figures.dispersion.get(window).copied();
-            if let (Some(real), Some(generated)) = (at(real), at(generated)) {
-                rows.push(Row::new(
-                    format!("dispersion at {window}"),
-                    real,
-                    generated,
-                    Some(DISPERSION_WITHIN),
-                ));
+            if let (Some(of_real), Some(generated)) = (at(real), at(generated)) {
+                let by_chance = independent_windows(real, seconds).off(|windows| 2.0 * (2.0 / (windows - 1.0)).sqrt());
+                let aim = by_chance.map(|off| rounded(DISPERSION_WITHIN + off));
+                rows.push(Row::new(format!("dispersion at {window}"), of_real, generated, aim));
             }
         }
         if let (Some(real), Some(generated)) = (real.figures.tenants, generated.figures.tenants) {
@@ -107,9 +108,11 @@ impl Comparison {
                 Some(_) => format!("±{} %", human::number(100.0 * aim)),
                 None => format!("below {aim}"),
             });
-            let verdict = row
-                .within
-                .map(|within| if within { "within" } else { "OUTSIDE" }.to_owned());
+            let verdict = match (row.aim, row.within) {
+                (None, _) => Some("too few windows"),
+                (_, within) => within.map(|within| if within { "within" } else { "OUTSIDE" }),
+            };
+            let verdict = verdict.map(str::to_owned);
             [
                 Some(row.figure.clone()),
                 row.real.map(human::number),
@@ -147,33 +150,98 @@ impl Row {
     }
 }
 
-fn lengths(
-    what: &str,
-    real: &tenantry_traces::describe::Histogram,
-    generated: &tenantry_traces::describe::Histogram,
-) -> Vec<Row> {
+/// How many independent samples a recording's figures are of: by these they are off from what it is a sample of.
+#[derive(Clone, Copy)]
+enum Samples {
+    /// Chance is left out of account.
+    Enough,
+    Some(f64),
+    TooFew,
+}
+
+impl Samples {
+    /// By how much more than the aim a figure may be off, which `by_chance` says for so many samples at two standard errors; nothing where there are too
+    /// few to tell.
+    fn off(self, by_chance: impl Fn(f64) -> f64) -> Option<f64> {
+        match self {
+            Samples::Enough => Some(0.0),
+            Samples::Some(count) => Some(by_chance(count)),
+            Samples::TooFew => None,
+        }
+    }
+}
+
+/// The windows of dispersion, and their lengths in seconds.
+const DISPERSIONS: [(&str, u32); 3] = [("1s", 1), ("10s", 10), ("60s", 60)];
+
+/// Windows of `seconds` of a recording. Where its rate lasts, neighbours go together, and the counts of longer windows spread more than a Poisson process's
+/// would: so many fewer are independent.
+fn independent_windows(recording: &Trace, seconds: u32) -> Samples {
+    let at = |&(window, of): &(&str, u32)| Some((of, *recording.figures.dispersion.get(window)?));
+    let known: Vec<(u32, f64)> = DISPERSIONS.iter().filter_map(at).collect();
+    let own = known.iter().find(|(of, _)| *of == seconds);
+    let (Some((_, own)), Some((_, longest))) = (own, known.last()) else {
+        return Samples::TooFew;
+    };
+    let curves = &recording.curves;
+    let windows = (curves.counts.len() as u32 * curves.window_s / seconds) as f64;
+    match windows * (own / longest).min(1.0) {
+        independent if independent >= LEAST_INDEPENDENT => Samples::Some(independent),
+        _ => Samples::TooFew,
+    }
+}
+
+fn lengths(what: &str, real: &Histogram, generated: &Histogram, samples: Samples) -> Vec<Row> {
     let (Some(r), Some(g), Some(distance)) = (real.figures(), generated.figures(), real.distance(generated)) else {
         return Vec::new();
     };
-    let row = |name: &str, real, generated| Row::new(format!("{what}, {name}"), real, generated, Some(LENGTHS_WITHIN));
+    let row = |name: &str, of_real: f64, generated, by_chance: &dyn Fn(f64) -> f64| {
+        let aim = samples.off(|count| by_chance(count) / of_real);
+        let aim = aim.map(|off| rounded(LENGTHS_WITHIN + off));
+        Row::new(format!("{what}, {name}"), of_real, generated, aim)
+    };
+    let quantile = |name: &str, share: f64, of_real: u32, generated: u32| {
+        // The quantiles that the share's own error reaches to, on the side that is farther.
+        let by_chance = |count: f64| {
+            let off = 2.0 * (share * (1.0 - share) / count).sqrt();
+            let at = |share: f64| real.quantile(share.clamp(0.0, 1.0)).unwrap_or(of_real);
+            f64::from(at(share - off).abs_diff(of_real).max(at(share + off).abs_diff(of_real)))
+        };
+        row(name, of_real.into(), generated.into(), &by_chance)
+    };
+    // That of two samples, of which the generated one is large, at 95 %.
+    let aim = samples
+        .off(|count| 1.36 / count.sqrt())
+        .map(|off| rounded(DISTANCE_BELOW + off));
     vec![
-        row("mean", r.mean, g.mean),
-        row("p50", r.p50.into(), g.p50.into()),
-        row("p90", r.p90.into(), g.p90.into()),
-        row("p98", r.p98.into(), g.p98.into()),
+        row("mean", r.mean, g.mean, &|count| {
+            2.0 * (variance(real, r.mean) / count).sqrt()
+        }),
+        quantile("p50", 0.5, r.p50, g.p50),
+        quantile("p90", 0.9, r.p90, g.p90),
+        quantile("p98", 0.98, r.p98, g.p98),
         Row {
             figure: format!("{what}, Kolmogorov-Smirnov"),
             real: None,
             generated: rounded(distance),
             error: None,
-            aim: Some(DISTANCE_BELOW),
-            within: Some(distance < DISTANCE_BELOW),
+            aim,
+            within: aim.map(|aim| distance < aim),
         },
     ]
 }
 
+fn variance(lengths: &Histogram, mean: f64) -> f64 {
+    let (sum, count) = lengths.iter().fold((0.0, 0.0), |(sum, count), (tokens, times)| {
+        let off = f64::from(tokens) - mean;
+        (sum + times as f64 * off * off, count + times as f64)
+    });
+    sum / count
+}
+
 #[cfg(test)]
 mod tests {
+    use tenantry_traces::draw::{Draws, Purpose};
     use tenantry_traces::read::Record;
 
     use super::*;
@@ -201,6 +269,64 @@ mod tests {
         assert!(!other.within());
         let distance = other.rows.iter().find(|row| row.figure.ends_with("Smirnov")).unwrap();
         assert!((distance.generated - 0.5).abs() < 0.01, "{distance:?}");
+    }
+
+    /// A recording of an hour is off by chance from the process that it is of, the more the longer its rates last.
+    #[test]
+    fn a_recordings_own_chance_is_no_fault_of_the_generator() {
+        // Poisson, and a rate that is redrawn every so many seconds.
+        for lasts_s in [u64::MAX, 5] {
+            let sampled = |seed: u64, levels: u64, seconds: u64| {
+                let draws = Draws::new(seed, Purpose::Arrival);
+                let levels = Draws::new(levels, Purpose::Rate);
+                let mut collector = Collector::new(1);
+                for second in 0..seconds {
+                    let level = levels.about(second / lasts_s).unit();
+                    let (mut count, mut at) = (0, 0.0);
+                    let mut gaps = draws.about(second);
+                    loop {
+                        at += gaps.exponential();
+                        match at < 10.0 + 20.0 * level {
+                            true => count += 1,
+                            false => break,
+                        }
+                    }
+                    collector.window(second, count).unwrap();
+                }
+                collector.finish("t", "t", 0)
+            };
+            let (mut judged, mut outside) = (0, Vec::new());
+            for seed in 0..40 {
+                // A Poisson process has one level.
+                let levels = if lasts_s == u64::MAX { seed } else { 1000 + seed };
+                let (real, generated) = (sampled(seed, seed, 3600), sampled(1000 + seed, levels, 36_000));
+                let rows = Comparison::new(&real, &generated, None).rows;
+                judged += rows.iter().filter(|row| row.within.is_some()).count();
+                outside.extend(rows.into_iter().filter(|row| row.within == Some(false)));
+            }
+            assert!(judged > 300, "{judged}");
+            assert!(
+                outside.len() * 20 < judged,
+                "{lasts_s}: {} of {judged}: {outside:?}",
+                outside.len()
+            );
+        }
+    }
+
+    #[test]
+    fn of_few_windows_nothing_is_told() {
+        let sampled = |seconds: u64| {
+            let mut collector = Collector::new(1);
+            (0..seconds).for_each(|second| collector.window(second, (second % 7) as u32).unwrap());
+            collector.finish("t", "t", 0)
+        };
+        let comparison = Comparison::new(&sampled(1200), &sampled(36_000), None);
+        let row = |figure: &str| comparison.rows.iter().find(|row| row.figure == figure).unwrap();
+        let minutes = row("dispersion at 60s");
+        assert_eq!((minutes.aim, minutes.within), (None, None), "twenty minutes");
+        assert_eq!(row("dispersion at 1s").within, Some(true));
+        let cells = comparison.cells();
+        assert_eq!(cells.last().unwrap()[5], "too few windows", "{cells:?}");
     }
 
     #[test]

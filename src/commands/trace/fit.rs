@@ -195,6 +195,8 @@ fn points(knots: &[LengthKnot]) -> Vec<Value> {
 
 /// Requests that a check of rates generates at most, so that it takes seconds.
 const RATES_GENERATED: f64 = 1e8;
+/// How much longer than the recording it is otherwise: what is generated is then off by chance by a quarter of what the recording is.
+const TIMES_AS_LONG: f64 = 20.0;
 
 /// Rates: of the generators that a scenario has, the one that is nearest to the part that is fitted.
 fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
@@ -247,7 +249,9 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
         let Some(arrivals) = candidate(seen_mean, name) else {
             continue;
         };
-        let seconds = (seen.len() as f64).min(RATES_GENERATED / 5.0 / seen_mean).ceil();
+        let seconds = (TIMES_AS_LONG * seen.len() as f64)
+            .min(RATES_GENERATED / 5.0 / seen_mean)
+            .ceil();
         let generated = generate(args, &vec![("workload.arrivals", arrivals)], after(seconds), watchdog)?;
         let distance = distance(&seen_trace, &generated);
         if best.is_none_or(|(least, _)| distance < least) {
@@ -260,7 +264,9 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
         "workload.arrivals",
         candidate(unseen_mean, name).expect("it could be had before"),
     )];
-    let seconds = (2.0 * unseen.len() as f64).min(RATES_GENERATED / unseen_mean).ceil();
+    let seconds = (TIMES_AS_LONG * unseen.len() as f64)
+        .min(RATES_GENERATED / unseen_mean)
+        .ceil();
     // The sample stream's own numbers are not of this file: whether they have seen it, only the user can know.
     let shipped = name == "twitter";
     let mut real = trace(unseen, if shipped { "real, second half" } else { "real, unseen" })?;
@@ -290,6 +296,8 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
                 "checked against the second half ({} s) at its mean rate, which is all that was taken from that half",
                 unseen.len()
             ),
+            "the aims allow for what the second half is off by chance, by how many of its windows are independent; where these are fewer than 30, there is no telling"
+                .to_owned(),
             match shipped {
                 true => "`twitter` was not fitted to this file but to the first eleven days of the sample stream's 2021-08; of a \
                          recording that these days are in, or a part of, it has seen the second half too"
