@@ -47,6 +47,18 @@ fn vidur(dimensions: &[(&str, &str)], operators: &[(&str, [f64; 5])]) -> String 
     format!("{}\n{}\n", header.join(","), cells.join(","))
 }
 
+/// What a profiler that was stopped leaves.
+#[test]
+fn a_table_without_rows_is_refused() {
+    let of_layers = vidur(&LLAMA_7B, &[("mlp_up_proj", [1.0; 5])]);
+    let of_attention = vidur(&LLAMA_7B, &[("attn_decode", [1.0; 5])]);
+    for text in [of_layers, of_attention] {
+        let header = text.lines().next().unwrap();
+        let error = import(ImportSource::Vidur, "a100-sxm", &[], &[header]).unwrap_err();
+        assert_eq!(error, "0.csv: lines: must be at least one below the header, got none");
+    }
+}
+
 const LLAMA_7B: [(&str, &str); 7] = [
     ("n_embd", "4096"),
     ("n_head", "32"),

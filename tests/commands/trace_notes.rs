@@ -1,4 +1,4 @@
-//! Recordings as they are found: clocks that count from elsewhere, requests that failed.
+//! Recordings as they are found: clocks that count from elsewhere, requests that failed, names of one file.
 
 use std::fs;
 
@@ -136,4 +136,30 @@ fn who_failed_is_no_answered_request() {
         note.contains("note: burst.csv: 100 of 400 requests got no answer when they were recorded, and are left out"),
         "{note}"
     );
+}
+
+/// A recording is not written over, by whichever of its names.
+#[test]
+fn nothing_is_converted_into_itself() {
+    let folder = folder();
+    let at = folder.path();
+    let text = "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n5,0,1,9,0,0\n";
+    fs::write(at.join("own.csv"), text).unwrap();
+    std::os::unix::fs::symlink(at.join("own.csv"), at.join("link.csv")).unwrap();
+    for names in [
+        ["own.csv", "own.csv"],
+        ["own.csv", "./own.csv"],
+        ["own.csv", "link.csv"],
+        ["link.csv", "own.csv"],
+    ] {
+        let output = tenantry(at, &["trace", "convert", names[0], names[1]]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains("OUT: must be another file than the one that is converted, got "),
+            "{message}"
+        );
+        assert_eq!(fs::read_to_string(at.join("own.csv")).unwrap(), text);
+    }
+    good(at, &["trace", "convert", "link.csv", "other.csv"]);
 }

@@ -57,11 +57,16 @@ impl Sheet {
             let record = record.map_err(unreadable)?;
             lines.push((record.position().map_or(1, |position| position.line()), record));
         }
-        Ok(Sheet {
+        let sheet = Sheet {
             file: file.to_string(),
             header,
             lines,
-        })
+        };
+        // A profiler that was stopped leaves a header, of which nothing can be made.
+        match sheet.lines.is_empty() {
+            true => Err(sheet.invalid("lines", "at least one below the header", "none")),
+            false => Ok(sheet),
+        }
     }
 
     pub fn has(&self, column: &str) -> bool {

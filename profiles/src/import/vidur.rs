@@ -192,9 +192,7 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
                 .push(times(line, "attn_decode", REPETITIONS)?.plus(reshapes));
         }
     }
-    let Some(tensor_parallel) = tensor_parallel else {
-        return Err(sheet.invalid("line", "at least one", "none"));
-    };
+    let tensor_parallel = tensor_parallel.expect("a sheet has a line");
     let of = Decoding {
         model: ATTENTION_MODEL,
         dtype: DTYPE,

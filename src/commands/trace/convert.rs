@@ -32,6 +32,12 @@ struct Converted {
 
 pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> {
     let format = source::format(&args.file, &args.read)?;
+    if is_one_file(&args.file, &args.out) {
+        return Err(Failure::BadInput(format!(
+            "OUT: must be another file than the one that is converted, got {}",
+            args.out.display()
+        )));
+    }
     let cut = match &args.cut {
         None => (Duration::ZERO, None),
         Some(text) => time_range::parse_open("--cut", text)?,
@@ -106,6 +112,12 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     let out = quoted(&args.out.display().to_string());
     next(output, &format!("tenantry trace info {out} (what is in it)"));
     Ok(())
+}
+
+/// Whether both names are of one file, which would be lost: a recording may not be had again.
+fn is_one_file(file: &Path, out: &Path) -> bool {
+    let found = |path: &Path| path.canonicalize().ok();
+    found(file).is_some_and(|file| found(out) == Some(file))
 }
 
 /// A file with a record a request.
