@@ -312,7 +312,15 @@ fn fits_of_ones_own_are_the_shipped_ones_where_their_numbers_are() {
         )
     };
     let shipped = with(ArrivalsSpec::Twitter { rate_per_s: 3.0 }, LengthsSpec::ShareGpt);
-    assert_eq!(requests(&own(regimes.clone(), joint.clone())), requests(&shipped));
+    let (own_requests, shipped) = (requests(&own(regimes.clone(), joint.clone())), requests(&shipped));
+    let mut cut = 0;
+    for (own, shipped) in own_requests.into_iter().zip(shipped) {
+        // Which pairs a recording may not have is no part of a fit of one's own.
+        let output_tokens = own.output_tokens.min(8192 - own.input_tokens);
+        cut += usize::from(output_tokens < own.output_tokens);
+        assert_eq!(shipped, Request { output_tokens, ..own });
+    }
+    assert!((1..200).contains(&cut), "{cut} of 20,000");
 
     let mut falling = regimes.clone();
     falling.calm_rate[3].1 = 1.0;

@@ -24,6 +24,8 @@ pub enum LengthsByTicket {
         input: (Draws, Length),
         output: Draws,
         bins: Vec<(u32, Length)>,
+        /// What both come to at most; an output is at least 1 all the same.
+        together: u32,
     },
     /// Pairs, all alike.
     Pairs { draws: Draws, pairs: Vec<Lengths> },
@@ -55,6 +57,7 @@ impl LengthsByTicket {
                     input: (input_draws, Length::of_quantiles(&points(sharegpt::INPUT))),
                     output: output_draws,
                     bins: bins.map(|bin| (bin.0, Length::of_quantiles(&points(bin.1)))).collect(),
+                    together: sharegpt::LONGEST_TOGETHER,
                 }
             }
             LengthsSpec::Joint(joint) => {
@@ -78,6 +81,7 @@ impl LengthsByTicket {
                     input: (input_draws, Length::of_quantiles(&joint.input)),
                     output: output_draws,
                     bins,
+                    together: u32::MAX,
                 }
             }
             LengthsSpec::Resampled {
@@ -100,13 +104,21 @@ impl LengthsByTicket {
                 input: input.1.of(input.0, ticket),
                 output: output.1.of(output.0, ticket),
             },
-            LengthsByTicket::Joint { input, output, bins } => {
+            LengthsByTicket::Joint {
+                input,
+                output,
+                bins,
+                together,
+            } => {
                 let tokens = input.1.of(input.0, ticket);
                 let bin = bins.partition_point(|(longest_input, _)| *longest_input < tokens);
                 let bin = bin.min(bins.len() - 1);
                 Lengths {
                     input: tokens,
-                    output: bins[bin].1.of(*output, ticket),
+                    output: bins[bin]
+                        .1
+                        .of(*output, ticket)
+                        .min(together.saturating_sub(tokens).max(1)),
                 }
             }
             LengthsByTicket::Pairs { draws, pairs } => pairs[draws.about(ticket).below(pairs.len() as u64) as usize],
