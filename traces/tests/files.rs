@@ -185,6 +185,70 @@ fn what_numbers_of_a_parquet_file_mean_is_asked() {
     }
 }
 
+/// Others compress as they like: polars by zstd, Hadoop's tools by gzip or LZ4 of two kinds.
+#[test]
+fn a_parquet_file_may_be_compressed_by_any_codec() {
+    use parquet::basic::Compression;
+    use parquet::data_type::Int64Type;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.parquet");
+    let names = [
+        "ticket",
+        "tenant",
+        "arrival_ns",
+        "input_tokens",
+        "output_tokens",
+        "class",
+    ];
+    let columns = names.map(|name| format!("required int64 {name};"));
+    let schema = format!("message theirs {{ {} }}", columns.join(" "));
+    let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(&schema).unwrap());
+    for codec in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::ZSTD(Default::default()),
+        Compression::GZIP(Default::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+        Compression::BROTLI(Default::default()),
+    ] {
+        let properties = WriterProperties::builder().set_compression(codec).build();
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema.clone(), properties.into()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let values: Vec<i64> = (0..5000).map(|row| 1 + row % 700).collect();
+        for _ in names {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        let inputs = Records::open(&path, false)
+            .unwrap()
+            .map(|record| record.unwrap().input_tokens);
+        assert!(inputs.eq(values.iter().map(|&value| Some(value as u32))), "{codec}");
+    }
+}
+
+#[test]
+fn a_codec_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lzo.parquet");
+    let (mut bytes, _) = nine_requests(&path);
+    // The tenants' codec, behind their name: Snappy's number is 1, LZO's 3, as Thrift writes them.
+    let codec = bytes.windows(9).position(|window| window == b"\x06tenant\x15\x02");
+    bytes[codec.unwrap() + 8] = 6;
+    std::fs::write(&path, bytes).unwrap();
+    let error = Records::open(&path, false).err().unwrap().to_string();
+    assert!(
+        error.contains("lzo.parquet: must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; write it anew"),
+        "{error}"
+    );
+}
+
 /// A file with nine requests, and where the tenants' first page begins.
 fn nine_requests(path: &std::path::Path) -> (Vec<u8>, usize) {
     let mut file = TraceFile::create(path).unwrap();

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -100,6 +100,20 @@ impl Rows {
             use ConvertedType::{UINT_8, UINT_16, UINT_32, UINT_64};
             unsigned[number] = matches!(logical, Some(LogicalType::Integer(int)) if !int.is_signed)
                 || matches!(column.converted_type(), UINT_8 | UINT_16 | UINT_32 | UINT_64);
+        }
+        let groups = file.metadata().row_groups().iter();
+        // A broken file's groups may have fewer columns than it says.
+        let mut read = groups.flat_map(|group| {
+            positions
+                .iter()
+                .flatten()
+                .filter_map(|&position| group.columns().get(position))
+        });
+        // The one codec that the library has not, nor nearly anybody.
+        if read.any(|column| column.compression() == Compression::LZO) {
+            let message = "must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; write it anew, such as by pyarrow: \
+                           pq.write_table(pq.read_table(FILE), OUT, compression=\"zstd\")";
+            return Err(TraceError::file(path, message));
         }
         Ok(Rows {
             path: path.to_path_buf(),
