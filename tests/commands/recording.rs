@@ -225,8 +225,6 @@ fn rows_of_a_cascade_add_up_to_its_accuracies() {
         "out",
         "--set",
         "workload.stop={requests: 3000}",
-        "--set",
-        "warm_up=0s",
     ];
     let summary = crate::common::good_json(folder.path(), &args);
     let rows = rows(&folder.path().join("out/requests.parquet"));

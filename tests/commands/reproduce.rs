@@ -315,7 +315,7 @@ fn punica_is_reproduced() {
                 "a card that runs is full or nearly (28 to 32), share of its time: usually",
                 0.780,
             ),
-            ("Fig. 13", "requests moved to other cards: few", 42.0),
+            ("Fig. 13", "requests moved to other cards: few", 130.0),
             (
                 "Fig. 13",
                 "pages of 32 requests at their longest, share of a card's",
