@@ -178,6 +178,7 @@ fn a_runtime_longer_than_what_was_measured_is_told_of() {
     );
 }
 
+/// What came before a minute without anybody is not what the next allocation is solved for: its period begins with who comes then.
 #[test]
 fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
     let mut spec = runtimes(PAPER, periodic(1_000));

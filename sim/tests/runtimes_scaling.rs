@@ -5,16 +5,21 @@ mod common;
 use common::runtimes::*;
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
-use tenantry_core::spec::{AdmitSpec, AllocateSpec, ScaleRule, ScaleSpec, ShapeKind};
+use tenantry_core::spec::{AdmitSpec, AllocateSpec, ScaleRule, ScaleSpec, ShapeKind, SystemSpec};
 use tenantry_traces::{Duration, Entry};
+
+/// Every instance is for long requests, each of which takes 24 ms.
+fn of_long_ones(scale: ScaleSpec) -> SystemSpec {
+    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
+    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
+    spec.scale = Some(scale);
+    of(&spec, 1)
+}
 
 /// 100 long requests a second are 2.4 cards of work: three cards with 5 % to spare; then 20 a second, for which one is enough.
 #[test]
 fn cards_come_with_the_load_and_go_with_it() {
-    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
-    spec.scale = Some(headroom(1, 5));
-    let system = of(&spec, 1);
+    let system = of_long_ones(headroom(1, 5));
     let busy = (0..400).map(|n| at(n, 10 * n, 500));
     let calm = (0..200).map(|n| at(400 + n, 4000 + 50 * n, 500));
     let record = record(5, &system, busy.chain(calm).collect());
@@ -36,10 +41,7 @@ fn cards_come_with_the_load_and_go_with_it() {
 /// not paid for meanwhile.
 #[test]
 fn cards_go_while_nobody_is_inside() {
-    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
-    spec.scale = Some(headroom(1, 5));
-    let system = of(&spec, 1);
+    let system = of_long_ones(headroom(1, 5));
     let busy = (0..400).map(|n| at(n, 10 * n, 500));
     let late = (0..5).map(|n| at(400 + n, 94_000 + 100 * n, 500));
     let record = record(5, &system, busy.chain(late).collect());
@@ -49,8 +51,6 @@ fn cards_go_while_nobody_is_inside() {
     let more_s = fleet.card_time.as_secs_f64() - record.end.as_secs_f64();
     assert!((11.9..14.1).contains(&more_s), "{more_s} s of further cards");
 }
-
-/// What came before a minute without anybody is not what the next allocation is solved for: its period begins with who comes then.
 
 /// Two cards at the start and three at most, by the tail of what is to be answered within `slo_ms`.
 fn tracking(slo_ms: u64, start_up_ms: u64) -> ScaleSpec {
@@ -146,10 +146,7 @@ fn an_instance_that_loads_is_part_of_the_next_allocation() {
 fn who_is_turned_away_needs_cards_too() {
     let load = |system: &_| record(3, system, (0..1_000).map(|n| at(n, 10 * n, 500)).collect());
     let bounded = |scale: ScaleSpec| {
-        let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-        spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
-        spec.scale = Some(scale);
-        let mut system = of(&spec, 1);
+        let mut system = of_long_ones(scale);
         system.admit = AdmitSpec::BoundedQueue { max_waiting: 4 };
         system
     };
@@ -170,8 +167,6 @@ fn who_is_turned_away_needs_cards_too() {
 /// Two long requests at once, then nothing ends for a period: whoever waits is not given a card less.
 #[test]
 fn a_period_in_which_nothing_ends_is_not_low_while_somebody_waits() {
-    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
     let mut scale = tracking(480, 100);
     let ScaleRule::TargetTracking(rule) = &mut scale.rule else {
         panic!("it tracks the tail")
@@ -179,9 +174,9 @@ fn a_period_in_which_nothing_ends_is_not_low_while_somebody_waits() {
     // Requests take 24 ms.
     rule.period = Duration::from_millis(5);
     rule.cards_min = 1;
-    spec.scale = Some(scale);
+    let system = of_long_ones(scale);
     let released = |entries: Vec<Entry>| {
-        let fleet = record(3, &of(&spec, 1), entries).fleet.unwrap();
+        let fleet = record(3, &system, entries).fleet.unwrap();
         (fleet.released, fleet.allocations.last().unwrap().0)
     };
     assert_eq!(released(vec![at(0, 1, 500), at(1, 1, 500)]).0, 0);
@@ -197,16 +192,13 @@ fn a_period_in_which_nothing_ends_is_not_low_while_somebody_waits() {
 #[test]
 fn the_load_is_looked_at_as_often_as_is_said() {
     for interval_ms in [200, 1_500] {
-        let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
-        spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
         let mut scale = headroom(3, 3);
         let ScaleRule::Headroom(rule) = &mut scale.rule else {
             panic!("it goes by the load")
         };
         rule.interval = Duration::from_millis(interval_ms);
-        spec.scale = Some(scale);
         let entries = (0..100).map(|n| at(n, 50 * n + 1, 500)).collect();
-        let allocations = record(3, &of(&spec, 1), entries).fleet.unwrap().allocations;
+        let allocations = record(3, &of_long_ones(scale), entries).fleet.unwrap().allocations;
         let released: Vec<u64> = { allocations.iter().skip(1) }.map(|(at, _)| at.0 / 1_000_000).collect();
         // Nobody is inside half of the time: it is decided when somebody comes.
         assert!(released[0].abs_diff(2 * interval_ms) <= 1, "{allocations:?}");

@@ -20,10 +20,10 @@ const TENANTS: f64 = 6.0;
 const PAGE_TOKENS: u32 = 16;
 /// Tokens of each sequence in the end, and its pages, which lie apart.
 const SEQUENCES: [(usize, &[u32]); 3] = [(35, &[6, 1, 4]), (8, &[3]), (20, &[0, 5])];
-/// Whose each is, by the slots of [`TENANTS_SLOTS`].
-const SLOTS: [u32; 3] = [4, 1, 4];
+/// Whose each is.
+const OF_TENANTS: [u32; 3] = [1, 0, 1];
 /// Where the two tenants' parameters lie, of more slots, as where requests are served: products over all of them have groups without rows.
-const TENANTS_SLOTS: [u32; 2] = [1, 4];
+const SLOTS: [u32; 2] = [1, 4];
 const ALL_SLOTS: u32 = 6;
 
 /// What each step takes of which sequence: prompts in pieces, beside others' new tokens, and then new tokens alone.
@@ -81,7 +81,7 @@ fn serve(
             ids: &sequences[*sequence][range.clone()],
             cached: range.start as u32,
             pages: SEQUENCES[*sequence].1,
-            slot: Some(SLOTS[*sequence]),
+            slot: Some(SLOTS[OF_TENANTS[*sequence] as usize]),
             wants_token: true,
         };
         let step = decoder.step(&step.iter().map(chunk).collect::<Vec<_>>(), &kv)?;
@@ -126,11 +126,11 @@ fn lora(
     let shape = LoraShape::new(&shape(), 8)?;
     let store = LoraStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
     let cache = LoraCache::new(shape, ALL_SLOTS, place.dtype, place.device)?;
-    for (tenant, slot) in (0..).zip(TENANTS_SLOTS) {
+    for (tenant, slot) in (0..).zip(SLOTS) {
         let _ = store.sets.of(tenant).f_mul_scalar_(TENANTS)?;
         cache.load(&store, tenant, slot, 0..2)?;
     }
-    let blocks = SLOTS.map(|slot| double(&store.sets.of(tenant_in(slot))));
+    let blocks = OF_TENANTS.map(|tenant| double(&store.sets.of(tenant)));
     let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
     let with_lora = expected(|sequence, ids| {
         let adds = |layer, input, x: &Tensor| Some(low_rank(&blocks[sequence], &shape, layer, input, x));
@@ -169,11 +169,11 @@ fn adapters(
     let shape = AdapterShape::new(&self::shape(), 16)?;
     let store = AdapterStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
     let cache = AdapterCache::new(shape, ALL_SLOTS, place.dtype, place.device)?;
-    for (tenant, slot) in (0..).zip(TENANTS_SLOTS) {
+    for (tenant, slot) in (0..).zip(SLOTS) {
         let _ = store.sets.of(tenant).f_mul_scalar_(TENANTS)?;
         cache.load(&store, tenant, slot, 0..2)?;
     }
-    let blocks = SLOTS.map(|slot| double(&store.sets.of(tenant_in(slot))));
+    let blocks = OF_TENANTS.map(|tenant| double(&store.sets.of(tenant)));
     let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
     let adapted = expected(|sequence, ids| {
         let adapts = |layer, attention: Tensor| adapt(&blocks[sequence], &shape, layer, &attention);
@@ -201,10 +201,6 @@ fn adapters(
         });
     }
     Ok(())
-}
-
-fn tenant_in(slot: u32) -> u32 {
-    u32::from(slot == TENANTS_SLOTS[1])
 }
 
 /// What a tenant's pairs of an input make of it: `x · A · B` of each projection, side by side.

@@ -426,9 +426,7 @@ impl Ledger {
     pub(crate) fn command(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), BrokenLaw> {
         match command {
             Command::Submit(submission) => self.submitted(now, submission, commands.ops(submission)),
-            Command::Finish(finish) => {
-                self.finish(now, finish)?;
-            }
+            Command::Finish(finish) => self.finish(now, finish)?,
             Command::Managed(managed) => self.record.management.answer(now, managed),
             Command::SetTimer { .. }
             | Command::Interrupt { .. }

@@ -166,17 +166,15 @@ pub fn run(
         }
         for command in &commands.list {
             ledger.command(now, command, &commands)?;
-            if let Command::Finish(finish) = command
-                && let Some(returned) = finish.returned
-            {
-                let right = machine.is_right(finish);
-                ledger.returned(finish.arrival, returned, right);
-                watch.judged(finish.ticket, right);
-            }
-            watch.command(now, command, &commands);
             if let Command::Finish(finish) = command {
+                if let Some(returned) = finish.returned {
+                    let right = machine.is_right(finish);
+                    ledger.returned(finish.arrival, returned, right);
+                    watch.judged(finish.ticket, right);
+                }
                 workload.finished(now, finish.ticket);
             }
+            watch.command(now, command, &commands);
             machine.perform(now, command, &commands).map_err(RunError::Machine)?;
         }
         if !commands.list.is_empty() {

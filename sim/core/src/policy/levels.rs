@@ -3,11 +3,8 @@
 //! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests. Deciding changes
 //! nothing: who dispatches a request, or sees one end, says so by [`Levels::load_changed`].
 
-use super::load_index::LoadIndex;
+use super::load_index::{LoadIndex, NOBODY};
 use crate::ids::InstanceId;
-
-/// The head of a level without instances.
-const NOBODY: u32 = u32::MAX;
 
 /// One runtime, as far as dispatching goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +46,7 @@ pub struct Levels {
     levels: Vec<Level>,
     /// Of each, ascending: side by side, so that the first that is long enough is found without a branch that a request's length would decide.
     max_lengths: Vec<u32>,
-    /// Of each, its least loaded instance's load, and the largest number where it has no instance: side by side, since a decision compares several.
+    /// Of each, its least loaded instance's load: side by side, since a decision compares several.
     heads: Vec<u32>,
     /// By instance: where it is.
     places: Vec<Option<Place>>,
@@ -131,10 +128,9 @@ impl Levels {
     /// chooses. None when no instance serves so long a request.
     pub fn dispatch(&self, length: u32) -> Option<InstanceId> {
         let shortest = self.max_lengths.partition_point(|&max_length| max_length < length);
-        let fitting = (shortest..).zip(&self.levels[shortest..]);
         if self.packs() {
             // Of equals the first level: a candidate's instance number must not decide.
-            let fullest = fitting.clone().filter_map(|(_, level)| level.fullest());
+            let fullest = self.levels[shortest..].iter().filter_map(Level::fullest);
             if let Some((_, fullest)) = fullest.min_by_key(|&(left_ppm, _)| left_ppm) {
                 return Some(fullest);
             }

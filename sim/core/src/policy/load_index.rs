@@ -2,8 +2,11 @@
 
 use crate::ids::InstanceId;
 
-/// No set, and no load.
+/// No set.
 const NONE: u32 = u32::MAX;
+
+/// The least load of nobody.
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// Instances by load: who has the least is known at once, of equals the lowest, and a change takes as long among a thousand as among ten.
 ///
@@ -11,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// is kept for another load, so that there are never more than loads at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadIndex {
-    /// The least of `loads`; `NONE` where there is nobody.
+    /// The least of `loads`; [`NOBODY`] where there is none.
     least: u32,
     /// One set: loads that some instance has.
     loads: Sets,
@@ -28,7 +31,7 @@ impl Default for LoadIndex {
         let mut loads = Sets::default();
         loads.add();
         LoadIndex {
-            least: NONE,
+            least: NOBODY,
             loads,
             set_of: Vec::new(),
             sets: Sets::default(),
@@ -47,10 +50,10 @@ impl LoadIndex {
     /// The least load, and the lowest instance that has it.
     #[inline]
     pub fn least(&self) -> Option<(u32, InstanceId)> {
-        (self.least != NONE).then(|| self.first_of(self.least as usize))
+        (self.least != NOBODY).then(|| self.first_of(self.least as usize))
     }
 
-    /// The least load; the largest number where there is nobody.
+    /// The least load; [`NOBODY`] where there is none.
     #[inline]
     pub fn least_load(&self) -> u32 {
         self.least
@@ -123,7 +126,7 @@ impl LoadIndex {
     fn unlist(&mut self, load: usize) {
         self.loads.remove(0, load);
         if self.least == load as u32 {
-            self.least = self.loads.least(0).map_or(NONE, |least| least as u32);
+            self.least = self.loads.least(0).map_or(NOBODY, |least| least as u32);
         }
         self.empty.push(std::mem::replace(&mut self.set_of[load], NONE));
     }

@@ -125,6 +125,13 @@ impl Fleet {
         }
     }
 
+    /// A request was turned away since too many wait.
+    pub fn turned_away(&mut self, now: Time) {
+        if let Some(scaler) = &mut self.scaler {
+            scaler.turned_away(now);
+        }
+    }
+
     /// A request has left the line that it waited in.
     pub fn gave_up(&mut self, now: Time) {
         if let Some(scaler) = &mut self.scaler {
@@ -265,13 +272,6 @@ impl RuntimeServer {
     fn number(&self, runtime: RuntimeRef) -> usize {
         let before = &self.streams[..usize::from(runtime.stream)];
         before.iter().map(|stream| stream.spec.runtimes.len()).sum::<usize>() + usize::from(runtime.runtime)
-    }
-
-    /// A request was turned away since too many wait.
-    pub(super) fn fleet_turned_away(&mut self, now: Time) {
-        if let Some(scaler) = &mut self.fleet.scaler {
-            scaler.turned_away(now);
-        }
     }
 
     /// A request was let in: whoever decides once in a while may be due, and must be woken while anybody is inside.

@@ -182,7 +182,7 @@ impl RuntimeServer {
         self.streams[stream].observed[fitting] += 1;
         if let Err(reason) = self.admit.admit(request, self.waiting) {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
-            self.fleet_turned_away(now);
+            self.fleet.turned_away(now);
             return;
         }
         let id = self.requests.insert(InFlight::new(request, NOWHERE));
