@@ -496,10 +496,7 @@ fn tensorrts_engines_are_whole_models_and_shares_of_them_layers() {
     );
     assert_eq!(median_us(whole.iter().map(|row| row.stats)), [1900.0, 4800.0]);
     assert_eq!((whole[0].stats.p95_us, whole[0].stats.p99_us), (2000.0, 2100.0));
-    assert_eq!(
-        median_us(card.tables.encoder_layer.iter().map(|row| row.stats)),
-        [158.3, 400.0]
-    );
+    composes("t4", DType::F16, &card, &[(1, 128, 1900.0), (1, 384, 4800.0)]);
     has_note(&card, "README of 2026-01-01 @abc");
     let refused = import(ImportSource::TensorrtBert, "l4", &[], &[TENSORRT]).unwrap_err();
     assert!(refused.starts_with("0.csv: gpu: must be NVIDIA L4"), "{refused}");
@@ -516,6 +513,34 @@ fn tensorrts_engines_are_whole_models_and_shares_of_them_layers() {
     );
 }
 
+/// BERT-base, of ends that are derived and layers, takes what was measured of the whole, in microseconds by batch and length.
+fn composes(gpu: &str, dtype: DType, card: &Card, whole_us: &[(u32, u32, f64)]) {
+    let mut card = card.clone();
+    card.fill_from_datasheet(gpu).unwrap();
+    let model = ModelShape::builtin("bert-base").unwrap();
+    let [embedding, layer] = [card.embedding(&model, dtype), card.encoder_layer(&model, dtype)].map(Result::unwrap);
+    let head = card.head(&model, dtype, 2).unwrap();
+    for (batch, tokens, whole_us) in whole_us {
+        let layer_ns = layer.cost(*batch, *tokens).median_ns;
+        let ends_ns = embedding.cost(*batch, *tokens).median_ns + head.cost(u64::from(*batch)).median_ns;
+        assert!(ends_ns > 0);
+        let composed_us = (12 * layer_ns + ends_ns) as f64 / 1e3;
+        assert!(
+            (composed_us / whole_us - 1.0).abs() < 1e-3,
+            "{batch} × {tokens}: {composed_us}, of {whole_us}"
+        );
+    }
+}
+
+/// Ends are derived with a launch for each kernel, which a small engine has in one graph.
+#[test]
+fn layers_of_a_small_engine_are_half_of_it_at_the_least() {
+    let pairs = "model,precision,engine,batch_size,seq_len,mean_ms,median_ms,p95_ms,p99_ms\n\
+        bert-base,FP32,dynamic,1,64,0.048,0.048,0.048,0.048\n";
+    let card = import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[pairs]).unwrap();
+    assert_eq!(median_us(card.tables.encoder_layer.iter().map(|row| row.stats)), [2.0]);
+}
+
 #[test]
 fn engines_for_one_length_and_for_any_are_the_two_runtimes_of_one_card() {
     let pairs = "model,precision,engine,batch_size,seq_len,mean_ms,median_ms,p95_ms,p99_ms\n\
@@ -529,11 +554,8 @@ fn engines_for_one_length_and_for_any_are_the_two_runtimes_of_one_card() {
         [1152.0, 4860.0]
     );
     assert_eq!(card.tables.static_model[0].stats.mean_us, 1200.0);
-    // A twelfth of each that takes any length.
-    assert_eq!(
-        median_us(card.tables.encoder_layer.iter().map(|row| row.stats)),
-        [144.0, 500.0]
-    );
+    // Layers are of those that take any length.
+    composes("rtx-4090", DType::F32, &card, &[(1, 64, 1728.0), (1, 512, 6000.0)]);
     has_note(
         &card,
         "takes 1.23 times as long as one for that length (from 1.23 to 1.50, 2 shapes)",

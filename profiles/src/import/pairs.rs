@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::bert::{layers, whole_models};
+use super::bert::{layers_of_whole, whole_models};
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
 use super::sheet::{Line, Sheet};
@@ -40,7 +40,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     }
     draft.note(
         "GPU time of whole models in TensorRT, with embedding and head, without copies; of engines built for one length the table \
-         of compiled models, of those for any length the layers, each a share of the whole",
+         of compiled models, of those for any length the layers, each a share of the whole less its ends",
     );
     let on = &gpu.sheet.product;
     for ((model, dtype), pair) in &measured {
@@ -50,7 +50,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         }
         if !pair.any.is_empty() {
             let source = format!("TensorRT engines for any length, by trtexec, {dtype}, {on}");
-            layers(model, *dtype, &pair.any, &source, draft);
+            layers_of_whole(model, *dtype, &pair.any, &source, gpu, draft);
         }
         if let Some(longer) = longer(pair) {
             draft.note(format!("{model}, {dtype}: an engine for any length takes {longer}"));
