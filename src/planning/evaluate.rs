@@ -14,7 +14,7 @@ use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
-use tenantry_scenarios::plan::{Plan, Variant, Way};
+use tenantry_scenarios::plan::{Plan, Variant};
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
 use tenantry_traces::Time;
@@ -28,6 +28,7 @@ use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
 use crate::planning::judge::{Judge, Judged, is_recorded, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
+use crate::planning::offers::{Offer, Point, levels};
 use crate::planning::strain::Strain;
 use crate::runs::{simulate_watched, summarized};
 
@@ -36,27 +37,6 @@ const SEEDS: u32 = 3;
 
 /// How many times as many requests an answer is asked once more.
 pub const LONGER: u64 = 16;
-
-/// A system with its settings, on a kind of card.
-#[derive(Clone, Copy, Debug)]
-pub struct Offer<'a> {
-    pub way: &'a Way,
-    /// Among the plan's ways.
-    index: usize,
-    pub card: &'a str,
-    pub price: Option<f64>,
-}
-
-/// A level of an offer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    pub gpus: u32,
-    pub tenants: u32,
-    /// How many times the scenario's load.
-    pub load: f64,
-    /// Of all cards, an hour.
-    pub cost: Option<f64>,
-}
 
 /// What was run of a plan so far, for all searches that are made for it.
 #[derive(Default)]
@@ -589,55 +569,4 @@ fn without_memory(summary: &RunSummary) -> Option<String> {
         "{GIVEN_UP}{} of {all} {FIND_NO_MEMORY}",
         human::count((*refused).into())
     ))
-}
-
-/// The numbers of cards at a price each that the plan may pay for.
-pub fn affordable(plan: &Plan, price: Option<f64>) -> Vec<u32> {
-    let may = |gpus: &u32| match (plan.max_cost_per_hour, price) {
-        (Some(most), Some(price)) => price * f64::from(*gpus) <= most,
-        _ => true,
-    };
-    plan.gpus.iter().copied().filter(may).collect()
-}
-
-/// The levels of an offer, from the best to the most generous.
-fn levels(scenario: &Scenario, plan: &Plan, offer: &Offer<'_>) -> Vec<Point> {
-    let cost = |gpus: u32| offer.price.map(|price| price * f64::from(gpus));
-    let gpus = affordable(plan, offer.price);
-    let point = |gpus: u32, tenants: u32, load: f64| Point {
-        gpus,
-        tenants,
-        load,
-        cost: cost(gpus),
-    };
-    // What is asked with the most cards that may be had: fewer do not carry more.
-    let most = gpus.last().copied();
-    let tenants = plan.tenants[0];
-    match plan.find {
-        Objective::FewestCards | Objective::LeastCost | Objective::TightestLatency => {
-            gpus.into_iter().map(|gpus| point(gpus, tenants, 1.0)).collect()
-        }
-        Objective::HighestRate => {
-            let loads = plan.loads.iter().rev();
-            most.into_iter()
-                .flat_map(|gpus| loads.clone().map(move |load| (gpus, *load)))
-                .map(|(gpus, load)| point(gpus, tenants, load))
-                .collect()
-        }
-        Objective::MostTenants => {
-            let base = f64::from(scenario.tenants());
-            let load = |tenants: u32| {
-                if scenario.load_follows_tenants() {
-                    1.0
-                } else {
-                    f64::from(tenants) / base
-                }
-            };
-            let counts = plan.tenants.iter().rev();
-            most.into_iter()
-                .flat_map(|gpus| counts.clone().map(move |tenants| (gpus, *tenants)))
-                .map(|(gpus, tenants)| point(gpus, tenants, load(tenants)))
-                .collect()
-        }
-    }
 }

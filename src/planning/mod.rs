@@ -10,6 +10,7 @@ mod front;
 mod judge;
 mod kept;
 mod moves;
+mod offers;
 mod strain;
 
 pub use answer::answer;

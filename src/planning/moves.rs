@@ -11,8 +11,9 @@ use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Sample, Search};
 
 use crate::failure::Failure;
-use crate::planning::evaluate::{Evaluator, Known, affordable};
+use crate::planning::evaluate::{Evaluator, Known};
 use crate::planning::found::{find, rules, short, system};
+use crate::planning::offers::affordable;
 
 /// A fifth more, and a fifth less.
 const BY: [(f64, &str); 2] = [(1.2, "more"), (0.8, "less")];

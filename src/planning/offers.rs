@@ -1,0 +1,76 @@
+//! What a plan chooses among: systems on kinds of cards, and of each how many cards, tenants or how much load.
+
+use tenantry_scenarios::plan::{Plan, Way};
+use tenantry_scenarios::{Objective, Scenario};
+
+/// A system with its settings, on a kind of card.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    pub way: &'a Way,
+    /// Among the plan's ways.
+    pub index: usize,
+    pub card: &'a str,
+    pub price: Option<f64>,
+}
+
+/// A level of an offer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub gpus: u32,
+    pub tenants: u32,
+    /// How many times the scenario's load.
+    pub load: f64,
+    /// Of all cards, an hour.
+    pub cost: Option<f64>,
+}
+
+/// The numbers of cards at a price each that the plan may pay for.
+pub fn affordable(plan: &Plan, price: Option<f64>) -> Vec<u32> {
+    let may = |gpus: &u32| match (plan.max_cost_per_hour, price) {
+        (Some(most), Some(price)) => price * f64::from(*gpus) <= most,
+        _ => true,
+    };
+    plan.gpus.iter().copied().filter(may).collect()
+}
+
+/// The levels of an offer, from the best to the most generous.
+pub fn levels(scenario: &Scenario, plan: &Plan, offer: &Offer<'_>) -> Vec<Point> {
+    let cost = |gpus: u32| offer.price.map(|price| price * f64::from(gpus));
+    let gpus = affordable(plan, offer.price);
+    let point = |gpus: u32, tenants: u32, load: f64| Point {
+        gpus,
+        tenants,
+        load,
+        cost: cost(gpus),
+    };
+    // What is asked with the most cards that may be had: fewer do not carry more.
+    let most = gpus.last().copied();
+    let tenants = plan.tenants[0];
+    match plan.find {
+        Objective::FewestCards | Objective::LeastCost | Objective::TightestLatency => {
+            gpus.into_iter().map(|gpus| point(gpus, tenants, 1.0)).collect()
+        }
+        Objective::HighestRate => {
+            let loads = plan.loads.iter().rev();
+            most.into_iter()
+                .flat_map(|gpus| loads.clone().map(move |load| (gpus, *load)))
+                .map(|(gpus, load)| point(gpus, tenants, load))
+                .collect()
+        }
+        Objective::MostTenants => {
+            let base = f64::from(scenario.tenants());
+            let load = |tenants: u32| {
+                if scenario.load_follows_tenants() {
+                    1.0
+                } else {
+                    f64::from(tenants) / base
+                }
+            };
+            let counts = plan.tenants.iter().rev();
+            most.into_iter()
+                .flat_map(|gpus| counts.clone().map(move |tenants| (gpus, *tenants)))
+                .map(|(gpus, tenants)| point(gpus, tenants, load(tenants)))
+                .collect()
+        }
+    }
+}
