@@ -16,7 +16,7 @@ use crate::keys::{
 };
 use crate::model::{DType, ModelShape};
 use crate::rows::{LookupResumeRow, ResumeRow, Row};
-use crate::slice::{Slice, slices, table_of};
+use crate::slice::{Missing, Slice, slices, table_of};
 use crate::static_model::StaticModel;
 use crate::tables::{Role, Tables};
 
@@ -525,20 +525,19 @@ impl Card {
         &self,
         rows: &[R],
         asked: &str,
-        build: impl FnOnce(&Slice) -> Result<Grid<N>, Vec<Vec<u64>>>,
+        build: impl FnOnce(&Slice) -> Result<Grid<N>, Missing>,
     ) -> Result<Grid<N>, MissingTable> {
         let slices = slices(rows);
         let Some(slice) = slices.iter().find(|slice| slice.label == asked) else {
             return Err(self.missing(R::FAMILY, asked, found(&slices)));
         };
         self.origins.note(R::FAMILY, asked);
-        let missing = slice.missing();
-        let built = if missing.is_empty() { build(slice) } else { Err(missing) };
+        let built = slice.missing().map_or_else(|| build(slice), Err);
         built.map_err(|missing| {
             let found = format!(
                 "no row for {} ({} missing in all)",
-                slice.describe(&missing[0]),
-                missing.len()
+                slice.describe(&missing.first),
+                missing.how_many()
             );
             self.missing(R::FAMILY, asked, found)
         })

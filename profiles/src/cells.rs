@@ -115,7 +115,7 @@ impl Field for u32 {
 }
 
 /// Far below the 584 years that 64 bits of nanoseconds hold.
-const MICROSECONDS_MAX: f64 = 1e12;
+const MICROSECONDS_MAX: f64 = 1e10;
 
 /// Microseconds.
 impl Field for f64 {

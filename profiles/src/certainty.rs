@@ -75,12 +75,31 @@ impl Card {
                     format!("{:?}", certainty.table),
                 ));
             }
+            let again = |other: &&Certainty| (other.family, &other.table) == (certainty.family, &certainty.table);
+            if self.certainty[..index].iter().find(again).is_some() {
+                let must = "a table that is said nothing of before";
+                let got = format!("{:?} again", certainty.table);
+                return Err(Invalid::new(file, &field("table"), must, got));
+            }
+            if certainty.points == 0 {
+                return Err(Invalid::new(file, &field("points"), "at least 1", "0"));
+            }
+            if certainty.untold > certainty.points {
+                let must = format!("at most the {} points", certainty.points);
+                return Err(Invalid::new(file, &field("untold"), must, certainty.untold.to_string()));
+            }
             for (name, width) in [("half_width", certainty.half_width), ("widest", certainty.widest)] {
                 if let Some(width) = width
                     && !(width.is_finite() && width >= 0.0)
                 {
                     return Err(Invalid::new(file, &field(name), "a share from 0", width.to_string()));
                 }
+            }
+            if let (Some(half_width), Some(widest)) = (certainty.half_width, certainty.widest)
+                && half_width > widest
+            {
+                let must = format!("at most the widest, {widest}");
+                return Err(Invalid::new(file, &field("half_width"), must, half_width.to_string()));
             }
         }
         Ok(())
@@ -224,6 +243,23 @@ mod tests {
         assert!(
             width.contains("certainty[0].widest: must be a share from 0, got -0.1"),
             "{width}"
+        );
+        let turned = refused(|certainty| certainty.half_width = Some(0.2));
+        assert!(
+            turned.contains("certainty[0].half_width: must be at most the widest, 0.1, got 0.2"),
+            "{turned}"
+        );
+        let untold = refused(|certainty| certainty.untold = 2);
+        assert!(
+            untold.contains("certainty[0].untold: must be at most the 1 points, got 2"),
+            "{untold}"
+        );
+        let mut twice = card.clone();
+        twice.certainty.push(card.certainty[0].clone());
+        let twice = twice.validate().unwrap_err().to_string();
+        assert!(
+            twice.contains("certainty[1].table: must be a table that is said nothing of before"),
+            "{twice}"
         );
     }
 }

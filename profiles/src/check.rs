@@ -87,17 +87,16 @@ fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(
         let must = format!(
             "such that the smallest {lesser} and {greater} are equal, and the largest {greater} no less than any {lesser}"
         );
-        return Err(Invalid::new(file, &slice.label, must, slice.describe(&point.at)).in_line(line(point)));
+        return Err(Invalid::new(file, slice.called(), must, slice.describe(&point.at)).in_line(line(point)));
     }
-    let missing = slice.missing();
-    if let Some(first) = missing.first() {
+    if let Some(missing) = slice.missing() {
         let must = format!("every combination of {}", slice.axes.join(" × "));
         let got = format!(
             "no row for {} beside this one ({} missing in all)",
-            slice.describe(first),
-            missing.len()
+            slice.describe(&missing.first),
+            missing.how_many()
         );
-        return Err(Invalid::new(file, &slice.label, must, got).in_line(line(beside(slice, first))));
+        return Err(Invalid::new(file, slice.called(), must, got).in_line(line(beside(slice, &missing.first))));
     }
     if let Some((smaller, larger)) = dip(slice) {
         let (at, median_us) = (slice.describe(&smaller.at), smaller.stats.median_us);

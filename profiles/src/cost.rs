@@ -79,7 +79,7 @@ impl Cost {
             }
         };
         Cost {
-            median_ns: self.median_ns + other.median_ns,
+            median_ns: self.median_ns.saturating_add(other.median_ns),
             spread: Spread {
                 mean_ppm: part(|spread| spread.mean_ppm, MEDIAN_PPM),
                 p05_ppm: part(|spread| spread.p05_ppm, MEDIAN_PPM),
@@ -92,7 +92,7 @@ impl Cost {
     /// So many of these, one after the other; what slows one slows all.
     pub fn times(self, count: u32) -> Cost {
         Cost {
-            median_ns: self.median_ns * u64::from(count),
+            median_ns: self.median_ns.saturating_mul(count.into()),
             spread: self.spread,
         }
     }

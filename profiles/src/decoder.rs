@@ -57,8 +57,10 @@ impl PromptsTogether {
     /// which attends as often as the chunks do in the mean.
     fn share_ppm(&self, chunks: &[(u32, u32)]) -> u64 {
         let (prompts, tokens) = as_whole_prompts(chunks);
-        let one_by_one_ns = self.0.median_ns(1, tokens) * u64::from(prompts);
-        ONE_BY_ONE_PPM * self.0.median_ns(prompts, tokens) / one_by_one_ns.max(1)
+        share_ppm(
+            self.0.median_ns(prompts, tokens),
+            self.0.median_ns(1, tokens) * u64::from(prompts),
+        )
     }
 
     fn covers(&self, chunks: &[(u32, u32)]) -> bool {
@@ -73,6 +75,11 @@ impl PromptsTogether {
 }
 
 const ONE_BY_ONE_PPM: u64 = 1_000_000;
+
+/// What `part_ns` is of `all_ns`, in parts of a million.
+fn share_ppm(part_ns: u64, all_ns: u64) -> u64 {
+    ONE_BY_ONE_PPM * part_ns / all_ns.max(1)
+}
 
 /// Costs of whole steps as a lane makes them, of a model of so many layers. Beyond the measured range they are those of its edge:
 /// what they are for is their ratio to their parts, and that settles.
@@ -134,6 +141,8 @@ impl Decoder {
     ///
     /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the one that
     /// attends as often as they do together. Where several prompts were, chunks take the share of their own costs that these do.
+    /// Together they never take less than the dearest of them does alone: a few tokens with a long context do not become cheaper
+    /// beside a short prompt.
     pub fn attention(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
@@ -165,20 +174,24 @@ impl Decoder {
     fn kernels(&self, chunks: &[(u32, u32)], sequences: u32, context: u32, mut each: impl FnMut(Kernel<'_>)) {
         match (&self.mixed, chunks, sequences) {
             (Some(mixed), [_, ..], 1..) => {
-                let (tokens, cached) = as_one_chunk(chunks);
-                each(Kernel::Mixed(
-                    mixed,
-                    MixedAttention::at(tokens, cached, sequences, context),
-                ));
+                let at = |(tokens, cached)| MixedAttention::at(tokens, cached, sequences, context);
+                let one = dearest(chunks, |chunk| mixed.0.median_ns(at(chunk)));
+                each(Kernel::Mixed(mixed, at(one)));
             }
             (Some(_), [_, _, ..], 0) => {
-                let (tokens, cached) = as_one_chunk(chunks);
+                let (tokens, cached) = dearest(chunks, |(tokens, cached)| {
+                    self.prefill.median_ns(tokens, tokens + cached)
+                });
                 each(Kernel::Prefill(tokens, tokens + cached, ONE_BY_ONE_PPM));
             }
             _ => {
-                let ppm = self
-                    .together(chunks)
-                    .map_or(ONE_BY_ONE_PPM, |together| together.share_ppm(chunks));
+                let ppm = self.together(chunks).map_or(ONE_BY_ONE_PPM, |together| {
+                    let alone_ns = chunks
+                        .iter()
+                        .map(|&(tokens, context)| self.prefill.median_ns(tokens, context));
+                    let least_ppm = share_ppm(alone_ns.clone().max().unwrap_or(0), alone_ns.sum());
+                    together.share_ppm(chunks).max(least_ppm)
+                });
                 for &(tokens, context) in chunks {
                     each(Kernel::Prefill(tokens, context, ppm));
                 }
@@ -241,6 +254,25 @@ fn outputs_and_tokens(chunks: &[(u32, u32)], sequences: u32) -> (u32, u32) {
     (chunks.len() as u32 + sequences, tokens + sequences)
 }
 
+/// The tokens of one chunk, and those cached before it, that stands for these: what attends as often as they do together, or the one of them that takes
+/// longer than that by itself.
+#[inline]
+fn dearest(chunks: &[(u32, u32)], median_ns: impl Fn((u32, u32)) -> u64) -> (u32, u32) {
+    let together = as_one_chunk(chunks);
+    match chunks {
+        [_] => together,
+        _ => { chunks.iter().map(after_cached) }
+            .chain([together])
+            .max_by_key(|chunk| median_ns(*chunk))
+            .unwrap_or(together),
+    }
+}
+
+/// A chunk's tokens, and those cached before it.
+fn after_cached(&(tokens, context): &(u32, u32)) -> (u32, u32) {
+    (tokens, context.saturating_sub(tokens))
+}
+
 /// How often a chunk's tokens attend in all: each to its context less half of the chunk in the mean.
 fn attended(&(tokens, context): &(u32, u32)) -> f64 {
     f64::from(tokens) * (f64::from(context) - f64::from(tokens) / 2.0)
@@ -255,8 +287,8 @@ fn as_whole_prompts(chunks: &[(u32, u32)]) -> (u32, u32) {
 /// The tokens of one chunk, and those cached before it, that attends as often as these chunks do together. It has all their
 /// tokens, unless these attend so seldom (many short prompts) that even a prompt of as many would attend more often.
 fn as_one_chunk(chunks: &[(u32, u32)]) -> (u32, u32) {
-    if let [(tokens, context)] = chunks {
-        return (*tokens, context.saturating_sub(*tokens));
+    if let [chunk] = chunks {
+        return after_cached(chunk);
     }
     let tokens: f64 = chunks.iter().map(|(tokens, _)| f64::from(*tokens)).sum();
     let attended: f64 = chunks.iter().map(attended).sum();

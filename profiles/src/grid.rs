@@ -8,7 +8,7 @@
 //!    in proportion, points beyond the measured ones have been added before (`beyond.rs`).
 
 use crate::cost::{Beyond, Cost, Spread, whole};
-use crate::slice::Slice;
+use crate::slice::{Missing, Slice};
 
 /// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
 type Node = [f64; 5];
@@ -124,9 +124,8 @@ impl Axis {
 
 impl<const N: usize> Grid<N> {
     /// Builds the grid of a table; the error is the points that nobody measured.
-    pub fn new(slice: &Slice) -> Result<Grid<N>, Vec<Vec<u64>>> {
-        let missing = slice.missing();
-        if !missing.is_empty() {
+    pub fn new(slice: &Slice) -> Result<Grid<N>, Missing> {
+        if let Some(missing) = slice.missing() {
             return Err(missing);
         }
         let knots: [Vec<u64>; N] = slice

@@ -1,5 +1,9 @@
 //! One table of a family, whatever the family: its points, their grid, and what is missing from it.
 
+use std::collections::HashSet;
+
+use itertools::Itertools;
+
 use crate::family::Family;
 use crate::rows::Row;
 use crate::stats::Stats;
@@ -21,10 +25,38 @@ pub(crate) struct Point {
     pub stats: Stats,
 }
 
+/// Points that a table lacks.
+pub(crate) struct Missing {
+    pub first: Vec<u64>,
+    /// How many, but for more than are counted.
+    count: usize,
+}
+
+/// Missing points that are counted beyond the first.
+const MISSING_COUNTED: usize = 9_999;
+
+impl Missing {
+    /// `17`, or `10000 or more`.
+    pub fn how_many(&self) -> String {
+        match self.count > MISSING_COUNTED {
+            true => format!("{} or more", self.count),
+            false => self.count.to_string(),
+        }
+    }
+}
+
 /// How a label writes a number format.
 pub(crate) const DTYPE: &str = "dtype=";
 
 impl Slice {
+    /// What messages call it, also where its family has one table only.
+    pub fn called(&self) -> &str {
+        match self.label.as_str() {
+            "" => self.family.name(),
+            label => label,
+        }
+    }
+
     /// The number format that its label has, as it is written there.
     pub fn dtype(&self) -> Option<&str> {
         self.label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE))
@@ -59,25 +91,15 @@ impl Slice {
             .collect()
     }
 
-    /// The points that the grid needs and nobody measured.
-    pub fn missing(&self) -> Vec<Vec<u64>> {
-        let knots = self.knots();
-        let mut every = vec![Vec::new()];
-        for axis in &knots {
-            every = every
-                .iter()
-                .flat_map(|at| axis.iter().map(|knot| [at.as_slice(), &[*knot]].concat()))
-                .collect();
-        }
-        let mut measured = vec![false; every.len()];
-        for point in &self.points {
-            measured[Self::dense_index(&knots, &point.at)] = true;
-        }
-        let missing = every
-            .into_iter()
-            .zip(measured)
-            .filter(|(at, measured)| !measured && self.family.possible(at));
-        missing.map(|(at, _)| at).collect()
+    /// The points that the grid needs and nobody measured; nothing where it has all.
+    pub fn missing(&self) -> Option<Missing> {
+        let measured: HashSet<&[u64]> = self.points.iter().map(|point| point.at.as_slice()).collect();
+        // One by one: a broken table may ask for more points than memory has room for.
+        let mut missing = { self.knots().into_iter().multi_cartesian_product() }
+            .filter(|at| !measured.contains(at.as_slice()) && self.family.possible(at));
+        let first = missing.next()?;
+        let count = 1 + missing.take(MISSING_COUNTED).count();
+        Some(Missing { first, count })
     }
 
     /// `batch=4 tokens=64`.

@@ -175,7 +175,7 @@ impl Card {
             let there: BTreeSet<&[u64]> = table.points.iter().map(|point| point.at.as_slice()).collect();
             if let Some(point) = slice.points.iter().find(|point| there.contains(point.at.as_slice())) {
                 let must = format!("points that {} does not have", slice.family.file());
-                return Err(Invalid::new(&file, &slice.label, must, slice.describe(&point.at)));
+                return Err(Invalid::new(&file, slice.called(), must, slice.describe(&point.at)));
             }
         }
         Ok(())

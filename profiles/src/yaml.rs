@@ -17,7 +17,8 @@ pub(crate) fn read_card(file: &str, text: &str) -> Result<Card, Invalid> {
 
 /// Reads a file of YAML; `file` is what errors call it.
 pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Invalid> {
-    serde_yaml::from_str(text).map_err(|error| {
+    // Some editors begin a file with a byte order mark.
+    serde_yaml::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
         let message = error.to_string();
         // The error's text ends with the position.
         let invalid = explain(

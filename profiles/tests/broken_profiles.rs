@@ -102,31 +102,31 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "wake,100,5.1,5,",
         "wake,100,5.1,NaN,",
-        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"NaN\"",
+        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e10, got \"NaN\"",
     ),
     (
         "dispatch.csv",
         "wake,100,5.1,5,",
         "wake,100,5.1,inf,",
-        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"inf\"",
+        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e10, got \"inf\"",
     ),
     (
         "dispatch.csv",
         "wake,100,5.1,5,",
         "wake,100,5.1,-5,",
-        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"-5\"",
+        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e10, got \"-5\"",
     ),
     (
         "dispatch.csv",
         "wake,100,5.1,5,",
         "wake,100,5.1,0,",
-        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"0\"",
+        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e10, got \"0\"",
     ),
     (
         "dispatch.csv",
         "wake,100,5.1,5,",
         "wake,100,5.1,,",
-        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"\"",
+        "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e10, got \"\"",
     ),
     (
         "dispatch.csv",
@@ -370,6 +370,37 @@ fn broken_folders_are_refused() {
     fs::write(absent.join("head.csv"), heads).unwrap();
     fs::write(absent.join("copy.csv"), [0xff, 0xfe]).unwrap();
     assert!(message(&absent).contains("absent/copy.csv: must be readable, got: "));
+}
+
+/// A hundred rows that share no coordinate ask for a hundred million points, and are refused without room for these.
+#[test]
+fn what_a_table_lacks_is_not_written_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = folder.path().join("card");
+    synthetic_card().save(&card).unwrap();
+    let mut rows = String::from(
+        "model,dtype,tensor_parallel,tokens,first_context,sequences,context,count,mean_us,median_us,p05_us,p95_us,p99_us\n",
+    );
+    for row in 1..=100 {
+        rows += &format!("tiny-llama,f32,1,{row},{row},{row},{row},1,{row},{row},{row},{row},{row}\n");
+    }
+    fs::write(card.join("decoder_mixed.csv"), rows).unwrap();
+    let message = Card::load(&card).unwrap_err().to_string();
+    assert!(
+        message.contains("got no row for tokens=1 first_context=1 sequences=1 context=2 beside this one (10000 or more missing in all)"),
+        "{message}"
+    );
+}
+
+/// As some editors write them.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_card() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = folder.path().join("card");
+    synthetic_card().save(&card).unwrap();
+    let text = fs::read_to_string(card.join("card.yaml")).unwrap();
+    fs::write(card.join("card.yaml"), format!("\u{feff}{text}")).unwrap();
+    assert_eq!(Card::load(&card).unwrap().digest(), synthetic_card().digest());
 }
 
 #[test]

@@ -221,6 +221,31 @@ fn a_step_is_its_layers_and_its_ends() {
     assert_eq!(both, decoder.attention(&[(512, 1024)], sequences, context));
 }
 
+/// A few tokens with a long context do not become cheaper beside a short prompt: neither on cards that were measured with all in one kernel, nor on those where
+/// chunks take a share of their own costs.
+#[test]
+fn a_prompt_more_never_makes_a_step_cheaper_than_its_dearest_chunk() {
+    let h200 = Card::embedded("h200-sxm-imported").unwrap().unwrap();
+    let large = h200.decoder(&model("llama-70b"), DType::Bf16, 8).unwrap();
+    for decoder in [llama("rtx4090"), llama("rtx-pro-6000"), large] {
+        for dear in [(16, 14_016), (2_000, 2_000), (64, 8_000)] {
+            for sequences in [0, 20] {
+                let alone = decoder.attention(&[dear], sequences, 900).median_ns;
+                for cheap in [(1, 1), (16, 16), (256, 256), (500, 900)] {
+                    let both = [dear, cheap];
+                    let together = decoder.attention(&both, sequences, 900).median_ns;
+                    // A share is of whole millionths.
+                    assert!(
+                        together + together / 100_000 >= alone,
+                        "{both:?} beside {sequences}: {together} ns, {alone} alone"
+                    );
+                    assert_eq!(together, decoder.attention_ns(&both, sequences, 900));
+                }
+            }
+        }
+    }
+}
+
 /// The closed forms of decode runs rely on it.
 #[test]
 fn decodes_are_linear_in_context_between_measured_points() {

@@ -47,6 +47,27 @@ fn vidur(dimensions: &[(&str, &str)], operators: &[(&str, [f64; 5])]) -> String 
     format!("{}\n{}\n", header.join(","), cells.join(","))
 }
 
+/// The operators of a layer, those that are not given taking no time.
+fn layer<'a>(given: &[(&'a str, [f64; 5])]) -> Vec<(&'a str, [f64; 5])> {
+    let all = [
+        "input_layernorm",
+        "attn_pre_proj",
+        "attn_rope",
+        "attn_post_proj",
+        "post_attention_layernorm",
+        "mlp_up_proj",
+        "mlp_act",
+        "mlp_down_proj",
+        "add",
+    ];
+    let others = all.into_iter().filter(|name| given.iter().all(|(of, _)| of != name));
+    given
+        .iter()
+        .copied()
+        .chain(others.map(|name| (name, [0.0; 5])))
+        .collect()
+}
+
 /// What a profiler that was stopped leaves.
 #[test]
 fn a_table_without_rows_is_refused() {
@@ -73,7 +94,13 @@ const LLAMA_7B: [(&str, &str); 7] = [
 fn vidurs_operators_add_up_to_a_layer() {
     let up = ("mlp_up_proj", [0.09, 0.13, 0.11, 0.1, 0.003]);
     let add = ("add", [0.019, 0.023, 0.021, 0.02, 0.004]);
-    let card = import(ImportSource::Vidur, "a100-sxm", &[], &[&vidur(&LLAMA_7B, &[up, add])]).unwrap();
+    let card = import(
+        ImportSource::Vidur,
+        "a100-sxm",
+        &[],
+        &[&vidur(&LLAMA_7B, &layer(&[up, add]))],
+    )
+    .unwrap();
     let [row] = &card.tables.decoder_dense[..] else {
         panic!("{:?}", card.tables.decoder_dense)
     };
@@ -93,6 +120,29 @@ fn vidurs_operators_add_up_to_a_layer() {
     assert_eq!((count, mean_us, median_us), (20, 131.0, 120.0));
     assert_eq!((p05_us, p95_us), (111.8, 128.2));
     assert_eq!(card.origins.list().len(), 1);
+}
+
+/// A layer of fewer operators would be a faster one. Phi-2's alone has one norm.
+#[test]
+fn a_layer_without_one_of_its_operators_is_refused() {
+    let without = |dimensions: &[(&str, &str)], operator: &str| {
+        let operators: Vec<_> = layer(&[("mlp_up_proj", [0.1; 5])])
+            .into_iter()
+            .filter(|(name, _)| *name != operator)
+            .collect();
+        import(ImportSource::Vidur, "a100-sxm", &[], &[&vidur(dimensions, &operators)])
+    };
+    for operator in ["attn_pre_proj", "mlp_down_proj", "post_attention_layernorm"] {
+        let refused = without(&LLAMA_7B, operator).unwrap_err();
+        let expected = format!("0.csv:1: time_stats.{operator}.mean: must be a column, got no such column");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+    let mut phi_2 = LLAMA_7B;
+    for (dimension, value) in phi_2.iter_mut().zip(["2560", "32", "32", "10240", "False"]) {
+        dimension.1 = value;
+    }
+    assert!(without(&phi_2, "post_attention_layernorm").is_ok());
+    assert!(without(&phi_2, "add").is_err());
 }
 
 #[test]
@@ -145,6 +195,29 @@ fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
     assert_eq!(median_us(decode.iter().map(|row| row.stats)), [13.0, 23.0, 43.0, 83.0]);
     has_note(&card, "no mixed batches were measured");
 
+    // Either kind alone is a table, and none of the other kind.
+    let only = |kind: &str| {
+        let kept = text
+            .lines()
+            .filter(|line| line.contains(kind) || line.starts_with("n_embd"));
+        import(
+            ImportSource::Vidur,
+            "a100-sxm",
+            &[],
+            &[&kept.collect::<Vec<_>>().join("\n")],
+        )
+        .unwrap()
+    };
+    let families = |card: Card| {
+        card.origins
+            .list()
+            .iter()
+            .map(|origin| origin.family)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(families(only("True")), [Family::DecoderPrefill]);
+    assert_eq!(families(only("False")), [Family::DecoderDecode]);
+
     let narrow = text.replacen("8192", "4096", 1);
     let refused = import(ImportSource::Vidur, "a100-sxm", &[], &[&narrow]).unwrap_err();
     assert_eq!(
@@ -182,9 +255,12 @@ fn a_width_that_no_model_has_is_refused() {
         refused,
         "0.csv:2: n_embd: must be the width of a built-in decoder, or of one of --model, got \"4097\""
     );
-    let text = vidur(&LLAMA_7B, &[("mlp_up_proj", [1.0; 5])]).replace(",16,", ",half,");
+    let text = vidur(&LLAMA_7B, &layer(&[])).replace(",16,", ",half,");
     let refused = import(ImportSource::Vidur, "a100-sxm", &[], &[&text]).unwrap_err();
-    assert_eq!(refused, "0.csv:2: num_tokens: must be a whole number, got \"half\"");
+    assert_eq!(
+        refused,
+        "0.csv:2: num_tokens: must be a whole number from 1 to 2147483647, got \"half\""
+    );
 }
 
 /// Products and attention of which each takes 10 and 20 µs, whatever the rows.
@@ -388,6 +464,26 @@ fn decoders_in_f16_are_priced_as_in_bf16_where_only_that_is_imported() {
     assert!(origin.source.contains("taken for f16 too"), "{}", origin.source);
 }
 
+/// Upstream's table has some shapes twice.
+#[test]
+fn a_kernel_that_was_measured_twice_is_its_middle_time() {
+    let [products, attention] = kernels();
+    let once = import(
+        ImportSource::Aiconfigurator,
+        "h100-sxm",
+        &["bert-mini"],
+        &[&products, &attention],
+    );
+    let again: String = products.lines().skip(1).map(|line| format!("{line}\n")).collect();
+    let twice = import(
+        ImportSource::Aiconfigurator,
+        "h100-sxm",
+        &["bert-mini"],
+        &[&format!("{products}{again}"), &attention],
+    );
+    assert_eq!(once.map(|card| card.digest()), twice.map(|card| card.digest()));
+}
+
 #[test]
 fn aiconfigurators_all_reduces_count_numbers_of_two_bytes() {
     let nccl = "nccl_dtype,num_gpus,message_size,op_name,latency_ms\nhalf,2,1024,all_reduce,0.01\nhalf,2,4096,all_reduce,0.03\n\
@@ -466,6 +562,20 @@ fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
     assert_eq!(mixed.stats.median_us, 15.0);
     has_note(&card, "the sum of the parts is off by -13 % in the median");
 
+    let decodes = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n0,0,1,16,10\n0,0,2,16,12\n";
+    let of_decodes = import(ImportSource::Llmservingsim, "rtx-4090", &[], &[decodes]).unwrap();
+    assert_eq!(of_decodes.tables.decoder_decode.len(), 2);
+    assert_eq!(
+        of_decodes.origins.list().len(),
+        1,
+        "nothing is said of chunks that the source has not"
+    );
+    let twice = format!("{decodes}0,0,1,16,11\n");
+    assert_eq!(
+        import(ImportSource::Llmservingsim, "rtx-4090", &[], &[&twice]).unwrap_err(),
+        "0.csv:4: kv_decode: must be of a shape that no row above has, got \"16\""
+    );
+
     let refused = import(ImportSource::Llmservingsim, "rtx-4090", &[], &[sequences]).unwrap_err();
     assert!(
         refused.starts_with("0.csv: header: must be given together with the same profile's dense file"),
@@ -498,8 +608,12 @@ fn tensorrts_engines_are_whole_models_and_shares_of_them_layers() {
     assert_eq!((whole[0].stats.p95_us, whole[0].stats.p99_us), (2000.0, 2100.0));
     composes("t4", DType::F16, &card, &[(1, 128, 1900.0), (1, 384, 4800.0)]);
     has_note(&card, "README of 2026-01-01 @abc");
+    has_note(
+        &card,
+        "bert-base: 1 of 3 points are left out, of batches that were not measured at every length",
+    );
     let refused = import(ImportSource::TensorrtBert, "l4", &[], &[TENSORRT]).unwrap_err();
-    assert!(refused.starts_with("0.csv: gpu: must be NVIDIA L4"), "{refused}");
+    assert_eq!(refused, "0.csv: gpu: must be L4 in some row, got no such row");
     let refused = import(
         ImportSource::TensorrtBert,
         "t4",
@@ -564,6 +678,23 @@ fn engines_for_one_length_and_for_any_are_the_two_runtimes_of_one_card() {
     let compiled = card.static_model(&model, DType::F32).unwrap();
     assert_eq!(compiled.length_for(65), Some(512), "a step, never a slope");
 
+    let longest = "1,512,6.1";
+    let wraps = pairs.replace(longest, "1,4294967360,6.1");
+    assert_eq!(
+        import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[&wraps]).unwrap_err(),
+        "0.csv:5: seq_len: must be a whole number from 1 to 2147483647, got \"4294967360\""
+    );
+    let apart = pairs.replace(longest, "2,512,6.1");
+    assert_eq!(
+        import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[&apart]).unwrap_err(),
+        "0.csv: batch_size: must be for bert-base, f32, dynamic with each length in some batch that all lengths have, got no such batch"
+    );
+    let falling = pairs.replace("6.0,6.2,6.4", "6.0,6.2,6.1");
+    assert_eq!(
+        import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[&falling]).unwrap_err(),
+        "0.csv:5: p99_ms: must be no less than the quantile before it, got \"6.1\""
+    );
+
     let refused = |from: &str, to: &str| {
         import(
             ImportSource::TensorrtPairs,
@@ -613,7 +744,10 @@ fn fastertransformers_layers_are_a_twelfth_and_unpadded_ones_tell_what_padding_c
     );
     has_note(&card, "8×32: 50 %");
     let refused = import(ImportSource::FastertransformerBert, "h100-sxm", &[], &[&text]).unwrap_err();
-    assert!(refused.starts_with("0.csv: gpu: must be NVIDIA H100"), "{refused}");
+    assert_eq!(
+        refused,
+        "--gpu: value: must be a GPU that this source has, got h100-sxm"
+    );
 }
 
 #[test]

@@ -242,7 +242,7 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
     let prefill = prefill(kernels, &decode, heads, kv_heads, width);
     let (prompts, prompts_gone_on) = by_count(kernels, &kernels.context, &PROMPTS, [heads, kv_heads, width]);
     let mut ends = Points::<2>::new();
-    for sequences in SEQUENCES {
+    for sequences in kernels.products.rows() {
         for tokens in [1, 16, 256, 2048, 16384] {
             if let Some(us) = kernels.decoder_ends(model, cards, sequences, tokens) {
                 ends.insert([sequences, tokens], only(us));
@@ -393,8 +393,9 @@ fn collectives(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
     for line in sheet.lines() {
         if line.text("op_name")? == "all_reduce" && line.text("nccl_dtype")? == "half" {
             // The source counts numbers, of two bytes each.
-            let at = [line.whole("num_gpus")?, 2 * line.whole("message_size")?];
-            points.insert(at, Times::only(line.time("latency_ms")? * US_PER_MS, 1));
+            let at = [line.positive("num_gpus")?, 2 * line.size("message_size")?];
+            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
+            line.once("message_size", points.insert(at, times))?;
         }
     }
     let operation = CollectiveOperation::AllReduce;

@@ -1,6 +1,6 @@
 //! Whole-model latencies of BERT from vendors' benchmark tables: TensorRT's demonstration and FasterTransformer's guide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
@@ -37,11 +37,11 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
                 tail_us: Some(tail_us),
                 ..Times::only(average_us, 1)
             };
-            let at = [line.whole("batch_size")?, line.whole("seq_len")?];
-            measured.entry(model).or_default().insert(at, times);
+            let at = [line.positive("batch_size")?, line.positive("seq_len")?];
+            line.once("seq_len", measured.entry(model).or_default().insert(at, times))?;
         }
     }
-    nothing_of(gpu, measured.is_empty(), sheets)?;
+    nothing_of(gpu.tensorrt, measured.is_empty(), gpu, sheets)?;
     draft.note(format!(
         "TensorRT's demo/BERT ({readme}, Apache-2.0), FP16, GPU time of the whole model with embedding and question-answering head, \
          without copies; averages stand for medians, which are not published, and p05 equals them; two lengths only"
@@ -51,6 +51,7 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
             "NVIDIA/TensorRT demo/BERT, {readme}, FP16, {}",
             gpu.tensorrt.unwrap_or_default()
         );
+        let points = complete(model, &points, sheets, draft)?;
         whole_models(model, DType::F16, &points, &source, draft);
         layers_of_whole(model, DType::F16, &points, &source, gpu, draft);
     }
@@ -76,12 +77,15 @@ pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft)
             if Some(line.text("gpu")?) != gpu.faster_transformer || line.text("framework")? != "PyTorch" {
                 continue;
             }
-            let at = [line.whole("batch_size")?, line.whole("seq_len")?];
+            let at = [line.positive("batch_size")?, line.positive("seq_len")?];
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
-            measured.entry((dtype, unpadded)).or_default().insert(at, times);
+            line.once(
+                "seq_len",
+                measured.entry((dtype, unpadded)).or_default().insert(at, times),
+            )?;
         }
     }
-    nothing_of(gpu, measured.is_empty(), sheets)?;
+    nothing_of(gpu.faster_transformer, measured.is_empty(), gpu, sheets)?;
     draft.note(
         "FasterTransformer's docs/bert_guide.md (@df4a753, Apache-2.0), implementation FT in PyTorch, BERT-base; a layer is a twelfth \
          of the encoder; one figure a point, no spread is known",
@@ -93,7 +97,8 @@ pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft)
         let on = gpu.faster_transformer.unwrap_or_default();
         let layers_share = format!("the whole encoder over its {} layers", shape("bert-base").layers);
         let source = format!("NVIDIA/FasterTransformer docs/bert_guide.md @df4a753, FT, {dtype}, {on}; {layers_share}");
-        layers("bert-base", dtype, points, &source, draft);
+        let complete = complete(&format!("bert-base, {dtype}"), points, sheets, draft)?;
+        layers("bert-base", dtype, &complete, &source, draft);
         if let Some(unpadded) = measured.get(&(dtype, true)) {
             draft.note(padding(dtype, points, unpadded));
         }
@@ -123,31 +128,57 @@ fn builtin_of(name: &str) -> Option<&'static str> {
     }
 }
 
-fn nothing_of(gpu: &Gpu, nothing: bool, sheets: &[Sheet]) -> Result<(), Invalid> {
-    match sheets.first() {
-        Some(sheet) if nothing => {
-            Err(sheet.invalid("gpu", format!("{} in some row", gpu.sheet.product), "no such row"))
+fn nothing_of(called: Option<&str>, nothing: bool, gpu: &Gpu, sheets: &[Sheet]) -> Result<(), Invalid> {
+    match (sheets.first(), called) {
+        (Some(sheet), Some(called)) if nothing => {
+            Err(sheet.invalid("gpu", format!("{called} in some row"), "no such row"))
         }
-        None => Err(Invalid::new("FILES", "files", "at least one", "none")),
+        (_, None) => Err(Invalid::new(
+            "--gpu",
+            "value",
+            "a GPU that this source has",
+            gpu.sheet.name.clone(),
+        )),
+        (None, _) => Err(Invalid::new("FILES", "files", "at least one", "none")),
         _ => Ok(()),
     }
 }
 
-/// The batches that every length was measured at.
-fn complete(points: &Points<2>) -> Points<2> {
-    let lengths: std::collections::BTreeSet<u64> = points.keys().map(|[_, tokens]| *tokens).collect();
+/// The batches that every length was measured at, as a table needs them; a note says what was left out.
+///
+/// # Errors
+/// There is no such batch.
+pub(super) fn complete(
+    what: &str,
+    points: &Points<2>,
+    sheets: &[Sheet],
+    draft: &mut Draft,
+) -> Result<Points<2>, Invalid> {
+    let lengths: BTreeSet<u64> = points.keys().map(|[_, tokens]| *tokens).collect();
     let whole = |batch: u64| lengths.iter().all(|tokens| points.contains_key(&[batch, *tokens]));
-    points
+    let kept: Points<2> = points
         .iter()
         .filter(|([batch, _], _)| whole(*batch))
         .map(|(at, times)| (*at, *times))
-        .collect()
+        .collect();
+    if kept.is_empty() {
+        let must = format!("for {what} with each length in some batch that all lengths have");
+        return Err(sheets[0].invalid("batch_size", must, "no such batch"));
+    }
+    let left_out = points.len() - kept.len();
+    if left_out > 0 {
+        draft.note(format!(
+            "{what}: {left_out} of {} points are left out, of batches that were not measured at every length",
+            points.len()
+        ));
+    }
+    Ok(kept)
 }
 
 /// Engines that are built for one length each.
 pub(super) fn whole_models(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
     let label = format!("model={model} dtype={dtype}");
-    let points = draft.rising(Family::StaticModel, &label, complete(points));
+    let points = draft.rising(Family::StaticModel, &label, points.clone());
     draft.origin(Family::StaticModel, &label, source, None);
     draft
         .tables
@@ -197,10 +228,7 @@ const LEAST_SHARE_OF_LAYERS: f64 = 0.5;
 fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
     let label = format!("model={model} dtype={dtype}");
     let share = 1.0 / f64::from(shape(model).layers);
-    let points: Points<2> = complete(points)
-        .into_iter()
-        .map(|(at, times)| (at, times.times(share)))
-        .collect();
+    let points: Points<2> = { points.iter() }.map(|(at, times)| (*at, times.times(share))).collect();
     let points = draft.rising(Family::EncoderLayer, &label, points);
     draft.origin(Family::EncoderLayer, &label, source, None);
     draft

@@ -96,23 +96,37 @@ impl Draft {
         points
     }
 
+    /// The points as a card accepts them, and the table's origin; nothing of a table that the source does not have.
+    fn table<const N: usize>(
+        &mut self,
+        family: Family,
+        of: Decoding,
+        points: Points<N>,
+        source: &str,
+        error: Option<String>,
+    ) -> Points<N> {
+        if points.is_empty() {
+            return points;
+        }
+        let points = self.rising(family, &of.label(), points);
+        self.origin(family, &of.label(), source, error);
+        points
+    }
+
     pub fn decoder_dense(&mut self, of: Decoding, points: Points<1>, source: &str, error: Option<String>) {
-        let points = self.rising(Family::DecoderDense, &of.label(), points);
-        self.origin(Family::DecoderDense, &of.label(), source, error);
-        self.tables
-            .decoder_dense
-            .extend(points.iter().map(|([tokens], times)| DecoderDenseRow {
-                model: of.model.to_string(),
-                dtype: of.dtype,
-                tensor_parallel: of.tensor_parallel,
-                tokens: *tokens as u32,
-                stats: times.stats(),
-            }));
+        let points = self.table(Family::DecoderDense, of, points, source, error);
+        let rows = points.iter().map(|([tokens], times)| DecoderDenseRow {
+            model: of.model.to_string(),
+            dtype: of.dtype,
+            tensor_parallel: of.tensor_parallel,
+            tokens: *tokens as u32,
+            stats: times.stats(),
+        });
+        self.tables.decoder_dense.extend(rows);
     }
 
     pub fn decoder_prefill(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.rising(Family::DecoderPrefill, &of.label(), points);
-        self.origin(Family::DecoderPrefill, &of.label(), source, error);
+        let points = self.table(Family::DecoderPrefill, of, points, source, error);
         let rows = points.iter().map(|([tokens, context], times)| DecoderPrefillRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -125,8 +139,7 @@ impl Draft {
     }
 
     pub fn decoder_decode(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.rising(Family::DecoderDecode, &of.label(), points);
-        self.origin(Family::DecoderDecode, &of.label(), source, error);
+        let points = self.table(Family::DecoderDecode, of, points, source, error);
         let rows = points.iter().map(|([sequences, context], times)| DecoderDecodeRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -139,8 +152,7 @@ impl Draft {
     }
 
     pub fn decoder_mixed(&mut self, of: Decoding, points: Points<4>, source: &str, error: Option<String>) {
-        let points = self.rising(Family::DecoderMixed, &of.label(), points);
-        self.origin(Family::DecoderMixed, &of.label(), source, error);
+        let points = self.table(Family::DecoderMixed, of, points, source, error);
         let rows = points
             .iter()
             .map(|([tokens, first_context, sequences, context], times)| DecoderMixedRow {
@@ -157,8 +169,7 @@ impl Draft {
     }
 
     pub fn decoder_prompts(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.rising(Family::DecoderPrompts, &of.label(), points);
-        self.origin(Family::DecoderPrompts, &of.label(), source, error);
+        let points = self.table(Family::DecoderPrompts, of, points, source, error);
         let rows = points.iter().map(|([prompts, tokens], times)| DecoderPromptsRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -171,8 +182,7 @@ impl Draft {
     }
 
     pub fn decoder_ends(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.rising(Family::DecoderEnds, &of.label(), points);
-        self.origin(Family::DecoderEnds, &of.label(), source, error);
+        let points = self.table(Family::DecoderEnds, of, points, source, error);
         let rows = points.iter().map(|([sequences, tokens], times)| DecoderEndsRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -207,6 +217,9 @@ pub(super) fn error_where_left_out<const N: usize>(
     kept: &Points<N>,
     measured: impl IntoIterator<Item = ([u64; N], f64)>,
 ) -> Option<String> {
+    if kept.is_empty() {
+        return None;
+    }
     let grid: Grid<N> = Grid::new(&slice(family, kept)).ok()?;
     let left_out = measured
         .into_iter()

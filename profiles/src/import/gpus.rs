@@ -24,6 +24,8 @@ impl Gpu {
         let (tensorrt, faster_transformer, copies) = match name {
             // TensorRT's table is of the 40 GB card, whose memory is a quarter slower; compute is the same.
             "a100-sxm" => (Some("A100 40GB"), Some("A100"), Some("A100")),
+            "a100-sxm-40g" => (Some("A100 40GB"), None, Some("A100")),
+            "a10" => (None, Some("A10"), None),
             "a30" => (Some("A30"), None, None),
             "h100-sxm" => (None, None, Some("H100")),
             "l4" => (Some("L4"), None, None),

@@ -36,7 +36,8 @@ const LAYER: [(&str, f64); 7] = [
 /// Mixed batches are kept where the prompt's cached tokens are one of these; the others show how far interpolation is off.
 const CACHED: [u64; 6] = [0, 128, 512, 2048, 8192, 16384];
 
-type Lines = BTreeMap<String, Vec<(u64, Times)>>;
+/// By kind of layer.
+type Lines = BTreeMap<String, Points<1>>;
 
 /// A chunk's tokens, those cached before it, new tokens, and their context.
 type Mixed = BTreeMap<[u64; 4], Times>;
@@ -87,12 +88,9 @@ fn lines(sheet: &Sheet, axis: &str) -> Result<Lines, Invalid> {
     let mut lines = Lines::new();
     for line in sheet.lines() {
         let times = Times::only(line.time("time_us")?, ITERATIONS);
-        lines
-            .entry(line.text("layer")?.to_string())
-            .or_default()
-            .push((line.whole(axis)?, times));
+        let kind = lines.entry(line.text("layer")?.to_string()).or_default();
+        line.once(axis, kind.insert([line.positive(axis)?], times))?;
     }
-    lines.values_mut().for_each(|line| line.sort_by_key(|(at, _)| *at));
     Ok(lines)
 }
 
@@ -106,7 +104,8 @@ fn attention_of(sheet: &Sheet) -> Result<Mixed, Invalid> {
         {
             *value = line.whole(column)?;
         }
-        points.insert(at, Times::only(line.time("time_us")?, ITERATIONS));
+        let times = Times::only(line.time("time_us")?, ITERATIONS);
+        line.once("kv_decode", points.insert(at, times))?;
     }
     Ok(points)
 }
@@ -118,7 +117,7 @@ fn sum_of(layers: &Lines, kinds: &[(&str, f64)], sheets: &[Sheet]) -> Result<Poi
         let line = layers
             .get(*kind)
             .ok_or_else(|| sheets[0].invalid("layer", format!("{kind} among others"), "no row of it"))?;
-        let line: Points<1> = line.iter().map(|(at, us)| ([*at], us.times(*times))).collect();
+        let line: Points<1> = line.iter().map(|(at, us)| (*at, us.times(*times))).collect();
         sum = Some(match sum {
             None => line,
             Some(sum) => sum
@@ -135,15 +134,18 @@ fn ends(layers: &Lines, heads: &Lines, sheets: &[Sheet], draft: &mut Draft) -> R
     let by_tokens = sum_of(layers, &[("embedding", 1.0), ("final_layernorm", 1.0)], sheets)?;
     let by_sequences = sum_of(heads, &[("lm_head", 1.0), ("sampler", 1.0)], sheets)?;
     // By tokens they take 10 of more than 1,000 µs: a few points tell all there is.
-    let kept = |tokens: u64| tokens.is_power_of_two();
-    let mut points = Points::new();
+    let mut measured = Points::new();
     for ([sequences], head) in &by_sequences {
-        for ([tokens], embedding) in by_tokens.iter().filter(|([tokens], _)| kept(*tokens)) {
-            points.insert([*sequences, *tokens], head.plus(*embedding));
+        for ([tokens], embedding) in &by_tokens {
+            measured.insert([*sequences, *tokens], head.plus(*embedding));
         }
     }
+    let kept = { measured.iter() }.filter(|([_, tokens], _)| tokens.is_power_of_two());
+    let kept: Points<2> = kept.map(|(at, us)| (*at, *us)).collect();
+    let measured = measured.iter().map(|(at, us)| (*at, us.median_us));
+    let error = error_where_left_out(Family::DecoderEnds, &kept, measured);
     let source = format!("{SOURCE}: dense.csv (embedding, final_layernorm) and per_sequence.csv (lm_head, sampler)");
-    draft.decoder_ends(OF, points, &source, None);
+    draft.decoder_ends(OF, kept, &source, error);
     Ok(())
 }
 

@@ -19,13 +19,14 @@ pub(super) struct Products {
 impl Products {
     pub fn read(&mut self, sheet: &Sheet) -> Result<(), Invalid> {
         for line in sheet.lines() {
-            let shape = (line.whole("n")?, line.whole("k")?);
+            let shape = (line.positive("n")?, line.positive("k")?);
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
-            self.by_shape.entry(shape).or_default().push((line.whole("m")?, times));
+            self.by_shape
+                .entry(shape)
+                .or_default()
+                .push((line.positive("m")?, times));
         }
-        self.by_shape
-            .values_mut()
-            .for_each(|line| line.sort_by_key(|(m, _)| *m));
+        self.by_shape.values_mut().for_each(pool);
         Ok(())
     }
 
@@ -60,6 +61,16 @@ impl Products {
     }
 }
 
+/// Orders a line, and makes one of what was measured several times: the source has some shapes twice.
+fn pool(line: &mut Vec<(u64, Times)>) {
+    line.sort_by_key(|(at, _)| *at);
+    let pooled = line.chunk_by(|a, b| a.0 == b.0).map(|alike| {
+        let times = alike.iter().map(|(_, times)| *times).collect();
+        (alike[0].0, Times::pooled(times))
+    });
+    *line = pooled.collect();
+}
+
 /// The nearest values on both sides; twice the same where it is one of them.
 fn neighbours(values: impl Iterator<Item = u64>, x: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (None, None);
@@ -90,7 +101,7 @@ impl Attention {
     /// `length` names the column of the sequences' length; without a column of key and value heads, there are as many as heads.
     pub fn read(&mut self, sheet: &Sheet, length: &str) -> Result<(), Invalid> {
         for line in sheet.lines() {
-            let heads = line.whole("num_heads")?;
+            let heads = line.positive("num_heads")?;
             let kv_heads = match sheet.has("num_key_value_heads") {
                 true => line.whole("num_key_value_heads")?,
                 false => heads,
@@ -101,10 +112,10 @@ impl Attention {
             lengths
                 .entry(line.whole(length)?)
                 .or_default()
-                .push((line.whole("batch_size")?, times));
+                .push((line.positive("batch_size")?, times));
         }
         let lines = self.by_heads.values_mut().flat_map(BTreeMap::values_mut);
-        lines.for_each(|line| line.sort_by_key(|(batch, _)| *batch));
+        lines.for_each(pool);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::bert::{layers_of_whole, whole_models};
+use super::bert::{complete, layers_of_whole, whole_models};
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
 use super::sheet::{Line, Sheet};
@@ -32,7 +32,8 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
                 "dynamic" => &mut pair.any,
                 _ => return Err(line.invalid("engine", "static or dynamic")),
             };
-            points.insert([line.whole("batch_size")?, line.whole("seq_len")?], times(line)?);
+            let at = [line.positive("batch_size")?, line.positive("seq_len")?];
+            line.once("seq_len", points.insert(at, times(line)?))?;
         }
     }
     if measured.is_empty() {
@@ -46,11 +47,13 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     for ((model, dtype), pair) in &measured {
         if !pair.fixed.is_empty() {
             let source = format!("TensorRT engines for one length each, by trtexec, {dtype}, {on}");
-            whole_models(model, *dtype, &pair.fixed, &source, draft);
+            let points = complete(&format!("{model}, {dtype}, static"), &pair.fixed, sheets, draft)?;
+            whole_models(model, *dtype, &points, &source, draft);
         }
         if !pair.any.is_empty() {
             let source = format!("TensorRT engines for any length, by trtexec, {dtype}, {on}");
-            layers_of_whole(model, *dtype, &pair.any, &source, gpu, draft);
+            let points = complete(&format!("{model}, {dtype}, dynamic"), &pair.any, sheets, draft)?;
+            layers_of_whole(model, *dtype, &points, &source, gpu, draft);
         }
         if let Some(longer) = longer(pair) {
             draft.note(format!("{model}, {dtype}: an engine for any length takes {longer}"));
@@ -78,10 +81,15 @@ fn dtype_of(line: Line) -> Result<DType, Invalid> {
 
 fn times(line: Line) -> Result<Times, Invalid> {
     let us = |column: &str| line.time(column).map(|ms| ms * US_PER_MS);
+    let (median_us, tail_us) = (us("median_ms")?, [us("p95_ms")?, us("p99_ms")?]);
+    let rising = [("p95_ms", median_us, tail_us[0]), ("p99_ms", tail_us[0], tail_us[1])];
+    if let Some((column, ..)) = rising.iter().find(|(_, smaller, larger)| larger < smaller) {
+        return Err(line.invalid(column, "no less than the quantile before it"));
+    }
     Ok(Times {
         mean_us: us("mean_ms")?,
-        tail_us: Some([us("p95_ms")?, us("p99_ms")?]),
-        ..Times::only(us("median_ms")?, 1)
+        tail_us: Some(tail_us),
+        ..Times::only(median_us, 1)
     })
 }
 

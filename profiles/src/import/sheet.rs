@@ -27,6 +27,11 @@ pub(super) struct Line<'a> {
     cells: &'a StringRecord,
 }
 
+/// Sums of two counts are counts that a card's tables can hold.
+const COUNT_MAX: u64 = i32::MAX as u64;
+
+const SIZE_MAX: u64 = 1 << 50;
+
 impl Sheet {
     pub fn open(path: &Path) -> Result<Sheet, ProfileError> {
         let file = path.display().to_string();
@@ -97,13 +102,38 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// A count, such as of cached tokens.
     pub fn whole(self, column: &str) -> Result<u64, Invalid> {
+        self.between(column, 0, COUNT_MAX)
+    }
+
+    /// A count of what there must be some of, such as sequences of a batch.
+    pub fn positive(self, column: &str) -> Result<u64, Invalid> {
+        self.between(column, 1, COUNT_MAX)
+    }
+
+    /// A message's size, in whatever unit the column has.
+    pub fn size(self, column: &str) -> Result<u64, Invalid> {
+        self.between(column, 1, SIZE_MAX)
+    }
+
+    fn between(self, column: &str, least: u64, most: u64) -> Result<u64, Invalid> {
         let text = self.text(column)?;
         let whole = text.parse().ok().or_else(|| {
             let number: f64 = text.parse().ok()?;
             (number.fract() == 0.0 && (0.0..1e15).contains(&number)).then_some(number as u64)
         });
-        whole.ok_or_else(|| self.invalid(column, "a whole number"))
+        whole
+            .filter(|whole| (least..=most).contains(whole))
+            .ok_or_else(|| self.invalid(column, &format!("a whole number from {least} to {most}")))
+    }
+
+    /// Refuses what a row above said as well: `said_before` is what it said.
+    pub fn once<T>(self, column: &str, said_before: Option<T>) -> Result<(), Invalid> {
+        match said_before {
+            None => Ok(()),
+            Some(_) => Err(self.invalid(column, "of a shape that no row above has")),
+        }
     }
 
     /// A time: positive and finite, in whatever unit the column has.

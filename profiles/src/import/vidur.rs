@@ -30,12 +30,15 @@ const LAYER: [&str; 9] = [
     "attn_pre_proj",
     "attn_rope",
     "attn_post_proj",
-    "post_attention_layernorm",
+    SECOND_NORM,
     "mlp_up_proj",
     "mlp_act",
     "mlp_down_proj",
     "add",
 ];
+
+/// Phi-2, whose attention and MLP begin with the same norm, has none; models with a gated MLP have it.
+const SECOND_NORM: &str = "post_attention_layernorm";
 
 /// The attention of the 2023 table is that of this model.
 const ATTENTION_MODEL: &str = "llama-70b";
@@ -99,15 +102,13 @@ fn layers(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<(),
     for line in sheet.lines() {
         let model = model_of(line, models)?;
         let mut layer = Times::default();
-        for operator in LAYER
-            .iter()
-            .filter(|operator| sheet.has(&format!("time_stats.{operator}.median")))
-        {
+        let one_norm = !is_gated(line)? && !sheet.has(&format!("time_stats.{SECOND_NORM}.median"));
+        for operator in LAYER.iter().filter(|operator| **operator != SECOND_NORM || !one_norm) {
             layer = layer.plus(times(line, operator, REPETITIONS)?);
         }
-        let tensor_parallel = line.whole("num_tensor_parallel_workers")? as u32;
+        let tensor_parallel = line.positive("num_tensor_parallel_workers")? as u32;
         let points = measured.entry((model, tensor_parallel)).or_default();
-        points.entry([line.whole("num_tokens")?]).or_default().push(layer);
+        points.entry([line.positive("num_tokens")?]).or_default().push(layer);
     }
     for ((model, tensor_parallel), points) in measured {
         let of = Decoding {
@@ -128,6 +129,10 @@ fn layers(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<(),
     Ok(())
 }
 
+fn is_gated(line: Line) -> Result<bool, Invalid> {
+    Ok(line.text("use_gated_mlp")? == "True")
+}
+
 /// The built-in model, or the one asked for, of these dimensions.
 fn model_of(line: Line, models: &[ModelShape]) -> Result<String, Invalid> {
     let builtins: Vec<ModelShape> = ModelShape::builtin_names()
@@ -136,7 +141,7 @@ fn model_of(line: Line, models: &[ModelShape]) -> Result<String, Invalid> {
         .collect();
     let (hidden, heads) = (line.whole("n_embd")?, line.whole("n_head")?);
     let (kv_heads, intermediate) = (line.whole("n_kv_head")?, line.whole("n_expanded_embd")?);
-    let gated = line.text("use_gated_mlp")? == "True";
+    let gated = is_gated(line)?;
     let candidates = if models.is_empty() { builtins.as_slice() } else { models };
     let found = candidates.iter().find(|model| {
         let dimensions = [model.hidden, model.heads, model.kv_heads, model.intermediate].map(u64::from);
@@ -174,18 +179,18 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         if (line.whole("n_embd")?, line.whole("n_kv_head")?) != (expected.hidden.into(), expected.kv_heads.into()) {
             return Err(line.invalid("n_embd", "that of Llama-2-70B, whose attention this table has"));
         }
-        tensor_parallel = Some(line.whole("num_tensor_parallel_workers")? as u32);
+        tensor_parallel = Some(line.positive("num_tensor_parallel_workers")? as u32);
         let cached = line.whole("kv_cache_size")?;
         let reshapes =
             times(line, "attn_input_reshape", REPETITIONS)?.plus(times(line, "attn_output_reshape", REPETITIONS)?);
         if line.text("is_prefill")? == "True" {
-            let at = [line.whole("prefill_chunk_size")?, cached];
+            let at = [line.positive("prefill_chunk_size")?, cached];
             chunks
                 .entry(at)
                 .or_default()
                 .push(times(line, "attn_prefill", REPETITIONS)?.plus(reshapes));
         } else {
-            let at = [line.whole("batch_size")?, cached];
+            let at = [line.positive("batch_size")?, cached];
             decodes
                 .entry(at)
                 .or_default()
@@ -234,10 +239,10 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
 fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draft: &mut Draft) -> Result<(), Invalid> {
     let mut measured = BTreeMap::<u64, Vec<(u64, Times)>>::new();
     for line in sheet.lines() {
-        let workers = line.whole("num_workers")?;
+        let workers = line.positive("num_workers")?;
         // Within one machine.
         if line.whole("devices_per_node")? == workers {
-            let point = (line.whole("size")?, times(line, column, COLLECTIVE_REPETITIONS)?);
+            let point = (line.size("size")?, times(line, column, COLLECTIVE_REPETITIONS)?);
             measured.entry(workers).or_default().push(point);
         }
     }

@@ -65,8 +65,8 @@ impl DerivedError {
             Family::EncoderLayer | Family::StaticModel => (7, Factors::ERROR_MEDIAN, Factors::ERROR_P95),
             Family::DecoderDense => (6, 0.24, 0.50),
             Family::DecoderPrefill => (5, 0.32, 0.76),
-            Family::DecoderDecode => (5, 0.16, 0.53),
-            Family::DecoderEnds => (4, 0.30, 0.81),
+            Family::DecoderDecode => (5, 0.18, 0.53),
+            Family::DecoderEnds => (4, 0.33, 0.83),
             Family::Collective => (3, 0.33, 0.80),
             // No source publishes these; a card that was measured for this project has them, an H200, whose small ops wait for its host.
             Family::Embedding => (1, 0.66, 0.76),

@@ -37,6 +37,13 @@ fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, Failu
         [] => otherwise.to_vec(),
         named => named.iter().map(String::as_str).collect(),
     };
+    if let Some(again) =
+        { names.iter().enumerate() }.find_map(|(index, name)| names[..index].contains(name).then_some(name))
+    {
+        return Err(Failure::BadInput(format!(
+            "--models: must be each model once, got {again} twice"
+        )));
+    }
     let known = ModelShape::builtin_names();
     let model = |name: &str| {
         ModelShape::builtin(name)
