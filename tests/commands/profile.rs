@@ -304,7 +304,7 @@ fn public_tables_become_a_card_source_by_source() {
     assert!(message.contains("did you mean tensorrt-bert?"), "{message}");
     let message = refused(at, &import("tensorrt-bert", "copies.csv"));
     assert!(
-        message.contains("copies.csv: gpu: must be NVIDIA T4 in some row"),
+        message.contains("copies.csv: gpu: must be T4 16GB in some row"),
         "{message}"
     );
     let message = refused(at, &import("tensorrt-bert", "engine.csv"));
