@@ -35,6 +35,16 @@ impl Run {
         self.curves.ops = seen.ops();
         self
     }
+
+    /// A quantile of latency by its name, such as `p98`, in milliseconds: of the summary, or of what is drawn where the summary does not
+    /// hold it; nothing where no request was answered.
+    pub fn latency_at(&self, name: &str) -> Option<f64> {
+        let latency = self.summary.latency_ms?;
+        latency.at(name).or_else(|| {
+            let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
+            latency_within(&self.curves.latency_ms, percent / 100.0)
+        })
+    }
 }
 
 /// An op that is drawn.
@@ -223,6 +233,19 @@ pub fn share_within(latency_ms: &[f64], x_ms: f64) -> f64 {
     shares[above - 1] + part * (shares[above] - shares[above - 1])
 }
 
+/// The latency that `share` of the requests did not exceed, from latencies at each of [`shares`], linear between them; nothing where none
+/// are kept.
+fn latency_within(latency_ms: &[f64], share: f64) -> Option<f64> {
+    let shares: Vec<f64> = shares().collect();
+    let above = shares.partition_point(|&kept| kept < share);
+    let high = *latency_ms.get(above)?;
+    let Some(below) = above.checked_sub(1) else {
+        return Some(high);
+    };
+    let part = (share - shares[below]) / (shares[above] - shares[below]);
+    Some(rounded(latency_ms[below] + part * (high - latency_ms[below])))
+}
+
 /// `points` values from `low` to `high` at equal ratios. Both must be positive.
 pub fn log_grid(low: f64, high: f64, points: usize) -> impl Iterator<Item = f64> {
     (0..points).map(move |i| low * (high / low).powf(i as f64 / (points - 1) as f64))
@@ -256,6 +279,20 @@ mod tests {
         for (found, expected) in grid.iter().zip([0.1, 1.0, 10.0, 100.0, 1000.0]) {
             assert!((found / expected - 1.0).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn a_quantile_that_no_summary_holds_is_in_the_curve() {
+        let mut run = Run::new(
+            crate::testing::labels("hmi", "virtual"),
+            &record(10_000, Duration::from_millis(100)),
+        );
+        for (name, ms) in [("p98", 98.0), ("p75", 75.0), ("p97.3", 97.5), ("p99.99", 100.0)] {
+            let found = run.latency_at(name).unwrap();
+            assert!((found - ms).abs() < 0.6, "{name}: {found}");
+        }
+        run.curves.latency_ms.clear();
+        assert!(run.latency_at("p75").is_none() && run.latency_at("p98").is_some());
     }
 
     #[test]

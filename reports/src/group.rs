@@ -100,6 +100,11 @@ impl<'a> Group<'a> {
         self.spread(figure).map(|spread| spread.mean)
     }
 
+    /// A quantile of latency by its name, such as `p98`, in milliseconds: the mean over those repeats that hold it.
+    pub fn latency_at(&self, name: &str) -> Option<f64> {
+        Spread::of(self.runs.iter().filter_map(|run| run.latency_at(name))).map(|spread| spread.mean)
+    }
+
     /// Latency in milliseconds at each of [`shares`](crate::curves::shares), averaged over the repeats that finished
     /// requests; empty where none did.
     pub fn latency_ms(&self) -> Vec<f64> {

@@ -2,7 +2,7 @@
 
 use crate::group::Group;
 use crate::human;
-use crate::summary::{Distribution, RunSummary};
+use crate::summary::RunSummary;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +71,10 @@ const METRICS: [Metric; 20] = [
         Some(run.latency_ms?.p50)
     }),
     latency("p90 ms", "90 % of all requests took at most this long.", |run| {
-        of_target(run, "p90")
+        Some(run.latency_ms?.p90)
     }),
     latency("p95 ms", "95 % of all requests took at most this long.", |run| {
-        of_target(run, "p95")
+        Some(run.latency_ms?.p95)
     }),
     latency("p98 ms", "98 % of all requests took at most this long.", |run| {
         Some(run.latency_ms?.p98)
@@ -83,7 +83,7 @@ const METRICS: [Metric; 20] = [
         Some(run.latency_ms?.p99)
     }),
     latency("p99.9 ms", "99.9 % of all requests took at most this long.", |run| {
-        of_target(run, "p99.9")
+        Some(run.latency_ms?.p999)
     }),
     Metric {
         title: "In SLO",
@@ -138,11 +138,11 @@ const METRICS: [Metric; 20] = [
     },
 ];
 
+/// Quantiles whose column is there where a target is about them.
+const OF_TARGETS: [&str; 3] = ["p90 ms", "p95 ms", "p99.9 ms"];
+
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 11] = [
-    "p90 ms",
-    "p95 ms",
-    "p99.9 ms",
+const OF_SOME: [&str; 8] = [
     "Tokens/s",
     "TTFT ms",
     "TPOT ms",
@@ -156,16 +156,13 @@ const OF_SOME: [&str; 11] = [
 /// The figures that a table of these groups shows.
 pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
     let some_has = |metric: &Metric| groups.iter().any(|group| group.mean(metric.read).is_some());
+    let slos = groups.iter().filter_map(|group| group.runs[0].summary.slo.as_ref());
+    let is_asked = |title: &str| slos.clone().any(|slo| format!("{} ms", slo.at) == title);
     METRICS
         .iter()
         .filter(|metric| !OF_SOME.contains(&metric.title) || some_has(metric))
+        .filter(|metric| !OF_TARGETS.contains(&metric.title) || is_asked(metric.title))
         .collect()
-}
-
-/// A quantile that is shown where the target is about it.
-fn of_target(run: &RunSummary, name: &str) -> Option<f64> {
-    run.slo.as_ref().filter(|slo| slo.at == name)?;
-    latency_at(run, name)
 }
 
 const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) -> Option<f64>) -> Metric {
@@ -177,27 +174,23 @@ const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) 
     }
 }
 
-/// A quantile of a run's latency in milliseconds by its name, such as `p98`; `None` for names that summaries do not hold.
-pub fn latency_at(run: &RunSummary, name: &str) -> Option<f64> {
-    let Distribution {
-        mean,
-        p50,
-        p90,
-        p95,
-        p98,
-        p99,
-        p999,
-        max,
-    } = run.latency_ms?;
-    match name {
-        "mean" => Some(mean),
-        "p50" => Some(p50),
-        "p90" => Some(p90),
-        "p95" => Some(p95),
-        "p98" => Some(p98),
-        "p99" => Some(p99),
-        "p99.9" => Some(p999),
-        "p100" => Some(max),
-        _ => None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    /// Where one system's target is about a quantile, the others' is there to compare.
+    #[test]
+    fn a_quantile_that_a_target_is_about_is_shown_of_all() {
+        let mut runs = testing::runs();
+        let titles = |runs: &[crate::Run]| -> Vec<&'static str> {
+            shown(&Group::all(runs)).iter().map(|metric| metric.title).collect()
+        };
+        assert!(!titles(&runs).contains(&"p95 ms"));
+        runs[0].summary.slo.as_mut().unwrap().at = "p95".into();
+        let groups = Group::all(&runs);
+        let columns = shown(&groups);
+        let p95 = columns.iter().find(|metric| metric.title == "p95 ms").unwrap();
+        assert!(groups.iter().all(|group| group.mean(p95.read).is_some()));
     }
 }

@@ -94,4 +94,18 @@ impl Distribution {
             max: rounded(durations.max_ns() as f64 / 1e6),
         })
     }
+
+    /// A quantile in milliseconds by its name, such as `p98`; nothing for names that summaries do not hold.
+    pub fn at(&self, name: &str) -> Option<f64> {
+        match name {
+            "p50" => Some(self.p50),
+            "p90" => Some(self.p90),
+            "p95" => Some(self.p95),
+            "p98" => Some(self.p98),
+            "p99" => Some(self.p99),
+            "p99.9" => Some(self.p999),
+            "p100" => Some(self.max),
+            _ => None,
+        }
+    }
 }
