@@ -6,11 +6,20 @@ pub const ABSENT: &str = "–";
 
 /// Three significant digits, or all before the point: `0.123`, `87.2`, `1,834`.
 pub fn number(value: f64) -> String {
+    with_digits(value, DIGITS)
+}
+
+/// Of a number that stands for itself.
+const DIGITS: i32 = 3;
+/// Of a figure in a summary.
+const MOST_DIGITS: i32 = 6;
+
+fn with_digits(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
     // Six decimals are a nanosecond of a millisecond: finer than anything measured.
-    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let decimals = (digits - 1 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
     let text = format!("{value:.decimals$}");
     let (whole, fraction) = text
         .split_once('.')
@@ -29,20 +38,58 @@ pub fn signed(value: f64) -> String {
 
 /// A share in percent with one decimal. What is nearly nothing or nearly all is not shown as nothing or all.
 pub fn percent(share: f64) -> String {
-    match share {
-        s if s > 0.0 && s < 0.0005 => "<0.1\u{a0}%".to_owned(),
-        s if (0.9995..1.0).contains(&s) => ">99.9\u{a0}%".to_owned(),
-        s => format!("{:.1}\u{a0}%", s * 100.0),
+    percent_with(share, 1)
+}
+
+/// As [`percent`], with more decimals where it would look like another share that it is not.
+pub fn percent_apart(share: f64, other: f64) -> String {
+    let is_told_apart =
+        |decimals: &usize| share == other || percent_with(share, *decimals) != percent_with(other, *decimals);
+    let decimals = (1..5).find(is_told_apart).unwrap_or(5);
+    percent_with(share, decimals)
+}
+
+fn percent_with(share: f64, decimals: usize) -> String {
+    let step = 10f64.powi(-(decimals as i32));
+    match share * 100.0 {
+        p if p > 0.0 && p < step / 2.0 => format!("<{step:.decimals$}\u{a0}%"),
+        p if (100.0 - step / 2.0..100.0).contains(&p) => format!(">{:.decimals$}\u{a0}%", 100.0 - step),
+        p => format!("{p:.decimals$}\u{a0}%"),
     }
 }
 
 /// A duration with the unit that fits, from milliseconds: `340 µs`, `87.2 ms`, `12.3 s`.
 pub fn milliseconds(ms: f64) -> String {
+    milliseconds_with(ms, DIGITS)
+}
+
+/// As [`milliseconds`], with all of its digits where it has more than three: what somebody asked for.
+pub fn exact_milliseconds(ms: f64) -> String {
+    let all = milliseconds_with(ms, MOST_DIGITS);
+    let is_all = |digits: &i32| milliseconds_with(rounded_to(ms, *digits), MOST_DIGITS) == all;
+    milliseconds_with(ms, (DIGITS..MOST_DIGITS).find(is_all).unwrap_or(MOST_DIGITS))
+}
+
+/// As [`milliseconds`], with more digits where it would look like another duration that it is not.
+pub fn milliseconds_apart(ms: f64, other: f64) -> String {
+    let is_told_apart =
+        |digits: &i32| ms == other || milliseconds_with(ms, *digits) != milliseconds_with(other, *digits);
+    milliseconds_with(ms, (DIGITS..MOST_DIGITS).find(is_told_apart).unwrap_or(MOST_DIGITS))
+}
+
+fn rounded_to(value: f64, digits: i32) -> f64 {
+    let decimals = digits as usize - 1;
+    format!("{value:.decimals$e}")
+        .parse()
+        .expect("a formatted float is a float")
+}
+
+fn milliseconds_with(ms: f64, digits: i32) -> String {
     match ms.abs() {
         0.0 => "0\u{a0}ms".to_owned(),
-        m if m < 1.0 => format!("{}\u{a0}µs", number(ms * 1e3)),
-        m if m < 10_000.0 => format!("{}\u{a0}ms", number(ms)),
-        _ => format!("{}\u{a0}s", number(ms / 1e3)),
+        m if m < 1.0 => format!("{}\u{a0}µs", with_digits(ms * 1e3, digits)),
+        m if m < 10_000.0 => format!("{}\u{a0}ms", with_digits(ms, digits)),
+        _ => format!("{}\u{a0}s", with_digits(ms / 1e3, digits)),
     }
 }
 
@@ -111,6 +158,22 @@ mod tests {
         assert_eq!(
             [0.0, 0.0001, 0.123, 0.9999, 1.0].map(|share| spaced(percent(share))),
             ["0.0 %", "<0.1 %", "12.3 %", ">99.9 %", "100.0 %"]
+        );
+    }
+
+    #[test]
+    fn what_is_not_the_same_does_not_look_the_same() {
+        let apart = |ms, other| spaced(milliseconds_apart(ms, other));
+        assert_eq!(apart(22.5444, 22.5368), "22.544 ms");
+        assert_eq!(apart(22.6, 22.5368), "22.6 ms");
+        assert_eq!(apart(100.04, 100.0), "100.04 ms");
+        assert_eq!(apart(100.0, 100.0), "100 ms");
+        let exact = [22.5368, 100.0, 23.0, 0.1234, 1234.5].map(|ms| spaced(exact_milliseconds(ms)));
+        assert_eq!(exact, ["22.5368 ms", "100 ms", "23.0 ms", "123.4 µs", "1,234.5 ms"]);
+        let shares = [(0.979824, 0.98), (0.98, 0.98), (0.5, 0.98), (0.9996, 0.9999)];
+        assert_eq!(
+            shares.map(|(share, other)| spaced(percent_apart(share, other))),
+            ["97.98 %", "98.0 %", "50.0 %", "99.96 %"]
         );
     }
 

@@ -1,0 +1,238 @@
+//! One sentence over all systems: who meets the target, and what tells those apart.
+
+use super::targets::{Kept, NOBODY_COUNTS, Targets, is_judged, share_in_time, slo};
+use crate::group::Group;
+use crate::human;
+use crate::page::charts::Compared;
+use crate::summary::{Parameters, RunSummary};
+
+/// Nothing where there are not several systems, or none that is judged where another is.
+pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
+    // Where a system was both simulated and executed, what was executed counts.
+    let was_executed = |group: &Group<'_>| {
+        let of_it = |other: &Group<'_>| other.system() == group.system() && other.parameters() == group.parameters();
+        compared.groups.iter().any(|other| !other.is_virtual() && of_it(other))
+    };
+    let groups: Vec<&Group<'_>> = compared
+        .groups
+        .iter()
+        .filter(|group| !(group.is_virtual() && was_executed(group)))
+        .collect();
+    if compared.systems.len() < 2 {
+        return None;
+    }
+    if compared.points.len() > 1 {
+        return by_points(&compared.systems, &groups);
+    }
+    let with_target = groups.iter().filter(|group| slo(group).is_some()).count();
+    if with_target < groups.len() {
+        return Some(format!("{}.", traits(&groups)));
+    }
+    let judged: Vec<&Group<'_>> = groups.iter().copied().filter(|group| is_judged(group)).collect();
+    let targets = Targets::of(&judged);
+    let Some(targets) = targets else {
+        return Some(format!(
+            "None of the {} systems is judged: {NOBODY_COUNTS}.",
+            groups.len()
+        ));
+    };
+    let (the, each) = match targets.are_one() {
+        true => (targets.whose("the"), targets.whose("the")),
+        false => (targets.whose("their"), targets.whose("its")),
+    };
+    let always = in_every_repeat(&judged);
+    let met: Vec<&Group<'_>> = judged
+        .iter()
+        .copied()
+        .filter(|group| Kept::of(group).always())
+        .collect();
+    Some(match met.len() {
+        0 => format!(
+            "None of the {} systems meets {each}{always}; {}.",
+            judged.len(),
+            closest(&judged)
+        ),
+        1 => format!("Only {} meets {each}{always}.", met[0].system()),
+        n => {
+            let who = match n == judged.len() {
+                true => format!("All {n} systems meet"),
+                false => format!("{n} of {} systems meet", judged.len()),
+            };
+            format!("{who} {the}{always}: {}.", traits(&met))
+        }
+    })
+}
+
+/// What a sentence on the target needs where repeats of a system disagree.
+fn in_every_repeat(groups: &[&Group<'_>]) -> &'static str {
+    match groups.iter().any(|group| Kept::of(group).sometimes()) {
+        true => " in every repeat",
+        false => "",
+    }
+}
+
+/// Who comes closest to a target that nobody meets: in most of the repeats, then for most requests. All where several look alike.
+fn closest(groups: &[&Group<'_>]) -> String {
+    let met = |group: &Group<'_>| {
+        let Kept { met, judged } = Kept::of(group);
+        met as f64 / judged as f64
+    };
+    let share = |group: &Group<'_>| group.mean(|run| run.slo_attainment).unwrap_or(0.0);
+    let closer = |a: &Group<'_>, b: &Group<'_>| met(a).total_cmp(&met(b)).then(share(a).total_cmp(&share(b)));
+    let best = { groups.iter().copied() }.max_by(|a, b| closer(a, b));
+    let best = best.expect("there are several systems");
+    if share(best) == 0.0 {
+        return "none has any request in time".to_owned();
+    }
+    let shown = |group: &Group<'_>| share_in_time(group).unwrap_or_default();
+    let alike = |group: &&&Group<'_>| met(group) == met(best) && shown(group) == shown(best);
+    let alike: Vec<&str> = groups.iter().filter(alike).map(|group| group.system()).collect();
+    let Kept { met, judged } = Kept::of(best);
+    let repeats = match met {
+        0 => String::new(),
+        met => format!(", in {met} of {judged} repeats"),
+    };
+    let (come, each) = match alike.len() {
+        1 => ("comes", ""),
+        _ => ("come", "each "),
+    };
+    let (who, share) = (listed(&alike), shown(best));
+    format!("{who} {come} closest{repeats}, {each}with {share} of requests in time")
+}
+
+/// Over a sweep: at how many points systems meet their targets, of those points at which each of them was judged.
+fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
+    groups.iter().find_map(|group| slo(group))?;
+    let judged: Vec<&Group<'_>> = groups.iter().copied().filter(|group| is_judged(group)).collect();
+    if judged.is_empty() {
+        return Some(format!(
+            "None of the {} systems is judged: {NOBODY_COUNTS}.",
+            systems.len()
+        ));
+    }
+    let is_at =
+        |group: &Group<'_>, system: &str, point: &Parameters| group.system() == system && group.parameters() == point;
+    let has = |system: &str, point: &Parameters| judged.iter().any(|group| is_at(group, system, point));
+    // Who is judged nowhere has no points to share.
+    let is_anywhere = |system: &&&str| judged.iter().any(|group| group.system() == **system);
+    let mut shared: Vec<&Parameters> = Vec::new();
+    for point in judged.iter().map(|group| group.parameters()) {
+        let by_all = systems.iter().filter(is_anywhere).all(|system| has(system, point));
+        if by_all && !shared.contains(&point) {
+            shared.push(point);
+        }
+    }
+    if shared.is_empty() {
+        return None;
+    }
+    let compared: Vec<&Group<'_>> = { judged.iter().copied() }
+        .filter(|group| shared.contains(&group.parameters()))
+        .collect();
+    let which = match compared.len() == judged.len() {
+        true => "",
+        false => " at which every system is judged",
+    };
+    let meets = |system: &str, point: &Parameters| {
+        let mut at = judged.iter().filter(|group| is_at(group, system, point));
+        has(system, point) && at.all(|group| Kept::of(group).always())
+    };
+    let met = |system: &str| shared.iter().filter(|point| meets(system, point)).count();
+    let always = in_every_repeat(&compared);
+    let most = systems.iter().map(|system| met(system)).max()?;
+    if most == 0 {
+        return Some(format!(
+            "None of the {} systems meets its target at any sweep point{which}{always}.",
+            systems.len(),
+        ));
+    }
+    let best: Vec<&str> = systems.iter().copied().filter(|system| met(system) == most).collect();
+    let points = match (most == shared.len(), most) {
+        (true, 1) => "the one sweep point".to_owned(),
+        (true, most) => format!("all {most} sweep points"),
+        (false, most) => format!("{most} of {} sweep points", shared.len()),
+    };
+    let points = format!("{points}{which}{always}");
+    Some(match best[..] {
+        [one] if most == shared.len() => format!("Only {one} meets its target at {points}."),
+        [one] => format!("{one} meets its target at {points}, more than any other system."),
+        _ if best.len() == systems.len() => {
+            format!("All {} systems meet their targets at {points}.", systems.len())
+        }
+        _ => format!(
+            "{} meet their targets at {points}, more than the others.",
+            listed(&best)
+        ),
+    })
+}
+
+/// The p98 of who leaves more than this share of requests unanswered is not that of 98 % of the requests.
+const MOST_UNANSWERED: f64 = 0.02;
+
+fn answers_most(group: &Group<'_>) -> bool {
+    let unanswered = |run: &RunSummary| {
+        let requests = &run.requests;
+        (requests.offered > 0).then(|| 1.0 - requests.finished as f64 / requests.offered as f64)
+    };
+    group.mean(unanswered).is_none_or(|share| share <= MOST_UNANSWERED)
+}
+
+/// Who is fastest, and who needs least memory.
+fn traits(groups: &[&Group<'_>]) -> String {
+    let p98 = |run: &RunSummary| Some(run.latency_ms?.p98);
+    if groups.iter().all(|group| group.mean(p98).is_none()) {
+        return "no system finished a request".to_owned();
+    }
+    let answering: Vec<&Group<'_>> = groups.iter().copied().filter(|group| answers_most(group)).collect();
+    let fastest = match answering.len() == groups.len() {
+        true => "answers fastest",
+        false => "answers fastest of those that answer 98\u{a0}% of their requests",
+    };
+    let memory = |run: &RunSummary| Some(run.gpu_memory_bytes?.peak as f64);
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for (least, what) in [
+        (least(&answering, p98, human::milliseconds), format!("{fastest} (p98 ")),
+        (
+            least(groups, memory, human::bytes),
+            "needs the least memory (".to_owned(),
+        ),
+    ] {
+        let Some((system, value)) = least else { continue };
+        let text = format!("{what}{value})");
+        match told.iter_mut().find(|(name, _)| *name == system) {
+            Some((_, texts)) => texts.push(text),
+            None => told.push((system, vec![text])),
+        }
+    }
+    let told: Vec<String> = told
+        .iter()
+        .map(|(system, texts)| format!("{system} {}", texts.join(" and ")))
+        .collect();
+    match (told.is_empty(), answering.is_empty()) {
+        (true, true) => "no system answers 98\u{a0}% of its requests".to_owned(),
+        (true, false) => "they take as long and as much memory as each other".to_owned(),
+        (false, _) => told.join(", "),
+    }
+}
+
+/// The system with the least of a figure, and the figure as it is shown: what nobody could tell apart is nobody's trait.
+fn least<'a>(
+    groups: &[&Group<'a>],
+    read: impl Fn(&RunSummary) -> Option<f64>,
+    show: impl Fn(f64) -> String,
+) -> Option<(&'a str, String)> {
+    let known = groups
+        .iter()
+        .filter_map(|group| Some((group.system(), group.mean(&read)?)));
+    let known: Vec<(&str, f64)> = known.collect();
+    let &(system, value) = known.iter().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let alike = known.iter().filter(|(_, other)| show(*other) == show(value));
+    (alike.count() == 1).then(|| (system, show(value)))
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
