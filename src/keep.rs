@@ -27,14 +27,57 @@ const TIMELINE_FILE: &str = "timeline.json";
 /// How much of a run is drawn where the user does not say.
 const TIMELINE: Duration = Duration::from_secs(2);
 
+/// What a plan leaves that would be taken for the runs'. Its answer is a scenario, and may be theirs.
+const OF_PLANS: [&str; 2] = ["plan.json", "plan.html"];
+/// What runs leave that would be taken for a plan's.
+const OF_RUNS: [&str; 7] = [
+    "summary.json",
+    "summary.csv",
+    "curves.json",
+    "report.html",
+    "validation.json",
+    REQUESTS,
+    TIMELINE_FILE,
+];
+
+/// A sentence on what an earlier command left in a folder that one which has no such files writes to. It may also be the user's own: it
+/// stays.
+fn earlier(folder: &Path, names: impl Iterator<Item = &'static str>, of: &str) -> Option<String> {
+    let there: Vec<String> = names
+        .map(|name| folder.join(name))
+        .filter(|path| path.exists())
+        .map(|path| path.display().to_string())
+        .collect();
+    let (were, are) = if there.len() == 1 {
+        ("was", "is")
+    } else {
+        ("were", "are")
+    };
+    (!there.is_empty()).then(|| format!("{} {were} there before, and {are} not of {of}.", there.join(", ")))
+}
+
+/// What earlier commands left in a sweep's folder.
+pub fn earlier_than_sweep(folder: &Path) -> Option<String> {
+    earlier(
+        folder,
+        [REQUESTS, TIMELINE_FILE].into_iter().chain(OF_PLANS),
+        "these runs",
+    )
+}
+
+/// What earlier commands left in a plan's folder.
+pub fn earlier_than_plan(folder: &Path) -> Option<String> {
+    earlier(folder, OF_RUNS.into_iter(), "this plan")
+}
+
 /// What is to be kept of a command's runs.
 #[derive(Debug)]
 pub struct Keep {
     requests: Option<PathBuf>,
     timeline: Option<(PathBuf, Option<Range<Time>>)>,
     record: Option<PathBuf>,
-    /// What an earlier run may have left in the folder and this one does not write. It may also be the user's own: it stays.
-    earlier: Vec<PathBuf>,
+    /// See [`earlier`].
+    earlier: Option<String>,
 }
 
 impl Keep {
@@ -66,18 +109,16 @@ impl Keep {
         if args.requests || window.is_some() {
             make_folder(out)?;
         }
-        let (requests, timeline) = (out.join(REQUESTS), out.join(TIMELINE_FILE));
-        let mut earlier = Vec::new();
-        for (path, written) in [(&requests, args.requests), (&timeline, window.is_some())] {
-            if !written {
-                earlier.push(path.clone());
-            }
-        }
+        let written = [(REQUESTS, args.requests), (TIMELINE_FILE, window.is_some())];
+        let not_written = written
+            .into_iter()
+            .filter(|(_, written)| !written)
+            .map(|(name, _)| name);
         Ok(Keep {
-            requests: args.requests.then_some(requests),
-            timeline: window.map(|window| (timeline, window)),
+            requests: args.requests.then(|| out.join(REQUESTS)),
+            timeline: window.map(|window| (out.join(TIMELINE_FILE), window)),
             record: record.map(Path::to_owned),
-            earlier,
+            earlier: earlier(out, not_written.chain(OF_PLANS), "these runs"),
         })
     }
 
@@ -100,12 +141,9 @@ impl Keep {
         Ok(anything.then_some(watch))
     }
 
-    /// Sentences on files that lie in the folder and are not of these runs.
-    pub fn notes(&self) -> Vec<String> {
-        let there = self.earlier.iter().filter(|path| path.exists());
-        there
-            .map(|path| format!("{} was there before, and is not of these runs.", path.display()))
-            .collect()
+    /// A sentence on files that lay in the folder before and are not of these runs.
+    pub fn note(&self) -> Option<String> {
+        self.earlier.clone()
     }
 
     /// Writes the files from what was kept of all runs, in their order.

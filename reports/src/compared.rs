@@ -48,6 +48,9 @@ impl Finished {
     /// # Errors
     /// [`ReportError::File`] where it is no such folder or a file of it is broken.
     pub fn read(folder: &Path) -> Result<Finished, ReportError> {
+        if read_plan(folder)?.is_some() {
+            return Err(no_run(folder));
+        }
         let summary: Summary = read(&folder.join("summary.json"))?.ok_or_else(|| no_run(folder))?;
         if summary.schema != 1 {
             let message = format!("schema: must be 1, got {}", summary.schema);
@@ -92,7 +95,8 @@ fn no_run(folder: &Path) -> ReportError {
     ReportError::file(folder, format!("must be a run's folder with a summary.json, got {got}"))
 }
 
-/// The plan in a folder that `tenantry plan` left, with where it comes from; nothing where there is none.
+/// The plan in a folder that `tenantry plan` left, with where it comes from; nothing where there is none, or where runs were written to
+/// the folder after it.
 ///
 /// # Errors
 /// [`ReportError::File`] where a file of it is broken.
@@ -100,7 +104,9 @@ pub fn read_plan(folder: &Path) -> Result<Option<(PlanReport, Manifest)>, Report
     let Some(plan) = read::<PlanReport>(&folder.join(PLAN))? else {
         return Ok(None);
     };
-    Ok(Some((plan, read(&folder.join("manifest.json"))?.unwrap_or_default())))
+    let manifest: Manifest = read(&folder.join("manifest.json"))?.unwrap_or_default();
+    let is_its_own = manifest.is_of_plan() || !folder.join("summary.json").exists();
+    Ok(is_its_own.then_some((plan, manifest)))
 }
 
 /// The limits that a `validation.json` was judged by.

@@ -33,6 +33,15 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Whether it is of `tenantry plan`: a folder that plans and runs were written to is of whoever came last.
+    pub fn is_of_plan(&self) -> bool {
+        let words = self.command_line.iter().skip(1);
+        words
+            .into_iter()
+            .find(|word| !word.starts_with('-'))
+            .is_some_and(|word| word == "plan")
+    }
+
     /// Without what says on which machine it was made, when and how fast: for a page that others get, and that comes out the same each
     /// time.
     pub fn anonymous(self) -> Manifest {

@@ -13,6 +13,7 @@ use crate::cards::{card_from_anywhere, find_card};
 use crate::caveats::unanswered_in_recordings;
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
+use crate::keep::earlier_than_plan;
 use crate::output::{Started, check_folder, make_folder, next, print, say, style};
 use crate::planning::{KeptFound, KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
@@ -70,6 +71,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());
+    caveats.extend(earlier_than_plan(&args.out));
     let manifest = started.manifest(&cards.all_cards(), None, 0, caveats);
     let write = || -> Result<(), Failure> {
         let file = |name: &str, bytes: &[u8]| write_whole(&args.out.join(name), bytes).map_err(Failure::running);

@@ -14,6 +14,7 @@ use tenantry_reports::{Run, RunFolder, RunSummary};
 
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, of_runs, table_caveats};
 use crate::failure::Failure;
+use crate::keep::earlier_than_sweep;
 use crate::output::{Started, make_folder};
 use crate::sweep::identity::Sweep;
 
@@ -237,6 +238,7 @@ impl Union {
         let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
         caveats.extend(refused.iter().map(sentence));
         caveats.extend(of_runs(&runs));
+        caveats.extend(earlier_than_sweep(folder));
         // Where others simulated some of them, nobody took the time.
         let in_this_time = if here == events { events } else { 0 };
         let mut manifest = started.manifest(&[], None, in_this_time, caveats);

@@ -111,6 +111,56 @@ fn a_plan_has_its_page_again() {
     );
 }
 
+/// Of a folder that plans and runs were written to, the page is of what its manifest is of, and what is of the other is said.
+#[test]
+fn a_folder_is_of_who_wrote_to_it_last() {
+    let folder = folder();
+    let at = folder.path();
+    let plan = [
+        "plan",
+        "s.yaml",
+        "--out",
+        "both",
+        "--set",
+        "slo={latency: 50ms, at: p98}",
+        "--set",
+        "plan={find: fewest-cards, gpus: [1, 2]}",
+    ];
+    let simulate = ["simulate", "s.yaml", "--out", "both", "--requests"];
+    let notes = || {
+        let manifest = fs::read_to_string(at.join("both/manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+        manifest["caveats"].to_string()
+    };
+    good(at, &plan);
+    good(at, &simulate);
+    assert!(
+        notes().contains("both/plan.json, both/plan.html were there before, and are not of these runs."),
+        "{}",
+        notes()
+    );
+    assert_eq!(good_json(at, &["report", "both"])["page"], "both/report.html");
+    good(at, &["sweep", "s.yaml", "--out", "both"]);
+    assert!(notes().contains("both/requests.parquet, both/plan.json"), "{}", notes());
+    good(at, &plan);
+    let note = "both/requests.parquet were there before, and are not of this plan.";
+    assert!(notes().contains(note), "{}", notes());
+    assert_eq!(
+        good_json(at, &["report", "both"])["page"],
+        serde_json::Value::Null,
+        "a plan's"
+    );
+    good(at, &["simulate", "s.yaml", "--out", "a"]);
+    check_bad(
+        at,
+        &[(
+            &["report", "a", "both"],
+            2,
+            &["both: must be a run's folder", "a plan's"],
+        )],
+    );
+}
+
 const BAD: &[Case] = &[
     (&["report"], 2, &["<DIR>"]),
     (
