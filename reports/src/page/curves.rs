@@ -1,7 +1,9 @@
 //! Charts of what a run did: how long requests took, when, and how tenants fared.
 
 use super::charts::{Axis, Chart, Compared, GREY, Line, LineStyle, Stroke, Target, View, coarse, one_target, words};
-use crate::curves::{log_grid, share_within, shares};
+use tenantry_core::ledger::Window;
+
+use crate::curves::{Curves, log_grid, share_within, shares};
 use crate::group::{Group, Spread};
 use crate::human;
 use crate::summary::Distribution;
@@ -155,16 +157,15 @@ fn cdf(named: &[(&Group<'_>, String)], line: impl Fn(&Group<'_>, Vec<Option<f64>
         line(group, xs.iter().map(share).collect())
     });
     let in_words = curves.iter().map(|(group, name, _)| {
-        let at = |read: fn(Distribution) -> f64| {
-            group
-                .mean(|run| run.latency_ms.map(read))
-                .map_or(String::new(), human::milliseconds)
+        let over_repeats = |read: fn(Distribution) -> f64, of: fn(Spread) -> f64| {
+            let spread = group.spread(|run| run.latency_ms.map(read));
+            spread.map_or(String::new(), |spread| human::milliseconds(of(spread)))
         };
         format!(
             "{name}: median {}, p98 {}, largest {}",
-            at(|l| l.p50),
-            at(|l| l.p98),
-            at(|l| l.max)
+            over_repeats(|l| l.p50, |repeats| repeats.mean),
+            over_repeats(|l| l.p98, |repeats| repeats.mean),
+            over_repeats(|l| l.max, |repeats| repeats.max)
         )
     });
     let target = one_target(named.iter().map(|(group, _)| *group)).map(|slo| slo.latency_ms);
@@ -228,6 +229,28 @@ struct Totals {
     batch_requests: u64,
 }
 
+impl Totals {
+    fn with(self, windows: &[Window]) -> Totals {
+        windows.iter().fold(self, |sum, window| Totals {
+            served: sum.served + window.served,
+            latency_sum_ns: sum.latency_sum_ns + window.latency_sum_ns,
+            batches: sum.batches + window.batches,
+            batch_requests: sum.batch_requests + window.batch_requests,
+            ..sum
+        })
+    }
+
+    /// Of a whole run, in which windows that hold more, or last longer, weigh more.
+    fn of_all(curves: &Curves) -> Totals {
+        let width_s = Some(curves.end.as_secs_f64()).filter(|s| *s > 0.0);
+        Totals {
+            width_s,
+            ..Totals::default()
+        }
+        .with(&curves.series.windows)
+    }
+}
+
 fn over_time(
     compared: &Compared<'_, '_>,
     groups: &[&Group<'_>],
@@ -260,13 +283,7 @@ fn over_time(
                 width_s: (lasted_s >= width_s / 4.0).then_some(lasted_s),
                 ..Totals::default()
             };
-            windows.iter().fold(whole, |sum, window| Totals {
-                served: sum.served + window.served,
-                latency_sum_ns: sum.latency_sum_ns + window.latency_sum_ns,
-                batches: sum.batches + window.batches,
-                batch_requests: sum.batch_requests + window.batch_requests,
-                ..sum
-            })
+            whole.with(windows)
         });
         let mut ys: Vec<Option<f64>> = totals.map(|totals| figure(&totals)).collect();
         ys.resize(xs.len(), None);
@@ -276,9 +293,10 @@ fn over_time(
     if lines.iter().all(|line| line.ys.iter().all(Option::is_none)) {
         return None;
     }
-    let in_words = lines.iter().filter_map(|line| {
+    let in_words = lines.iter().zip(groups).filter_map(|(line, group)| {
         let spread = Spread::of(line.ys.iter().copied().flatten())?;
-        let [min, mean, max] = [spread.min, spread.mean, spread.max].map(human::number);
+        let mean = figure(&Totals::of_all(&group.runs[0].curves))?;
+        let [min, mean, max] = [spread.min, mean, spread.max].map(human::number);
         Some(format!("{}: between {min} and {max}, {mean} on average", line.name))
     });
     Some(View {
@@ -289,4 +307,43 @@ fn over_time(
         lines,
         xs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_traces::{Duration, Time};
+
+    use super::*;
+    use crate::curves::Run;
+    use crate::testing;
+
+    fn drawn(runs: &[Run], id: &str) -> View {
+        let groups = Group::all(runs);
+        let charts = main(&Compared::new(&groups));
+        let mut chart = charts.into_iter().find(|chart| chart.id == id).unwrap();
+        chart.views.remove(0)
+    }
+
+    #[test]
+    fn a_cut_off_last_window_weighs_no_more_than_it_lasts() {
+        let mut run = testing::runs().remove(0);
+        let curves = &mut run.curves;
+        curves.series.width = Duration::from_secs(10);
+        curves.series.windows.truncate(2);
+        for (window, served) in curves.series.windows.iter_mut().zip([10, 10]) {
+            window.served = served;
+        }
+        curves.end = Time(12_500_000_000);
+        assert_eq!(
+            drawn(&[run], "throughput").summary,
+            "hmi: between 1.00 and 4.00, 1.60 on average"
+        );
+    }
+
+    #[test]
+    fn the_largest_latency_is_that_of_all_repeats() {
+        let executed = testing::runs().split_off(1);
+        let summary = drawn(&executed[..3], "latency").summary;
+        assert!(summary.ends_with("largest 123\u{a0}ms"), "{summary}");
+    }
 }
