@@ -1,5 +1,7 @@
 //! What the page says in words, tables and bars.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::charts::Compared;
@@ -275,25 +277,40 @@ pub fn classes(compared: &Compared<'_, '_>) -> Vec<Class> {
     compared.groups.iter().flat_map(rows).collect()
 }
 
-/// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point where they
-/// differ.
+/// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point where that tells
+/// them apart, else with the systems that were asked so.
 pub fn workloads(compared: &Compared<'_, '_>) -> Vec<(String, Vec<(&'static str, String)>)> {
-    let mut known: Vec<(String, WorkloadSummary)> = Vec::new();
+    let mut known: Vec<(WorkloadSummary, Vec<&Group<'_>>)> = Vec::new();
     for group in compared.groups {
-        let run = &group.runs[0].summary;
-        if let Some(workload) = run.workload
-            && !known.iter().any(|(_, other)| *other == workload)
-        {
-            known.push((group.point(), workload));
+        let Some(workload) = group.runs[0].summary.workload else {
+            continue;
+        };
+        match known.iter_mut().find(|(other, _)| *other == workload) {
+            Some((_, groups)) => groups.push(group),
+            None => known.push((workload, vec![group])),
         }
     }
+    let points: BTreeSet<String> = known.iter().map(|(_, groups)| groups[0].point()).collect();
+    let by_point = points.len() == known.len();
+    let heading = |groups: &[&Group<'_>]| {
+        let first = groups[0];
+        if by_point {
+            return first.point();
+        }
+        let at_first = groups.iter().filter(|group| group.parameters() == first.parameters());
+        let names: Vec<String> = at_first.map(|group| compared.name(group)).collect();
+        match first.point().is_empty() {
+            true => names.join("; "),
+            false => format!("{} ({})", names.join("; "), first.point()),
+        }
+    };
     // Of a wide sweep the ends tell enough.
     const MOST: usize = 6;
     if known.len() > MOST {
         known.drain(MOST / 2..known.len() - MOST / 2);
     }
-    let said = |(point, workload): (String, WorkloadSummary)| (point, in_words(&workload));
-    known.into_iter().map(said).collect()
+    let said = |(workload, groups): &(WorkloadSummary, Vec<&Group<'_>>)| (heading(groups), in_words(workload));
+    known.iter().map(said).collect()
 }
 
 fn in_words(workload: &WorkloadSummary) -> Vec<(&'static str, String)> {
@@ -343,4 +360,54 @@ fn in_words(workload: &WorkloadSummary) -> Vec<(&'static str, String)> {
 /// Percent for a style sheet.
 fn width(share: f64) -> f64 {
     (share * 10_000.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Tokens;
+    use crate::testing;
+
+    #[test]
+    fn what_was_asked_has_a_name_of_its_own() {
+        let mut runs = testing::runs();
+        let asked = |rate: f64| {
+            let tokens = Tokens {
+                mean: 10.0,
+                p50: 10,
+                p98: 10,
+                max: 10,
+            };
+            WorkloadSummary {
+                silent_s: None,
+                rate_rps: Some(rate),
+                dispersion: None,
+                input_tokens: tokens,
+                output_tokens: None,
+                tenants: 1,
+                busiest_tenth_share: 1.0,
+            }
+        };
+        for (run, rate) in runs.iter_mut().zip([1.0, 2.0, 2.0, 2.0, 1.0, 3.0, 3.0, 3.0]) {
+            run.summary.workload = Some(asked(rate));
+        }
+        let headings = |runs: &[crate::Run]| -> Vec<String> {
+            let groups = Group::all(runs);
+            let said = workloads(&Compared::new(&groups));
+            said.into_iter().map(|(heading, _)| heading).collect()
+        };
+        let names = [
+            "hmi, simulated; bert-dedicated, simulated",
+            "hmi, executed on cpu",
+            "bert-dedicated, executed on cpu",
+        ];
+        assert_eq!(headings(&runs), names);
+        for (run, tenants) in runs.iter_mut().zip([10, 20, 20, 20, 10, 30, 30, 30]) {
+            run.summary.parameters.insert("tenants.count".into(), tenants.into());
+        }
+        assert_eq!(
+            headings(&runs),
+            ["tenants.count 10", "tenants.count 20", "tenants.count 30"]
+        );
+    }
 }
