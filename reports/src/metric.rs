@@ -40,7 +40,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 20] = [
+const METRICS: [Metric; 21] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -119,6 +119,12 @@ const METRICS: [Metric; 20] = [
         read: |run| run.lanes.values().map(|lane| lane.busy_share).reduce(f64::max),
     },
     Metric {
+        title: "Cards",
+        help: "How many there were on average, where they come and go.",
+        unit: Unit::Number,
+        read: cards_that_come_and_go,
+    },
+    Metric {
         title: "Memory",
         help: "Most that ever lay in the cards' memory.",
         unit: Unit::Bytes,
@@ -142,13 +148,14 @@ const METRICS: [Metric; 20] = [
 const OF_TARGETS: [&str; 3] = ["p90 ms", "p95 ms", "p99.9 ms"];
 
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 8] = [
+const OF_SOME: [&str; 9] = [
     "Tokens/s",
     "TTFT ms",
     "TPOT ms",
     "Longest gap ms",
     "Right",
     "At once",
+    "Cards",
     "Cost/million",
     "Swap hits",
 ];
@@ -163,6 +170,14 @@ pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
         .filter(|metric| !OF_SOME.contains(&metric.title) || some_has(metric))
         .filter(|metric| !OF_TARGETS.contains(&metric.title) || is_asked(metric.title))
         .collect()
+}
+
+/// Of cards that stay, runs hold how many were busy.
+fn cards_that_come_and_go(run: &RunSummary) -> Option<f64> {
+    let of_cascade = run.cascade.as_ref().and_then(|cascade| cascade.scaling.as_ref());
+    let of_fleet = run.fleet.as_ref().map(|fleet| fleet.cards_added + fleet.cards_released);
+    let scales = run.scaling.is_some() || of_cascade.is_some() || of_fleet.is_some_and(|changes| changes > 0);
+    run.gpus_time_weighted.filter(|_| scales)
 }
 
 const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) -> Option<f64>) -> Metric {

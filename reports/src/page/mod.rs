@@ -1,15 +1,15 @@
 //! `report.html`: one page that needs nothing but itself.
 //!
 //! `answer` is what it says first, `view` what it says in tables and bars; `charts` is how a chart is described to the page's script,
-//! `curves`, `sweep`, `gantt` and, of profiles, `costs` and `ratios` which there are. Everything a user named passes
+//! `curves`, `changes`, `sweep`, `gantt` and, of profiles, `costs` and `ratios` which there are. Everything a user named passes
 //! through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are escaped, so that no name can end its
 //! script element. The page's own content policy forbids it any request.
 
 mod answer;
+mod changes;
 pub(crate) mod charts;
 mod costs;
 mod curves;
-mod fleet;
 pub(crate) mod gantt;
 mod plan;
 mod profile;
@@ -248,7 +248,7 @@ impl Page<'_> {
         Charts {
             sweep: sweep::chart(compared),
             main: { curves::main(compared).into_iter() }
-                .chain(fleet::chart(compared))
+                .chain(changes::charts(compared))
                 .collect(),
             tenants: curves::tenants(compared),
             gantt: gantt::gantt(compared),
