@@ -20,6 +20,11 @@ fn with_digits(value: f64, digits: i32) -> String {
     }
     // Six decimals are a nanosecond of a millisecond: finer than anything measured.
     let decimals = (digits - 1 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    with_decimals(value, decimals)
+}
+
+/// So many decimals, thousands apart.
+pub(crate) fn with_decimals(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (whole, fraction) = text
         .split_once('.')

@@ -13,10 +13,15 @@
   const pointSelect = document.getElementById("point");
   let point = 0;
 
-  const number = (value) => {
+  const number = (value, decimals) => {
     if (value === 0) return "0";
-    const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
+    const digits = decimals ?? Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
     return value.toLocaleString("en", { maximumFractionDigits: digits });
+  };
+  // As many decimals as all of an axis' marks have, so that no two carry the same number.
+  const decimals = (marks) => {
+    const whole = (value) => Math.abs(value - Math.round(value)) <= Math.min(1, Math.abs(value)) * 1e-4;
+    return [0, 1, 2, 3, 4, 5, 6].find((count) => marks.every((mark) => whole(mark * 10 ** count)));
   };
   const shown = (axis) => (value) => {
     if (value == null) return "–";
@@ -61,8 +66,15 @@
     while (parts.length > 1 && wide(text()) * 1.1 > room) parts.shift();
     return text();
   };
-  const written = (axis) => (value) =>
-    value == null ? "" : axis.percent ? `${Math.round(value * 100)} %` : shown(axis)(value);
+  const written = (axis, values) => {
+    const count = decimals(values.filter((value) => value != null));
+    const one = (value) => {
+      if (value == null) return "";
+      if (axis.names) return shown(axis)(value);
+      return axis.percent ? `${Math.round(value * 100)} %` : number(value, count);
+    };
+    return values.map(one);
+  };
   // Which of the labels at these values have room on the way from left to right.
   const roomy = (plot, values, labels) => {
     let end = -Infinity;
@@ -76,14 +88,24 @@
   const LINE = 14;
   const stacked = (plot, values) =>
     values.every((value, i) => i === 0 || !(Math.abs(plot.valToPos(value, "y") - plot.valToPos(values[i - 1], "y")) < LINE));
+  // At a step of 1, 2 or 5 times a power of ten, some `count` of them.
+  const evenly = (least, most, count) => {
+    const rough = (most - least) / count;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough);
+    const found = [];
+    for (let index = Math.ceil(least / step); index * step <= most; index++) found.push(Number((index * step).toPrecision(12)));
+    return found;
+  };
   // A logarithmic axis is marked at 1, 2, 5, 10, 20 …; a long one only at powers of ten, a short one at every digit, one up the side that
-  // is shorter still between them; and ever more coarsely where labels have no room.
+  // is shorter still between them, one with fewer than three such marks at even steps; and ever more coarsely where labels have no room.
   const digits = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1]];
   const between = [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9];
   const marks = (axis, across) => (plot, _, least, most) => {
     // A logarithmic axis that begins at zero never ends.
     if (!(least > 0 && most < Infinity)) return [];
     const first = most / least > 1e4 ? 2 : most / least > 12 ? 1 : 0;
+    const fit = (found) => (across ? roomy(plot, found, written(axis, found)).every(Boolean) : stacked(plot, found));
     const steps = !across && most / least < 5 ? [between, ...digits] : digits;
     let found = [];
     for (let coarse = first; coarse < steps.length + 3; coarse++) {
@@ -94,9 +116,11 @@
         const here = steps[Math.min(coarse, steps.length - 1)].map((digit) => Number(`${digit}e${power}`));
         found.push(...here.filter((mark) => mark >= least && mark <= most));
       }
-      if (across ? roomy(plot, found, found.map(written(axis))).every(Boolean) : stacked(plot, found)) break;
+      if (fit(found)) break;
     }
-    return found;
+    if (found.length >= 3) return found;
+    const even = [6, 4, 3, 2].map((count) => evenly(least, most, count)).find(fit) ?? [];
+    return even.length > found.length ? even : found;
   };
   // Names that have no room side by side are written at a slant.
   const SLANT = 40;
@@ -124,7 +148,7 @@
     size,
     ...(axis.log && { splits: marks(axis, across), filter: (_, splits) => splits }),
     ...(axis.names && { splits: named(axis), ...(across && slanted(size)) }),
-    ...(across && { space: (_, __, least, most) => Math.max(50, ...[least, most].map((end) => wide(written(axis)(end)) + 2 * GAP)) }),
+    ...(across && { space: (_, __, least, most) => Math.max(50, ...[least, most].map((end) => wide(shown(axis)(end)) + 2 * GAP)) }),
     font: FONT,
     label: axis.label,
     labelSize: 24,
@@ -132,7 +156,7 @@
     grid: { stroke: css("--grid"), width: 1 },
     ticks: { stroke: css("--grid"), width: 1 },
     values: (plot, splits) => {
-      const labels = splits.map(written(axis));
+      const labels = written(axis, splits);
       if (!across || axis.names) return labels;
       const room = roomy(plot, splits, labels);
       return labels.map((label, i) => (room[i] ? label : ""));

@@ -18,6 +18,8 @@ pub struct Scaled {
     pub ends: (f64, f64),
     /// Likewise.
     pub marks: Vec<f64>,
+    /// Of the values at the marks, where these lie at even steps: as many as tell one from the next.
+    decimals: Option<usize>,
 }
 
 impl Scaled {
@@ -50,6 +52,7 @@ impl Scaled {
             names: names.iter().rev().cloned().collect(),
             ends: (0.0, rows),
             marks: (0..names.len()).map(|row| row as f64 + 0.5).collect(),
+            decimals: None,
         }
     }
 
@@ -60,6 +63,7 @@ impl Scaled {
             names: axis.names.clone(),
             ends: (0.0, 1.0),
             marks: Vec::new(),
+            decimals: None,
         };
         let placed = || {
             values
@@ -74,12 +78,23 @@ impl Scaled {
             scaled.ends = ends(low, high);
         }
         let (low, high) = scaled.ends;
-        let marks = match (scaled.log, scaled.names.len()) {
-            (true, _) => log_marks(low, high),
-            (false, 0) => even_marks(low, high),
-            (false, names) => (0..names).map(|index| index as f64).collect(),
+        let is_within = |mark: &f64| (low..=high).contains(mark);
+        let log: Vec<f64> = log_marks(low, high).into_iter().filter(is_within).collect();
+        scaled.marks = match (scaled.log, scaled.names.len()) {
+            (true, _) if log.len() >= FEWEST_MARKS => log,
+            (true, _) => {
+                let step = even_step(10f64.powf(low), 10f64.powf(high));
+                scaled.decimals = Some(decimals(step));
+                let values = even_marks(10f64.powf(low), 10f64.powf(high), step);
+                values.map(f64::log10).filter(is_within).collect()
+            }
+            (false, 0) => {
+                let step = even_step(low, high);
+                scaled.decimals = Some(decimals(step));
+                even_marks(low, high, step).filter(is_within).collect()
+            }
+            (false, names) => (0..names).map(|index| index as f64).filter(is_within).collect(),
         };
-        scaled.marks = marks.into_iter().filter(|mark| (low..=high).contains(mark)).collect();
         scaled
     }
 
@@ -94,9 +109,10 @@ impl Scaled {
             return name.clone();
         }
         let value = if self.log { 10f64.powf(mark) } else { mark };
-        match self.percent {
-            true => format!("{} %", (value * 100.0).round()),
-            false => plain(value),
+        match (self.percent, self.decimals) {
+            (true, _) => format!("{} %", (value * 100.0).round()),
+            (false, Some(decimals)) => plain(human::with_decimals(value, decimals)),
+            (false, None) => plain(human::number(value)),
         }
     }
 }
@@ -126,8 +142,7 @@ impl ValueFormatter<f64> for Scaled {
 }
 
 /// A mark's value without needless zeros.
-fn plain(value: f64) -> String {
-    let text = human::number(value);
+fn plain(text: String) -> String {
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
@@ -147,15 +162,26 @@ fn log_marks(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Some six, at a step of 1, 2 or 5 times a power of ten.
-fn even_marks(low: f64, high: f64) -> Vec<f64> {
+/// Of fewer nobody reads a value.
+const FEWEST_MARKS: usize = 3;
+
+/// For some six marks: 1, 2 or 5 times a power of ten.
+fn even_step(low: f64, high: f64) -> f64 {
     let rough = (high - low) / 6.0;
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-    let step = step.into_iter().find(|step| *step >= rough).unwrap_or(power);
+    step.into_iter().find(|step| *step >= rough).unwrap_or(power)
+}
+
+/// Of such a step.
+fn decimals(step: f64) -> usize {
+    (-step.log10().floor()).max(0.0) as usize
+}
+
+fn even_marks(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
-    (first..=last).map(|index| index as f64 * step).collect()
+    (first..=last).map(move |index| index as f64 * step)
 }
 
 #[cfg(test)]
@@ -166,16 +192,30 @@ mod tests {
     fn marks_are_round_and_lie_within() {
         let linear = Scaled::up(&Axis::linear("ms"), &[3.0, 23.0]);
         assert_eq!(linear.ends.0, 0.0);
-        assert_eq!(
-            linear.marks.iter().map(|&mark| linear.name(mark)).collect::<Vec<_>>(),
-            ["0", "5", "10", "15", "20"]
-        );
+        assert_eq!(names(&linear), ["0", "5", "10", "15", "20"]);
         let log = Scaled::across(&Axis::log("tenants"), &[10.0, 1000.0], false);
-        let names: Vec<String> = log.marks.iter().map(|&mark| log.name(mark)).collect();
-        assert_eq!(names, ["10", "20", "50", "100", "200", "500", "1,000"]);
+        assert_eq!(names(&log), ["10", "20", "50", "100", "200", "500", "1,000"]);
         assert_eq!(log.place(100.0), 2.0);
         let share = Scaled::up(&Axis::percent("share"), &[0.2]);
         assert_eq!((share.ends, share.name(0.4)), ((0.0, 1.0), "40 %".into()));
+    }
+
+    fn names(axis: &Scaled) -> Vec<String> {
+        axis.marks.iter().map(|&mark| axis.name(mark)).collect()
+    }
+
+    #[test]
+    fn no_two_marks_carry_the_same_number() {
+        let late = Scaled::across(&Axis::linear("ms"), &[2000.0, 2002.4], false);
+        assert_eq!(names(&late), ["2,000", "2,000.5", "2,001", "2,001.5", "2,002"]);
+    }
+
+    #[test]
+    fn a_short_logarithmic_axis_is_marked_at_even_steps() {
+        let cost = Scaled::across(&Axis::log("ms"), &[14.5, 45.0], false);
+        assert_eq!(names(&cost), ["20", "30", "40"]);
+        let one = Scaled::across(&Axis::log("ms"), &[20.1, 20.95], false);
+        assert_eq!(names(&one), ["20.2", "20.4", "20.6", "20.8"]);
     }
 
     #[test]
