@@ -44,7 +44,7 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let value = json!({ "scenario": compared.scenario, "page": page, "figures": figures, "runs": summaries });
     print(output, &value, || terminal::systems(&compared.runs, style()))?;
     say(output, &format!("report: {}", page.display()));
-    say_figures(args, output, figures.as_deref());
+    say_figures(args, output, figures.as_deref(), "no request was answered");
     Ok(())
 }
 
@@ -81,15 +81,16 @@ fn of_plan(
     let figures = figures.map_err(Failure::running)?;
     print(output, plan, || plan.text(style()))?;
     say(output, &format!("report: {}", page.display()));
-    say_figures(args, output, figures.as_deref());
+    say_figures(args, output, figures.as_deref(), "nothing keeps the target");
     Ok(())
 }
 
-fn say_figures(args: &ReportArgs, output: &OutputArgs, written: Option<&[PathBuf]>) {
+/// `why_none`: why there may be nothing to draw.
+fn say_figures(args: &ReportArgs, output: &OutputArgs, written: Option<&[PathBuf]>, why_none: &str) {
     if let (Some(folder), Some(written)) = (&args.figures, written) {
         let folder = folder.display();
         let text = match written.len() {
-            0 => format!("figures: none in {folder}, since nothing keeps the target"),
+            0 => format!("figures: none in {folder}, since {why_none}"),
             files => format!("figures: {files} files in {folder}"),
         };
         say(output, &text);

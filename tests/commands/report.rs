@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Case, check_bad, folder, good, good_json, names};
+use crate::common::{Case, check_bad, folder, good, good_json, names, tenantry};
 
 #[test]
 fn one_folder_has_its_page_again() {
@@ -158,6 +158,34 @@ fn a_folder_is_of_who_wrote_to_it_last() {
             2,
             &["both: must be a run's folder", "a plan's"],
         )],
+    );
+}
+
+#[test]
+fn runs_without_a_request_have_no_figures_and_say_so() {
+    let folder = folder();
+    let at = folder.path();
+    let few = "workload.arrivals={constant: {rate: 1/h}}";
+    good(
+        at,
+        &[
+            "simulate",
+            "s.yaml",
+            "--out",
+            "none",
+            "--set",
+            few,
+            "--set",
+            "workload.stop={after: 2s}",
+            "--set",
+            "workload.warm_up=0s",
+        ],
+    );
+    let output = tenantry(at, &["report", "none", "--figures", "f"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("figures: none in f, since no request was answered"),
+        "{said}"
     );
 }
 

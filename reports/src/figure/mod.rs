@@ -65,7 +65,7 @@ fn write_all(folder: &Path, charts: &[Chart], gantt: Option<&Gantt>) -> Result<V
 fn write_chart(folder: &Path, chart: &Chart, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
     for (index, view) in chart.views.iter().enumerate().filter(|(_, view)| !view.xs.is_empty()) {
         let (name, title) = named(&chart.id, &chart.title, &chart.choices, index);
-        write_both(&folder.join(name), Figure::Lines(&title, view), written)?;
+        write_both(folder, &name, Figure::Lines(&title, view), written)?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ fn write_chart(folder: &Path, chart: &Chart, written: &mut Vec<PathBuf>) -> Resu
 fn write_gantt(folder: &Path, gantt: &Gantt, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
     for (index, view) in gantt.views.iter().enumerate().filter(|(_, view)| !view.ops.is_empty()) {
         let (name, title) = named(gantt.id, gantt.title, &gantt.choices, index);
-        write_both(&folder.join(name), Figure::Lanes(&title, view), written)?;
+        write_both(folder, &name, Figure::Lanes(&title, view), written)?;
     }
     Ok(())
 }
@@ -94,6 +94,9 @@ fn named(id: &str, title: &str, choices: &[Choice], mut index: usize) -> (String
     }
 }
 
+/// Of a file's name, in bytes: file systems allow 255, and an ending and more follow.
+const LONGEST_NAME: usize = 160;
+
 /// Lower case letters, digits and dashes.
 fn slug(text: &str) -> String {
     let simple = text.chars().map(|c| {
@@ -108,12 +111,15 @@ fn slug(text: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// `stem` without its ending, which may hold dots.
-fn write_both(stem: &Path, figure: Figure<'_>, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
-    let with = |ending: &str| PathBuf::from(format!("{}.{ending}", stem.display()));
-    let svg = with("svg");
+/// Under the name, or the name with a number where another figure of these has it.
+fn write_both(folder: &Path, name: &str, figure: Figure<'_>, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let mut free = std::iter::once(name.to_owned()).chain(numbered);
+    let free = free.find(|name| !written.contains(&folder.join(format!("{name}.svg"))));
+    let free = free.expect("numbers do not end");
+    let [svg, png] = ["svg", "png"].map(|ending| folder.join(format!("{free}.{ending}")));
     write_whole(&svg, to_svg(&svg, figure)?.as_bytes())?;
-    let png = with("png");
     write_png(&png, figure)?;
     written.extend([svg, png]);
     Ok(())
@@ -162,8 +168,10 @@ fn draw_on<DB: DrawingBackend>(backend: DB, dots: u32, figure: Figure<'_>) -> Re
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
-    use crate::curves::OpDrawn;
+    use crate::curves::{OpDrawn, Run};
     use crate::manifest::Manifest;
     use crate::page::charts::{Axis, Line, LineStyle};
     use crate::testing;
@@ -207,6 +215,39 @@ mod tests {
         }
         let on_disk = fs::read_dir(place.path().join("figures")).unwrap().count();
         assert_eq!(written.len(), on_disk, "and nothing temporary");
+    }
+
+    #[test]
+    fn each_figure_has_a_file_of_its_own() {
+        let long = "x".repeat(300);
+        let points: Vec<Value> = ["a+b", "a-b", "A B", &long, &format!("{long}y")]
+            .map(Value::from)
+            .into();
+        let runs: Vec<Run> = points
+            .into_iter()
+            .map(|point| {
+                let mut run = testing::runs().remove(0);
+                run.summary.parameters.insert("arrivals".into(), point);
+                run
+            })
+            .collect();
+        let page = Page {
+            scenario: "swept",
+            runs: &runs,
+            validation: None,
+            folders: &[],
+            manifest: &Manifest::default(),
+        };
+        let place = tempfile::tempdir().unwrap();
+        let written = write(place.path(), &page).unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), written.len());
+        for name in [
+            "latency-arrivals-a-b.svg",
+            "latency-arrivals-a-b-2.svg",
+            "latency-arrivals-a-b-3.png",
+        ] {
+            assert!(written.contains(&place.path().join(name)), "{name}: {written:?}");
+        }
     }
 
     #[test]
