@@ -154,37 +154,70 @@ pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
     )
 }
 
-/// Sentences on requests that were still inside when nothing more happened.
+/// A sentence on each system that left requests inside when nothing more happened, on each machine: of all its runs.
 fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
-    let left = runs
-        .iter()
-        .filter(|run| run.summary.requests.unfinished > 0 && !run.summary.interrupted);
-    left.map(|run| {
-        let (system, left) = (&run.summary.system, run.summary.requests.unfinished);
-        format!(
-            "{system} on {}: {left} requests were still waiting at the end, for a batch that never filled.",
-            run.summary.machine
-        )
-    })
-    .collect()
+    let waiting = |summary: &RunSummary| match summary.interrupted {
+        true => 0,
+        false => summary.requests.unfinished,
+    };
+    let said = by_system(runs, waiting)
+        .into_iter()
+        .map(|(name, Left { requests, of })| {
+            format!("{name}: {requests} requests were still waiting at the end{of}, for a batch that never filled.")
+        });
+    said.collect()
 }
 
-/// Sentences on runs whose figures are of no request.
+/// Likewise, of runs whose figures are of no request.
 fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
-    let is_empty = |run: &&Run| {
-        let summary = &run.summary;
+    let in_no_figure = |summary: &RunSummary| {
         let requests = &summary.requests;
         let others = requests.rejected + requests.failed + requests.cancelled + requests.unfinished;
-        requests.finished > 0 && others == 0 && summary.latency_ms.is_none() && !summary.interrupted
+        match others == 0 && summary.latency_ms.is_none() && !summary.interrupted {
+            true => requests.finished,
+            false => 0,
+        }
     };
-    let of = |run: &Run| {
-        let (system, finished) = (&run.summary.system, run.summary.requests.finished);
-        format!(
-            "{system} on {}: all {finished} requests came in the warm-up, and are in no figure.",
-            run.summary.machine
-        )
-    };
-    runs.iter().filter(is_empty).map(of).collect()
+    let said = by_system(runs, in_no_figure)
+        .into_iter()
+        .map(|(name, Left { requests, of })| {
+            format!("{name}: all {requests} requests came in the warm-up{of}, and are in no figure.")
+        });
+    said.collect()
+}
+
+/// Requests of a system that something became of.
+struct Left {
+    requests: u64,
+    /// Of how many of its runs, where there are several; empty where there is one.
+    of: String,
+}
+
+/// What a count comes to over a system's runs on a machine, of which any has some.
+fn by_system(runs: &[Run], count: impl Fn(&RunSummary) -> u64) -> Vec<(String, Left)> {
+    // Requests, runs that have any, and all runs.
+    let mut sums: Vec<(String, u64, usize, usize)> = Vec::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        let name = format!("{} on {}", summary.system, summary.machine);
+        let index = sums.iter().position(|(known, ..)| *known == name).unwrap_or_else(|| {
+            sums.push((name, 0, 0, 0));
+            sums.len() - 1
+        });
+        let (_, requests, with, all) = &mut sums[index];
+        let more = count(summary);
+        *requests += more;
+        *with += usize::from(more > 0);
+        *all += 1;
+    }
+    let any = sums.into_iter().filter(|(_, _, with, _)| *with > 0);
+    any.map(|(name, requests, with, all)| {
+        let of = match all {
+            1 => String::new(),
+            all => format!(" of {with} of {all} runs"),
+        };
+        (name, Left { requests, of })
+    })
+    .collect()
 }
 
 /// A run that is over before this share of its time.
@@ -339,5 +372,38 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("arlo on virtual: 3 of 12 allocations"), "{told:?}");
         assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
+    }
+
+    #[test]
+    fn what_many_runs_left_is_told_once_a_system() {
+        let run = |system: &str, unfinished| {
+            let labels = RunLabels {
+                system: system.to_owned(),
+                parameters: Default::default(),
+                repeat: 0,
+                machine: "virtual".to_owned(),
+                seed: 1,
+                slo: None,
+                rent: None,
+            };
+            let mut run = Run::new(labels, &RunRecord::default());
+            run.summary.requests.unfinished = unfinished;
+            run
+        };
+        let runs = [run("a", 3), run("b", 0), run("a", 4), run("a", 0)];
+        assert_eq!(
+            unfinished_caveats(&runs),
+            ["a on virtual: 7 requests were still waiting at the end of 2 of 3 runs, for a batch that never filled."]
+        );
+        let mut early = run("c", 0);
+        early.summary.requests.finished = 5;
+        assert_eq!(
+            unjudged_caveats(&[early.clone()]),
+            ["c on virtual: all 5 requests came in the warm-up, and are in no figure."]
+        );
+        assert_eq!(
+            unjudged_caveats(&[early.clone(), early]),
+            ["c on virtual: all 10 requests came in the warm-up of 2 of 2 runs, and are in no figure."]
+        );
     }
 }
