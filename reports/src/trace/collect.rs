@@ -197,8 +197,12 @@ impl Collector {
             (Some(first), Some(last)) => Some(rounded(last.since(first).as_secs_f64())),
             _ => (seconds > 0.0).then_some(seconds),
         };
+        // Of instants, the last one ends the time: its window is rarely whole.
+        let begins_s = (self.begins * u64::from(self.window_s)) as f64;
+        let lasted = self.last.map(|last| last.as_secs_f64() - begins_s);
+        let lasted_s = lasted.filter(|lasted_s| *lasted_s > 0.0).unwrap_or(seconds);
         let rates = counts.iter().max().map(|&most| RateFigures {
-            mean: rounded(total / seconds),
+            mean: rounded(total / lasted_s),
             max: per_s(f64::from(most)),
             window_s: self.window_s,
         });
@@ -319,6 +323,21 @@ mod tests {
         assert_eq!(figures.tenants.unwrap().count, 1);
     }
 
+    #[test]
+    fn a_cut_off_last_second_counts_as_long_as_it_lasts() {
+        let mut collector = Collector::new(1);
+        for request in 0..=110 {
+            let arrival = Some(Time(request * 10_000_000));
+            let record = Record {
+                arrival,
+                ..record(0, 0, None)
+            };
+            collector.record(&record).unwrap();
+        }
+        let figures = collector.finish("a.csv", "tenantry", 0).figures;
+        assert_eq!(figures.requests_per_s.unwrap().mean, 100.909);
+    }
+
     /// A clock may count from the last midnight, or from 1970.
     #[test]
     fn figures_are_from_the_first_arrival_on() {
@@ -334,7 +353,7 @@ mod tests {
         let of_its_own = figures_from(0);
         assert_eq!(
             (of_its_own.silent_s, of_its_own.requests_per_s.unwrap().mean),
-            (None, 1.0101)
+            (None, 1.02041)
         );
         for start_s in [86_400, 1_700_000_000] {
             let late = figures_from(start_s);
@@ -370,5 +389,6 @@ mod tests {
         let trace = collector.finish("a.csv", "tenantry", 0);
         assert_eq!(trace.curves.counts, [2, 0, 0, 1, 0, 1]);
         assert_eq!(trace.figures.out_of_order, Some(2));
+        assert_eq!(trace.figures.span_s, Some(5.0));
     }
 }
