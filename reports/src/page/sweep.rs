@@ -128,10 +128,11 @@ fn written(value: &Value) -> Option<(f64, &str)> {
         return Some((number, ""));
     }
     let text = value.as_str()?;
+    // As scenarios read it: an `e` is an exponent's, since no unit begins with one.
     let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
+        .find(|c: char| !c.is_ascii_digit() && !".+-eE".contains(c))
         .unwrap_or(text.len());
-    Some((text[..end].parse().ok()?, text[end..].trim()))
+    Some((text[..end].trim().parse().ok()?, text[end..].trim()))
 }
 
 /// The same in bytes, seconds and so on, whatever it was written in.
@@ -142,23 +143,29 @@ pub(super) fn number(value: &Value) -> Option<(f64, &str)> {
 }
 
 /// Units of one quantity, as scenarios have them: how much of which base they are.
-const UNITS: [(&str, f64, &str); 16] = [
+const UNITS: [(&str, f64, &str); 22] = [
     ("KiB", 1024.0, "B"),
     ("MiB", 1_048_576.0, "B"),
     ("GiB", 1_073_741_824.0, "B"),
     ("TiB", 1_099_511_627_776.0, "B"),
+    ("KB", 1e3, "B"),
     ("kB", 1e3, "B"),
     ("MB", 1e6, "B"),
     ("GB", 1e9, "B"),
     ("TB", 1e12, "B"),
+    ("KB/s", 1e3, "B/s"),
     ("kB/s", 1e3, "B/s"),
     ("MB/s", 1e6, "B/s"),
     ("GB/s", 1e9, "B/s"),
+    ("ns", 1e-9, "s"),
     ("us", 1e-6, "s"),
+    ("µs", 1e-6, "s"),
     ("ms", 1e-3, "s"),
     ("min", 60.0, "s"),
     ("h", 3600.0, "s"),
     ("d", 86_400.0, "s"),
+    ("/min", 1.0 / 60.0, "/s"),
+    ("/h", 1.0 / 3600.0, "/s"),
 ];
 
 /// A way through the sweep: a key, and what the others are meanwhile.
@@ -402,6 +409,29 @@ mod tests {
         assert_eq!(chart.views[2].x.label, "rate, /s");
         assert_eq!(chart.views[2].xs, [100.0, 200.0]);
         assert_eq!(chart.views.len(), chart.choices[0].options.len() * across.len());
+    }
+
+    #[test]
+    fn values_are_drawn_in_one_unit_however_they_are_written() {
+        let view = |values: &[&str]| {
+            let runs: Vec<Run> = values
+                .iter()
+                .map(|&value| run("hmi", &[("rate", value.into())], 10))
+                .collect();
+            of(&runs).unwrap().views.remove(0)
+        };
+        let exponents = view(&["1e2/s", "5e2/s", "2.5e2/s"]);
+        assert_eq!(
+            (exponents.xs, exponents.x.label.as_str()),
+            (vec![100.0, 250.0, 500.0], "rate, /s")
+        );
+        let mixed = view(&["5e2/s", "60/s", "3000/min"]);
+        assert_eq!(mixed.x.label, "rate, /min");
+        for (x, expected) in mixed.xs.iter().zip([3000.0, 3600.0, 30_000.0]) {
+            assert!((x / expected - 1.0).abs() < 1e-9, "{x}");
+        }
+        assert_eq!(view(&["2 MB", "500 KB"]).xs, [500.0, 2000.0]);
+        assert_eq!(view(&["english", "e"]).x.names, ["english", "e"]);
     }
 
     /// Such a run has figures that no system of the sweep has, and would be a line without a value on an axis without ends.
