@@ -181,6 +181,12 @@ pub struct FrontPoint {
     pub card: String,
     /// How many.
     pub gpus: u32,
+    /// How many tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<u32>,
+    /// Requests a second; absent where clients wait for their answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_rps: Option<f64>,
     /// In the plan's `cost_unit`.
     pub cost: f64,
     /// At the target's quantile.
@@ -288,30 +294,41 @@ impl PlanReport {
         rows.iter().map(row).collect()
     }
 
-    /// The points on the front as rows; the first is the header.
+    /// The points on the front as rows; the first is the header. Tenants and the load are columns where they tell points apart.
     pub fn front_rows(&self) -> Vec<Vec<String>> {
+        let points: Vec<&FrontPoint> = self.front.iter().filter(|point| point.on_front).collect();
+        let differ =
+            |figure: fn(&FrontPoint) -> Option<f64>| points.windows(2).any(|pair| figure(pair[0]) != figure(pair[1]));
+        let tenants = differ(|point| point.tenants.map(f64::from));
+        let load = differ(|point| point.offered_rps);
         // Where cards are the cost, they have a column already.
         let has_cost = self.cost_unit != CostUnit::Cards;
-        let row = |name: &str, card: &str, cards: String, cost: String, latency: String| {
-            let cost = has_cost.then_some(cost);
-            let start = [name.to_owned(), card.to_owned(), cards].into_iter();
-            start.chain(cost).chain([latency]).collect::<Vec<String>>()
+        let row = |cells: [String; 7]| -> Vec<String> {
+            let has = [true, true, true, tenants, load, has_cost, true];
+            let cells = cells.into_iter().zip(has).filter(|(_, has)| *has);
+            cells.map(|(cell, _)| cell).collect()
         };
-        let header = row(
-            "System",
-            "Card",
+        let header = row([
+            "System".to_owned(),
+            "Card".to_owned(),
             "Cards".to_owned(),
+            "Tenants".to_owned(),
+            "Requests/s".to_owned(),
             self.cost_unit.name().to_owned(),
             format!("{} ms", self.latency_at),
-        );
-        let points = self.front.iter().filter(|point| point.on_front).map(|point| {
-            row(
-                &point.name,
-                &point.card,
+        ]);
+        let points = points.iter().map(|point| {
+            row([
+                point.name.clone(),
+                point.card.clone(),
                 human::count(point.gpus.into()),
+                point
+                    .tenants
+                    .map_or(ABSENT.to_owned(), |tenants| human::count(tenants.into())),
+                point.offered_rps.map_or(ABSENT.to_owned(), human::number),
                 human::number(point.cost),
                 human::number(point.latency_ms),
-            )
+            ])
         });
         std::iter::once(header).chain(points).collect()
     }
@@ -356,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_said_once() {
+    fn a_reason_is_said_once_and_points_are_told_apart() {
         let option = |system: &str, verdict: &str| PlanOption {
             system: system.to_owned(),
             settings: BTreeMap::new(),
@@ -376,7 +393,7 @@ mod tests {
             chosen: false,
         };
         let long = "cannot run: system a: card l4 lacks a table";
-        let report = PlanReport {
+        let mut report = PlanReport {
             schema: 1,
             scenario: "s".to_owned(),
             seed: 1,
@@ -401,6 +418,25 @@ mod tests {
         assert_eq!(text.matches("lacks a table").count(), 1, "{text}");
         assert_eq!(text.matches("cannot run (1)").count(), 2, "{text}");
         assert!(text.contains("\n(1) system a: card l4 lacks a table\n"), "{text}");
+
+        let point = |tenants: u32| FrontPoint {
+            name: "a".to_owned(),
+            card: "l4".to_owned(),
+            gpus: 2,
+            tenants: Some(tenants),
+            offered_rps: Some(10.0),
+            cost: 1.0,
+            latency_ms: 5.0,
+            on_front: true,
+        };
+        report.front = vec![point(10), point(10)];
+        assert_eq!(report.front_rows()[0], ["System", "Card", "Cards", "p98 ms"]);
+        report.front = vec![point(10), point(20)];
+        assert_eq!(
+            report.front_rows()[2],
+            ["a", "l4", "2", "20", "5.00"],
+            "what tells two points apart"
+        );
     }
 
     #[test]

@@ -60,10 +60,13 @@ where
         .iter()
         .map(|&(cell, (cost, latency_ms))| {
             let on_front = !run.iter().any(|(_, other)| beats(*other, (cost, latency_ms)));
+            let level = evaluator.point(cell);
             let point = FrontPoint {
                 name: system(evaluator, cell),
                 card: evaluator.offers[cell.candidate].card.to_owned(),
-                gpus: evaluator.point(cell).gpus,
+                gpus: level.gpus,
+                tenants: Some(level.tenants),
+                offered_rps: evaluator.rate_per_s(cell).map(rounded),
                 cost: rounded(cost),
                 latency_ms: rounded(latency_ms),
                 on_front,
