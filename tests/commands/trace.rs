@@ -38,7 +38,7 @@ fn info_says_what_there_is_and_no_more() {
     );
     assert_eq!(
         figures[0]["requests_per_s"],
-        serde_json::json!({ "mean": 1.0, "max": 2.0, "window_s": 1 })
+        serde_json::json!({ "mean": 1.5, "max": 2.0, "window_s": 1 })
     );
     assert_eq!(figures[0]["output_tokens"]["p50"], 3, "encoders' zeros are left out");
     assert_eq!(figures[1]["tenants"]["count"], 2);
