@@ -18,8 +18,8 @@ use crate::curves::{OpDrawn, shares};
 use crate::summary::{Across, FairnessSummary, Slo, Tokens, WorkloadSummary, rounded};
 use crate::timeline;
 
-/// Ops that a page draws of a run.
-const OPS: usize = 400;
+/// Ops that a page draws of a run; beside them those that were under way when the last of these ended.
+pub(crate) const OPS: usize = 400;
 /// Of arrivals, second by second: a year and more. A longer run has no dispersion.
 const MAX_SECONDS: u64 = 1 << 25;
 
@@ -39,6 +39,8 @@ pub struct Seen {
     tenants: Vec<Tenant>,
     classes: Classes,
     ops: Vec<OpRan>,
+    /// When as many ops as are wanted had ended. Ops are told of at their end: those that began before are still awaited for as long again.
+    ops_until: Option<Time>,
 }
 
 /// The first and the last.
@@ -82,6 +84,7 @@ impl Seen {
             tenants: Vec::new(),
             classes: Classes::default(),
             ops: Vec::new(),
+            ops_until: None,
         }
     }
 
@@ -265,20 +268,28 @@ impl Observer for Seen {
     }
 
     fn watches_ops(&self) -> bool {
-        self.ops.len() < self.wanted_ops && self.now >= self.warm_up
+        let is_over = |until: Time| self.now > until + until.since(self.warm_up);
+        self.wanted_ops > 0 && self.now >= self.warm_up && !self.ops_until.is_some_and(is_over)
     }
 
     fn ran(&mut self, ran: &OpRan) {
         // Another observer may watch for longer.
-        if self.watches_ops() {
-            self.ops.push(*ran);
+        if !self.watches_ops() || self.ops_until.is_some_and(|until| ran.started >= until) {
+            return;
+        }
+        self.ops.push(*ran);
+        if self.ops.len() == self.wanted_ops {
+            self.ops_until = Some(ran.ended);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tenantry_core::board::OpRef;
     use tenantry_core::command::{Finish, RejectReason, Waits};
+    use tenantry_core::ids::{BatchId, InstanceId, LaneId};
+    use tenantry_core::op::{BatchShape, Fetch, OpKind};
     use tenantry_traces::{Duration, Request};
 
     use super::*;
@@ -351,5 +362,34 @@ mod tests {
         answer(&mut seen, request(2, 2, 2_000), 10);
         assert!(seen.watches_ops());
         assert_eq!(seen.fairness(false).unwrap().tenants_in_slo, None);
+    }
+
+    #[test]
+    fn an_op_that_is_under_way_at_the_last_one_is_noted() {
+        let mut seen = Seen::new(Time::ZERO, None, true);
+        let op = |lane, started, ended| OpRan {
+            lane: LaneId(lane),
+            started: Time(started),
+            ended: Time(ended),
+            op: OpRef {
+                batch: BatchId { slot: 0, generation: 0 },
+                index: 0,
+            },
+            instance: InstanceId(0),
+            kind: OpKind::Fetch(Fetch { bytes: 1, slot: 0 }),
+            shape: BatchShape::NOTHING,
+        };
+        for i in 0..OPS as u64 {
+            seen.now = Time(i + 1);
+            seen.ran(&op(0, i, i + 1));
+        }
+        seen.now = Time(500);
+        seen.ran(&op(0, 400, 500));
+        seen.ran(&op(1, 100, 500));
+        let drawn = seen.ops();
+        assert_eq!(drawn.len(), OPS + 1, "what began later is not");
+        assert!(drawn.iter().any(|op| op.lane == 1 && op.ended_ns == 500));
+        seen.now = Time(801);
+        assert!(!seen.watches_ops());
     }
 }

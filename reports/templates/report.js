@@ -296,11 +296,12 @@
   const gantt = (spec, view, holder) => {
     const lanes = view.lanes.length;
     const start = Math.min(...view.ops.map((op) => op[3]));
-    const end = Math.max(...view.ops.map((op) => op[3] + op[4]));
+    // Where ops are left out, as far as all is known.
+    const end = view.until ?? Math.max(...view.ops.map((op) => op[3] + op[4]));
     const whole = [start / 1e3, end / 1e3];
     // The first few to begin with: all at once would be hairlines.
     const near = view.ops[Math.min(view.ops.length, narrow() ? 24 : 60) - 1];
-    const first = [whole[0], Math.max((near[3] + near[4]) / 1e3, whole[0] + 1e-3)];
+    const first = [whole[0], Math.max(Math.min((near[3] + near[4]) / 1e3, whole[1]), whole[0] + 1e-3)];
     const y = (lane) => lanes - lane - 0.5;
     const bars = (plot) => {
       const { ctx, bbox } = plot;

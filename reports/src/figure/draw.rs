@@ -148,7 +148,12 @@ pub fn lanes<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
     let ops = &view.ops[..view.ops.len().min(OPS)];
     let lanes = view.lanes.len();
     let start = ops.iter().map(|op| op.3).fold(f64::INFINITY, f64::min) / 1e3;
-    let end = ops.iter().map(|op| op.3 + op.4).fold(0.0, f64::max) / 1e3;
+    // Where ops are left out, as far as all is known.
+    let end = match (ops.len() < view.ops.len(), view.until) {
+        (true, _) => ops.iter().map(|op| op.3).fold(0.0, f64::max),
+        (false, Some(until)) => until,
+        (false, None) => ops.iter().map(|op| op.3 + op.4).fold(0.0, f64::max),
+    } / 1e3;
     let time = Scaled::across(&crate::page::charts::Axis::linear(""), &[start, end], true);
     let row = |lane: usize| (lanes - lane) as f64 - 0.5;
     let mut chart = ChartBuilder::on(&plot)
@@ -170,7 +175,8 @@ pub fn lanes<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
         .x_desc("Time since the start in ms")
         .draw()?;
     let bars = ops.iter().map(|&(lane, _, kind, from, took, _)| {
-        let corners = [(from / 1e3, row(lane) - 0.35), ((from + took) / 1e3, row(lane) + 0.35)];
+        let ended = ((from + took) / 1e3).min(end);
+        let corners = [(from / 1e3, row(lane) - 0.35), (ended, row(lane) + 0.35)];
         Rectangle::new(corners, KINDS[kind].filled())
     });
     chart.draw_series(bars)?;

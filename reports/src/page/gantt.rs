@@ -6,6 +6,7 @@ use super::charts::{Choice, Compared, point_choice};
 use crate::curves::{MAX_RUNS_WITH_OPS, OpDrawn};
 use crate::group::Group;
 use crate::human;
+use crate::seen::OPS;
 
 /// Lanes that can be told apart; a system with more shows the first.
 const MAX_LANES: usize = 24;
@@ -35,6 +36,9 @@ pub struct GanttView {
     /// What it shows, in words.
     pub summary: String,
     pub(crate) lanes: Vec<String>,
+    /// In microseconds, where ops are left out: those that began later. Until then lanes without an op are idle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<f64>,
     /// What was done.
     pub(crate) names: Vec<String>,
     /// Lane, name, category, start and duration in microseconds, requests of its batch.
@@ -88,7 +92,10 @@ pub fn gantt(compared: &Compared<'_, '_>) -> Option<Gantt> {
 /// The first ops of a group, at most `max`.
 fn view(group: &Group<'_>, max: usize) -> GanttView {
     let curves = &group.runs[0].curves;
-    let ops: Vec<&OpDrawn> = curves.ops.iter().filter(|op| op.lane < MAX_LANES).take(max).collect();
+    let ops: Vec<&OpDrawn> = curves.ops.iter().filter(|op| op.lane < MAX_LANES).collect();
+    let are_left_out = ops.len() > max || curves.ops.len() >= OPS;
+    let ops = &ops[..ops.len().min(max)];
+    let until_ns = ops.iter().map(|op| op.started_ns).max().filter(|_| are_left_out);
     let mut names: Vec<String> = Vec::new();
     let mut index_of = |name: &String| {
         names.iter().position(|other| other == name).unwrap_or_else(|| {
@@ -116,7 +123,7 @@ fn view(group: &Group<'_>, max: usize) -> GanttView {
     let drawn = drawn.collect();
     let summary = match (
         ops.iter().map(|op| op.started_ns).min(),
-        ops.iter().map(|op| op.ended_ns).max(),
+        until_ns.or_else(|| ops.iter().map(|op| op.ended_ns).max()),
     ) {
         (Some(start), Some(end)) => format!(
             "{} ops on {} lanes of {} within {}",
@@ -130,6 +137,7 @@ fn view(group: &Group<'_>, max: usize) -> GanttView {
     GanttView {
         summary,
         lanes: curves.lanes.iter().take(MAX_LANES).cloned().collect(),
+        until: until_ns.map(micros),
         names,
         ops: drawn,
     }
@@ -159,5 +167,30 @@ mod tests {
         assert_eq!(gantt.views[0].ops, [(1, 0, 0, 1.0, 2.0, 3), (1, 0, 0, 3.0, 2.0, 3)]);
         assert_eq!(gantt.views[0].names.len(), 1);
         assert!(gantt.views[1].ops.is_empty());
+    }
+
+    #[test]
+    fn a_lane_is_drawn_as_far_as_all_of_it_is_known() {
+        let mut run = testing::runs().remove(0);
+        let op = |lane, started_ns, ended_ns| OpDrawn {
+            lane,
+            name: "step".into(),
+            category: "compute".into(),
+            started_ns,
+            ended_ns,
+            requests: 1,
+        };
+        run.curves.lanes = vec!["gpu0".into(), "gpu1".into()];
+        run.curves.ops = (0..MAX_OPS as u64).map(|i| op(0, i * 1000, i * 1000 + 1000)).collect();
+        run.curves.ops.insert(0, op(1, 0, 9_000_000));
+        let view = |runs: &[crate::Run]| {
+            let groups = Group::all(runs);
+            gantt(&Compared::new(&groups)).unwrap().views.remove(0)
+        };
+        let cut = view(&[run.clone()]);
+        assert_eq!(cut.until, Some(3598.0));
+        assert!(cut.summary.ends_with("within 3.60\u{a0}ms"), "{}", cut.summary);
+        run.curves.ops.truncate(10);
+        assert_eq!(view(&[run]).until, None);
     }
 }
