@@ -134,6 +134,26 @@ fn a_mixed_step_equals_separate_steps() {
     }
 }
 
+/// Pages go from holder to holder, and what a former one left is beyond the end of the next: masked, but `NaN + -inf` and `0 · NaN` are NaN.
+#[test]
+fn what_is_no_number_stays_with_its_holder() {
+    for (decoder, broken) in both().into_iter().zip(both()) {
+        broken.load(&(broken.parameters() * f64::NAN)).unwrap();
+        let (kv, pages) = (kv(&decoder, 8), [3, 5, 9, 2]);
+        let (all, other) = (ids(3, 32), ids(5, 32));
+        let left = step(&broken, &kv, &[chunk(&other, 0, &pages)]);
+        assert!(bool::try_from(left.isnan().all()).unwrap(), "it computes no numbers");
+
+        // A prompt in pieces that begin and end within pages, and then one by one.
+        let ends = [0, 3, 8, 13, 24].into_iter().chain(25..=32);
+        for (cached, end) in ends.clone().zip(ends.skip(1)) {
+            let logits = step(&decoder, &kv, &[chunk(&all[cached..end], cached, &pages)]);
+            let what = format!("tokens {cached}..{end}");
+            assert_close(&logits.get(0), &recomputed(&decoder, &all[..end]), &what);
+        }
+    }
+}
+
 #[test]
 fn only_chunks_that_want_a_token_get_logits() {
     let [decoder, _] = both();

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use super::layout;
-use crate::device::{copy_without_waiting, element_bytes, kind};
+use crate::device::{copy_without_waiting, element_bytes, kind, sent_to};
 use crate::error::ExecutorError;
 
 /// Pages of keys and values, the page outermost, so that sequences join and leave one by one (Punica, section 5.4).
@@ -57,7 +57,7 @@ impl KvCache {
             shape.kv_heads.into(),
             (shape.hidden / shape.heads).into(),
         ];
-        // Zeros and not garbage: what a page holds beyond its sequence is masked, but masked infinities are still no numbers.
+        // Written once here, so that no step waits for the memory.
         Ok(KvCache {
             pages: Tensor::f_zeros(size, (kind(dtype), device))?,
             layers,
@@ -133,6 +133,16 @@ impl KvCache {
             let mut to = of(&self.pages, pages[done])?;
             copy_without_waiting(&mut to, &of(&from.pages, from_pages[done])?)?;
             done += count;
+        }
+        Ok(())
+    }
+
+    /// Issues zeros into pages that new holders begin: what lies beyond a sequence's end is masked, but what is no number stays none behind a mask, and a former
+    /// holder's must not reach another's tokens.
+    pub(crate) fn clear(&self, pages: &[i64]) -> Result<(), ExecutorError> {
+        if !pages.is_empty() {
+            let pages = sent_to(self.device(), &Tensor::f_from_slice(pages)?)?;
+            let _ = self.pages.shallow_clone().f_index_fill_(0, &pages, 0.0)?;
         }
         Ok(())
     }

@@ -100,6 +100,7 @@ impl Step {
             let chunk = &chunks[index];
             (chunk.ids.len() == 1, chunk.slot.is_none(), chunk.slot)
         });
+        kv.clear(&begun_pages(chunks, page_tokens))?;
         let starts = starts(chunks);
         let (mut rows, mut wanted) = (Rows::default(), vec![None; chunks.len()]);
         let (mut prefills, mut decodes) = (Vec::new(), Vec::new());
@@ -284,6 +285,16 @@ impl Decodes {
 fn own_pages(chunk: &Chunk<'_>, kv: &KvCache) -> Vec<i64> {
     let count = kv.pages_for(chunk.cached + chunk.ids.len() as u32) as usize;
     chunk.pages[..count].iter().map(|&page| page.into()).collect()
+}
+
+/// Pages of which chunks write the first places and not the last.
+fn begun_pages(chunks: &[Chunk<'_>], page_tokens: usize) -> Vec<i64> {
+    let begun = |chunk: &Chunk<'_>| {
+        let (first, end) = (chunk.cached as usize, chunk.cached as usize + chunk.ids.len());
+        let page = end / page_tokens;
+        (page * page_tokens >= first && page * page_tokens < end).then(|| chunk.pages[page].into())
+    };
+    chunks.iter().filter_map(begun).collect()
 }
 
 /// A mask to be added: minus infinity where `hidden` is true.
