@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use tch::{Device, Kind, Tensor};
+use tenantry_core::policy::pet_header::PoolerActivation;
+use tenantry_core::spec::HeadTask;
 use tenantry_profiles::{DType, ModelShape};
 
 use crate::adapters::AdapterShape;
 use crate::cascade::{ClassifierConfig, read_encoder};
 use crate::decoder::{DecoderConfig, map, numbers, parse, read_decoder};
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Variant, read_checkpoint};
+use crate::model::{Encoder, LinearParameters, Pooler, Variant, read_checkpoint};
 use crate::whole_models::WholeModel;
 
 const CONFIG: &str = "config.json";
@@ -247,23 +249,25 @@ pub(crate) fn tenants_files(folder: &Path) -> Result<Vec<PathBuf>, ExecutorError
 /// the `adapters` library (AdapterHub): `…layer.L.attention.….adapter_down.0.weight`, `[bottleneck, hidden]`, its bias, and `adapter_up`.
 ///
 /// # Errors
-/// A file that cannot be read, or tensors that are missing or of another shape.
+/// A file that cannot be read, tensors that are missing or of another shape, or adapters that are not computed: elsewhere than after attention.
 pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor, ExecutorError> {
     let path = weights_of(path);
     let bytes = map(&path)?;
     let tensors = Stored::parse(&path, &bytes)?;
+    let end_layer = shape.first_layer + shape.layers;
+    let is_computed = |name: &str| (0..end_layer).any(|layer| is_after_attention(name, layer));
+    if let Some(other) = tensors.names().find(|name| is_adapter(name) && !is_computed(name)) {
+        let must = format!("after attention in one of the {end_layer} layers, where alone adapters are computed");
+        return Err(tensors.wrong(other, must, "elsewhere".into()));
+    }
     let block = Tensor::f_zeros([1, shape.parameters() as i64], (Kind::Float, Device::Cpu))?;
     let (hidden, bottleneck) = (shape.hidden as usize, shape.bottleneck as usize);
-    for layer in shape.first_layer..shape.first_layer + shape.layers {
+    for layer in shape.first_layer..end_layer {
         let place = shape.layer_blocks(layer as usize..layer as usize + 1);
         let views = shape.views(&block.f_narrow(1, place.start as i64, place.len() as i64)?)?;
         let take = |part: &str, kind: &str, size: &[usize]| {
             let is_own = |name: &str| {
-                let of_layer = [format!("layer.{layer}."), format!("layers.{layer}.")];
-                of_layer.iter().any(|of_layer| name.contains(of_layer.as_str()))
-                    && name.contains("attention")
-                    && name.contains(&format!("adapter_{part}."))
-                    && name.ends_with(kind)
+                is_after_attention(name, layer) && name.contains(&format!("adapter_{part}.")) && name.ends_with(kind)
             };
             tensors.take(
                 &format!("layer.{layer}.attention.*.adapter_{part}.*{kind}"),
@@ -283,20 +287,80 @@ pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor,
     Ok(block.f_view([-1])?)
 }
 
-/// Reads a tenant's head into a block in host memory, `[(hidden + 1) × classes]`, in single precision: `classifier.weight`,
-/// `[classes, hidden]`, and `classifier.bias`, as Hugging Face's classifiers of sequences and tokens have them.
+fn is_adapter(name: &str) -> bool {
+    ["adapter_down.", "adapter_up."].iter().any(|part| name.contains(part))
+}
+
+/// Whether a tensor is of what follows a layer's attention.
+fn is_after_attention(name: &str, layer: u32) -> bool {
+    let of_layer = [format!("layer.{layer}."), format!("layers.{layer}.")];
+    of_layer.iter().any(|of_layer| name.contains(of_layer.as_str())) && name.contains("attention")
+}
+
+/// A tenant's head in host memory, in single precision.
+#[derive(Debug)]
+pub(crate) struct StoredHead {
+    /// `[(hidden + 1) × classes]`: weight `[hidden, classes]`, then bias `[classes]`.
+    pub linear: Tensor,
+    /// What stands before it, where the file has such.
+    pub pooler: Option<Pooler>,
+}
+
+/// Names of classification layers: RoBERTa's, and all others'.
+const OUTPUTS: [&str; 2] = ["classifier.out_proj", "classifier"];
+
+/// Names of the layers before them that Hugging Face's classifiers of sequences have, and what follows. RoBERTa's comes before the pooler that its encoder may
+/// have and its classifier does not use.
+const POOLERS: [(&str, PoolerActivation); 3] = [
+    ("classifier.dense", PoolerActivation::Tanh),
+    ("pre_classifier", PoolerActivation::Relu),
+    ("pooler.dense", PoolerActivation::Tanh),
+];
+
+/// Reads a tenant's head: `classifier.weight`, `[classes, hidden]`, and `classifier.bias`, and for sequences the pooler before it, `[hidden, hidden]` with a bias,
+/// as BERT's, DistilBERT's and RoBERTa's classifiers in Hugging Face's library have them.
 ///
 /// # Errors
 /// A file that cannot be read, or tensors that are missing or of another shape.
-pub(crate) fn read_head(path: &Path, hidden: u32, classes: u32) -> Result<Tensor, ExecutorError> {
+pub(crate) fn read_head(path: &Path, hidden: u32, classes: u32, task: HeadTask) -> Result<StoredHead, ExecutorError> {
     let path = weights_of(path);
     let bytes = map(&path)?;
     let tensors = Stored::parse(&path, &bytes)?;
     let (hidden, classes) = (hidden as usize, classes as usize);
-    let take = |name: &str, size: &[usize]| tensors.take(name, size, |stored| stored.ends_with(name));
-    let weight = take("classifier.weight", &[classes, hidden])?.f_transpose(0, 1)?;
-    let bias = take("classifier.bias", &[classes])?;
-    Ok(Tensor::f_cat(&[weight.f_reshape([-1])?, bias], 0)?)
+    let has = |layer: &str| { tensors.names() }.any(|stored| is_named(stored, &format!("{layer}.weight")));
+    let read = |layer: &str, outputs: usize| {
+        let take = |kind: &str, size: &[usize]| {
+            let name = format!("{layer}.{kind}");
+            tensors.take(&name, size, |stored| is_named(stored, &name))
+        };
+        Ok::<LinearParameters, ExecutorError>(LinearParameters {
+            weight: take("weight", &[outputs, hidden])?,
+            bias: take("bias", &[outputs])?,
+        })
+    };
+    let output = OUTPUTS.into_iter().find(|layer| has(layer)).unwrap_or("classifier");
+    let LinearParameters { weight, bias } = read(output, classes)?;
+    let pooler = match task {
+        HeadTask::Classification => POOLERS.into_iter().find(|(layer, _)| has(layer)),
+        HeadTask::Tagging => None,
+    };
+    let pooler = pooler.map(|(layer, activation)| {
+        Ok::<Pooler, ExecutorError>(Pooler {
+            dense: read(layer, hidden)?,
+            activation,
+        })
+    });
+    Ok(StoredHead {
+        linear: Tensor::f_cat(&[weight.f_transpose(0, 1)?.f_reshape([-1])?, bias], 0)?,
+        pooler: pooler.transpose()?,
+    })
+}
+
+/// Whether a tensor is called so, whatever it is part of.
+fn is_named(stored: &str, name: &str) -> bool {
+    stored
+        .strip_suffix(name)
+        .is_some_and(|part_of| part_of.is_empty() || part_of.ends_with('.'))
 }
 
 /// The tensors of a file.
@@ -311,29 +375,32 @@ impl<'a> Stored<'a> {
         Ok(Stored { path, tensors })
     }
 
-    /// The one tensor whose name is what is looked for, in single precision.
-    fn take(&self, what: &str, size: &[usize], is_own: impl Fn(&str) -> bool) -> Result<Tensor, ExecutorError> {
-        let wrong = |tensor: &str, must: String, got: String| ExecutorError::Checkpoint {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.names().into_iter()
+    }
+
+    fn wrong(&self, tensor: &str, must: String, got: String) -> ExecutorError {
+        ExecutorError::Checkpoint {
             path: self.path.to_path_buf(),
             tensor: tensor.to_owned(),
             must,
             got,
-        };
-        let mut names: Vec<&str> = self.tensors.names().into_iter().filter(|name| is_own(name)).collect();
+        }
+    }
+
+    /// The one tensor whose name is what is looked for, in single precision.
+    fn take(&self, what: &str, size: &[usize], is_own: impl Fn(&str) -> bool) -> Result<Tensor, ExecutorError> {
+        let mut names: Vec<&str> = self.names().filter(|name| is_own(name)).collect();
         names.sort_unstable();
         let name = match names[..] {
             [name] => name,
-            [] => return Err(wrong(what, format!("a tensor {size:?}"), "no such tensor".into())),
-            _ => return Err(wrong(what, "one tensor".into(), names.join(", "))),
+            [] => return Err(self.wrong(what, format!("a tensor {size:?}"), "no such tensor".into())),
+            _ => return Err(self.wrong(what, "one tensor".into(), names.join(", "))),
         };
         let tensor = self.tensors.tensor(name).expect("it was listed");
         match tensor.shape() == size {
             true => Ok(numbers(self.path, name, &tensor)?.f_to_kind(Kind::Float)?),
-            false => Err(wrong(
-                name,
-                format!("of shape {size:?}"),
-                format!("{:?}", tensor.shape()),
-            )),
+            false => Err(self.wrong(name, format!("of shape {size:?}"), format!("{:?}", tensor.shape()))),
         }
     }
 }

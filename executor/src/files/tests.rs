@@ -1,3 +1,5 @@
+mod heads;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use crate::write_checkpoint;
 const TENANTS: u32 = 7;
 const REQUESTS: u64 = 40;
 const CLASSES: u32 = 4;
+const CLASSIFICATION: (u32, HeadTask) = (CLASSES, HeadTask::Classification);
 const BOTTLENECK: u32 = 8;
 
 fn model() -> ModelShape {
@@ -102,7 +105,7 @@ fn a_tenants_tensors_come_to_their_places() {
         at(2 * 128 * 8 + 8 + 99),
         stored(&format!("{of}adapter_up.bias")).double_value(&[99])
     );
-    let head = read_head(&path, 128, CLASSES).unwrap();
+    let head = read_head(&path, 128, CLASSES, HeadTask::Classification).unwrap().linear;
     assert_eq!(
         head.double_value(&[50 * 4 + 3]),
         stored("classifier.weight").double_value(&[3, 50])
@@ -126,7 +129,7 @@ fn a_tenants_tensors_come_to_their_places() {
         ),
         (
             "classifier.weight: must be of shape [5, 128], got [4, 128]",
-            read_head(&path, 128, 5).unwrap_err(),
+            read_head(&path, 128, 5, HeadTask::Classification).unwrap_err(),
         ),
     ] {
         assert!(error.to_string().ends_with(message), "{error}");
@@ -137,6 +140,26 @@ fn a_tenants_tensors_come_to_their_places() {
         error.ends_with("must be a folder with tenants' *.safetensors, or with folders of theirs, got none"),
         "{error}"
     );
+}
+
+/// Houlsby's own adapters are two a layer: an answer with one of them alone would be wrong.
+#[test]
+fn adapters_that_are_not_computed_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.safetensors");
+    let shape = AdapterShape::upper(&model(), 1, BOTTLENECK).unwrap();
+    for name in [
+        "bert.encoder.layer.2.output.adapters.mine.adapter_down.0.weight",
+        "bert.encoder.layer.3.attention.output.adapters.mine.adapter_up.bias",
+    ] {
+        let mut tensors = write_tenant(&path);
+        tensors.push((name.into(), random(&[8], 0.3)));
+        write(&path, &tensors);
+        let error = read_adapters(&path, &shape).unwrap_err().to_string();
+        let message =
+            "must be after attention in one of the 3 layers, where alone adapters are computed, got elsewhere";
+        assert!(error.ends_with(&format!("{name}: {message}")), "{error}");
+    }
 }
 
 /// A model, three tenants' files, a domain's version and a corpus, all of one's own.
@@ -236,7 +259,11 @@ fn served(folder: &TempDir, files: &Files) -> Vec<u32> {
 }
 
 fn executed(folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
-    let (card, system) = (synthetic_card(), system());
+    executed_by(&system(), folder, files)
+}
+
+fn executed_by(system: &SystemSpec, folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
+    let card = synthetic_card();
     let spec = Run {
         device: Device::Cpu,
         card: &card,
@@ -247,7 +274,7 @@ fn executed(folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
             copy_lanes: 1,
             lookup_lanes: 1,
         },
-        system: &system,
+        system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
         target: None,
@@ -330,7 +357,7 @@ fn users_own_models_are_served() {
     let paths = files.of_tenants().unwrap().unwrap();
     let store = AdapterStore::read(shape, TENANTS, &paths, DType::F32, Device::Cpu, 1 << 30).unwrap();
     let cache = AdapterCache::new(shape, 1, DType::F32, Device::Cpu).unwrap();
-    let heads = Heads::read(&model(), TENANTS, CLASSES, &paths, &[], DType::F32, Device::Cpu).unwrap();
+    let heads = Heads::read(&model(), TENANTS, CLASSIFICATION, &paths, DType::F32, Device::Cpu).unwrap();
     let expected: Vec<u32> = (0..REQUESTS)
         .map(|ticket| {
             let Request {
@@ -454,7 +481,7 @@ fn adapters_compute_what_their_library_does() {
     let store = AdapterStore::read(adapter, 2, &files, dtype, device, 1 << 20).unwrap();
     let cache = AdapterCache::new(adapter, 2, dtype, device).unwrap();
     (0..2).for_each(|tenant| cache.load(&store, tenant, tenant, 1..3).unwrap());
-    let heads = Heads::read(&shape, 2, 3, &files, Default::default(), dtype, device).unwrap();
+    let heads = Heads::read(&shape, 2, (3, HeadTask::Classification), &files, dtype, device).unwrap();
     let input = encoder.input(&sequences, tokens).unwrap();
     for implementation in cache.implementations() {
         let plan = cache.plan(&of_sequence, tokens, implementation).unwrap();

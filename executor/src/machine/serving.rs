@@ -261,7 +261,7 @@ impl Serving {
             manager: Manager::new(store.sets(), tables),
             heads: match &of_tenants {
                 None => Heads::random(model, tenants, *classes, seed, *dtype, device)?,
-                Some(paths) => Heads::read(model, tenants, *classes, paths, store.missing(), *dtype, device)?,
+                Some(paths) => Heads::read(model, tenants, (*classes, pool.heads), paths, *dtype, device)?,
             },
             backbone,
             others,
@@ -293,11 +293,13 @@ impl Serving {
         self.store.sets()?.shared()
     }
 
-    /// Why tenants' parameters are missing, whose requests fail.
+    /// Why tenants' parameters or heads are missing, whose requests fail: a reason for each of their files.
     pub(crate) fn missing(&self) -> Vec<String> {
-        self.store
-            .sets()
-            .map_or_else(Vec::new, crate::ParameterSets::missing_why)
+        let of_files: BTreeMap<usize, &String> = { self.heads.missing().iter() }
+            .chain(self.store.missing())
+            .map(|(file, reason)| (*file, reason))
+            .collect();
+        of_files.into_values().cloned().collect()
     }
 
     /// Bytes of tenants' parameters in host memory.

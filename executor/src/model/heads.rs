@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use tch::{Device, Kind, Tensor};
+use tenantry_core::spec::HeadTask;
 use tenantry_profiles::{DType, ModelShape};
 
+use super::Poolers;
 use crate::device::{element_bytes, kind, sent_to};
 use crate::error::ExecutorError;
-use crate::files::read_head;
+use crate::files::{StoredHead, read_head};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 /// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`), or over that of every one.
@@ -17,6 +19,12 @@ pub struct Heads {
     parameters: Tensor,
     hidden: i64,
     classes: i64,
+    /// Of those tenants whose files have one.
+    poolers: Poolers,
+    /// Heads that differ; tenants take them in turns.
+    distinct: usize,
+    /// Those of them that could not be read, and why.
+    missing: Vec<(usize, String)>,
 }
 
 impl Heads {
@@ -56,42 +64,72 @@ impl Heads {
             parameters,
             hidden: shape.hidden.into(),
             classes: classes.into(),
+            poolers: Poolers::default(),
+            distinct: tenants as usize,
+            missing: Vec::new(),
         })
     }
 
-    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. Of those whose number is in `missing` nobody is served:
-    /// they are not read.
+    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. One that cannot be read is [`missing`](Self::missing).
     ///
     /// # Errors
-    /// No tenants, files that cannot be read or have no such head, or no memory on the device.
+    /// No tenants, no head that can be read, or no memory on the device.
     pub(crate) fn read(
         shape: &ModelShape,
         tenants: u32,
-        classes: u32,
+        (classes, task): (u32, HeadTask),
         files: &[PathBuf],
-        missing: &[(usize, String)],
         dtype: DType,
         device: Device,
     ) -> Result<Heads, ExecutorError> {
         if tenants == 0 {
             return Err(ExecutorError::input("tenants", "at least 1", 0));
         }
-        let length = shape.head_parameters(classes);
-        let own = files.iter().take(tenants as usize);
-        let own = own
-            .enumerate()
-            .map(|(index, file)| match missing.iter().any(|(of, _)| *of == index) {
-                true => Ok(Tensor::f_zeros([length as i64], (Kind::Float, Device::Cpu))?),
-                false => read_head(file, shape.hidden, classes),
-            });
-        let own = Tensor::f_stack(&own.collect::<Result<Vec<_>, _>>()?, 0)?;
+        let files = &files[..files.len().min(tenants as usize)];
+        let kind = kind(dtype);
+        let (mut own, mut poolers, mut missing) = (Vec::new(), Poolers::default(), Vec::new());
+        for (index, file) in files.iter().enumerate() {
+            let StoredHead { linear, pooler } = match read_head(file, shape.hidden, classes, task) {
+                Ok(head) => head,
+                Err(error) if missing.len() + 1 == files.len() => return Err(error),
+                Err(error) => {
+                    missing.push((index, error.to_string()));
+                    StoredHead {
+                        linear: Tensor::f_zeros([shape.head_parameters(classes) as i64], (Kind::Float, Device::Cpu))?,
+                        pooler: None,
+                    }
+                }
+            };
+            own.push(linear);
+            if let Some(pooler) = pooler {
+                let pooler = pooler.to(kind, device)?;
+                for tenant in (index as u32..tenants).step_by(files.len()) {
+                    poolers.put(tenant, pooler.share());
+                }
+            }
+        }
+        let own = Tensor::f_stack(&own, 0)?;
         let turns: Vec<i64> = (0..i64::from(tenants)).map(|tenant| tenant % own.size()[0]).collect();
         let parameters = own.f_index_select(0, &Tensor::f_from_slice(&turns)?)?;
         Ok(Heads {
-            parameters: parameters.f_to_kind(kind(dtype))?.f_to(device)?,
+            parameters: parameters.f_to_kind(kind)?.f_to(device)?,
             hidden: shape.hidden.into(),
             classes: classes.into(),
+            poolers,
+            distinct: files.len(),
+            missing,
         })
+    }
+
+    /// Heads that could not be read, by the number of their file, and why. Nobody is to be answered by one.
+    pub(crate) fn missing(&self) -> &[(usize, String)] {
+        &self.missing
+    }
+
+    /// Whether a tenant's could not be read.
+    pub(crate) fn lacks(&self, tenant: u32) -> bool {
+        let own = tenant as usize % self.distinct;
+        self.missing.iter().any(|(index, _)| *index == own)
     }
 
     /// Gives a tenant a head of its own: a weight, `[classes, hidden]`, and a bias, `[classes]`. Of fewer classes than other tenants have, those that it does
@@ -112,7 +150,7 @@ impl Heads {
         Ok(())
     }
 
-    /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's head.
+    /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's pooler, where it has one, and head.
     ///
     /// # Errors
     /// A number of tenants other than `n`, or no memory on the device.
@@ -120,8 +158,8 @@ impl Heads {
     /// # Panics
     /// If there is no such tenant.
     pub fn forward(&self, hidden: &Tensor, tenants: &[u32]) -> Result<Tensor, ExecutorError> {
-        let first = tch::no_grad(|| hidden.f_narrow(1, 0, 1))?;
-        Ok(self.tag(&first, tenants)?.f_squeeze_dim(1)?)
+        let pooled = self.poolers.forward(hidden, tenants)?;
+        Ok(self.tag(&pooled, tenants)?.f_squeeze_dim(1)?)
     }
 
     /// Logits `[n, l, classes]` of every token of the last layer's `hidden`, `[n, l, hidden]`, padding included, each by its tenant's head.
@@ -180,6 +218,8 @@ impl Heads {
     pub fn share(&self) -> Heads {
         Heads {
             parameters: self.parameters.shallow_clone(),
+            poolers: self.poolers.share(),
+            missing: self.missing.clone(),
             ..*self
         }
     }

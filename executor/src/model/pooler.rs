@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 use tenantry_core::policy::pet_header::PoolerActivation;
 
 use super::LinearParameters;
@@ -28,8 +28,23 @@ impl Pooler {
         })
     }
 
+    /// The same in another place and number format.
+    ///
+    /// # Errors
+    /// No memory there.
+    pub fn to(&self, kind: Kind, device: Device) -> Result<Pooler, ExecutorError> {
+        let moved = |tensor: &Tensor| tensor.f_to_kind(kind)?.f_to(device);
+        Ok(Pooler {
+            dense: LinearParameters {
+                weight: moved(&self.dense.weight)?,
+                bias: moved(&self.dense.bias)?,
+            },
+            ..*self
+        })
+    }
+
     /// Another handle on the same memory.
-    fn share(&self) -> Pooler {
+    pub fn share(&self) -> Pooler {
         Pooler {
             dense: LinearParameters {
                 weight: self.dense.weight.shallow_clone(),

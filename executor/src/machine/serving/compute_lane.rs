@@ -248,14 +248,15 @@ impl ComputeLane {
         Ok(())
     }
 
-    /// Members that found their tenant in a slot whose load had failed in an earlier batch.
-    fn fail_bad_slots(&self, batch: &Batch) {
+    /// Members that found their tenant in a slot whose load had failed in an earlier batch, or whose tenant's head could not be read.
+    fn fail_missing(&self, batch: &Batch) {
         let bad = self.bad_slots.lock().expect("no lane panics with the list");
-        if bad.is_empty() {
+        let heads = &self.heads[self.stream];
+        if bad.is_empty() && heads.missing().is_empty() {
             return;
         }
-        let in_bad = |member: &Member| bad.contains(&(batch.instance, member.slot));
-        fail_those(batch, FailureReason::LoadFailed, in_bad);
+        let lacks = |member: &Member| bad.contains(&(batch.instance, member.slot)) || heads.lacks(member.tenant);
+        fail_those(batch, FailureReason::LoadFailed, lacks);
     }
 }
 
@@ -282,7 +283,7 @@ impl Perform for ComputeLane {
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        self.fail_bad_slots(batch);
+        self.fail_missing(batch);
         let done = match kind {
             OpKind::Encode(encode) => self.encode(encode, batch),
             // A runtime is the whole model of its stream on a batch of its shape.
