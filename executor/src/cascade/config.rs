@@ -242,6 +242,9 @@ impl Stored {
                 return Err((field, "1, as in all published ALBERTs", groups.to_string()));
             }
         }
+        if let Some(epsilon) = self.layer_norm_eps.filter(|epsilon| *epsilon <= 0.0) {
+            return Err(("layer_norm_eps", "above 0", epsilon.to_string()));
+        }
         Ok(Variant {
             norm_epsilon: self.layer_norm_eps.unwrap_or(LAYER_NORM_EPSILON),
             gelu,
@@ -463,6 +466,11 @@ mod tests {
                 "id2label: must be a name for each class from 0 on, got none for 0",
             ),
             (r#""gelu""#, r#""relu""#, "hidden_act: must be gelu, got relu"),
+            (
+                r#""n_heads""#,
+                r#""layer_norm_eps": -1, "n_heads""#,
+                "layer_norm_eps: must be above 0, got -1",
+            ),
             (
                 r#""distilbert""#,
                 r#""deberta""#,

@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_traces::whole;
 
+use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
@@ -19,12 +20,13 @@ use crate::error::ExecutorError;
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
-/// Llama's output matrix. Checkpoints whose output shares the token embeddings, the block's first tensor, leave it out.
+/// Llama's output matrix; where it is tied, that of the token embeddings, the block's first tensor.
 const OUTPUT: &str = "lm_head.weight";
 
 /// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
 /// [`Decoder::from_parameters`](super::Decoder::from_parameters). `path` is a safetensors file, or a folder with
-/// `model.safetensors` or with parts and `model.safetensors.index.json`. Other tensors are left alone.
+/// `model.safetensors` or with parts and `model.safetensors.index.json`. Other tensors are left alone. Where a folder's `config.json` does not say whether Llama's
+/// output is tied to the token embeddings, for want of a `config.json`, it is if `lm_head.weight` is left out.
 ///
 /// # Errors
 /// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
@@ -32,12 +34,13 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
     check(shape)?;
     let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
     let mut missing: BTreeMap<usize, Place> = places(shape).into_iter().enumerate().collect();
-    let files = files(path)?;
+    let tied = is_tied(path)?;
+    let (files, is_tied) = (files(path)?, |place: &Place| tied == Some(true) && place.name == OUTPUT);
     for file in &files {
         let bytes = map(file)?;
         let tensors = parse(file, &bytes)?;
         let mut found = Vec::new();
-        for (&index, place) in &missing {
+        for (&index, place) in missing.iter().filter(|(_, place)| !is_tied(place)) {
             if let Some((name, tensor)) = find(&tensors, &place.name) {
                 copy(file, &name, &tensor, place, &block)?;
                 found.push(index);
@@ -49,7 +52,7 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
     }
     for place in missing.into_values() {
         // Only when all files have been read: the output matrix may be in a later one than the embeddings.
-        if place.name != OUTPUT {
+        if place.name != OUTPUT || tied == Some(false) {
             let must = format!("a tensor {:?}", place.stored_shape());
             return Err(wrong(path, &place.name, must, "no such tensor".into()));
         }
@@ -257,6 +260,59 @@ mod tests {
                 .unwrap()
                 .equal(decoder.parameters())
         );
+    }
+
+    /// As Hugging Face's Llama does: its `config.json` decides, whatever the file has.
+    #[test]
+    fn the_output_is_tied_where_the_config_says_so() {
+        let (folder, shape) = (tempfile::tempdir().unwrap(), shape("tiny-llama"));
+        let decoder = Decoder::random(&shape, 5, DType::F32, Device::Cpu).unwrap();
+        let (whole, path) = (folder.path().join("whole"), folder.path().join(SINGLE));
+        write_decoder(&whole, &shape, decoder.parameters()).unwrap();
+        let bytes = std::fs::read(&whole).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let untied = decoder.parameters();
+        let words = places(&shape)[0].length() as i64;
+        let tied = Tensor::cat(
+            &[
+                untied.narrow(0, 0, untied.size()[0] - words),
+                untied.narrow(0, 0, words),
+            ],
+            0,
+        );
+
+        let found = |config: Option<&str>, has_output: bool| {
+            let kept = tensors.iter().filter(|(name, _)| has_output || *name != OUTPUT);
+            safetensors::serialize_to_file(kept, None, &path).unwrap();
+            match config {
+                Some(text) => std::fs::write(folder.path().join("config.json"), text).unwrap(),
+                None => drop(std::fs::remove_file(folder.path().join("config.json"))),
+            }
+            read_decoder(folder.path(), &shape, DType::F32)
+        };
+        let (yes, no, silent) = (
+            Some("{\"tie_word_embeddings\": true}"),
+            Some("{\"tie_word_embeddings\": false}"),
+            Some("{}"),
+        );
+        for (config, has_output, expected) in [
+            (yes, true, &tied),
+            (yes, false, &tied),
+            (no, true, untied),
+            (silent, true, untied),
+            (None, true, untied),
+            (None, false, &tied),
+        ] {
+            let found = found(config, has_output).unwrap();
+            assert!(found.equal(expected), "{config:?}, with an output: {has_output}");
+        }
+        for config in [no, silent] {
+            let error = found(config, false).unwrap_err().to_string();
+            assert!(
+                error.ends_with("lm_head.weight: must be a tensor [20, 16], got no such tensor"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

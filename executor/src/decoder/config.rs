@@ -19,6 +19,7 @@ pub struct DecoderConfig {
     pub rope_theta: f64,
 }
 
+const CONFIG: &str = "config.json";
 /// Llama 2's and OPT's.
 const NORM_EPSILON: f64 = 1e-5;
 /// Llama 1's and 2's.
@@ -67,6 +68,34 @@ impl DecoderConfig {
         layout::check(&config.shape)?;
         Ok(config)
     }
+}
+
+/// Whether a checkpoint's output matrix is that of its token embeddings, as the `config.json` in its folder says; false where that says nothing, as in Hugging
+/// Face's Llama. None where there is no such file.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(super) fn is_tied(folder: &Path) -> Result<Option<bool>, ExecutorError> {
+    let path = folder.join(CONFIG);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&path).map_err(|source| ExecutorError::File {
+        path: path.clone(),
+        source,
+    })?;
+    let Tied { tie_word_embeddings } = serde_json::from_str(&text).map_err(|error| ExecutorError::Checkpoint {
+        path,
+        tensor: "config".into(),
+        must: "that of a Llama or OPT checkpoint".into(),
+        got: error.to_string(),
+    })?;
+    Ok(Some(tie_word_embeddings.unwrap_or(false)))
+}
+
+#[derive(Deserialize)]
+struct Tied {
+    tie_word_embeddings: Option<bool>,
 }
 
 type Wrong<'a> = &'a dyn Fn(&str, &str, String) -> ExecutorError;
@@ -133,6 +162,12 @@ impl Llama {
             only(field, "default".to_string(), &kind, wrong)?;
         }
         let newer = self.rope_parameters.and_then(|rope| rope.rope_theta);
+        let rope_theta = newer.or(self.rope_theta).unwrap_or(ROPE_THETA);
+        for (field, number) in [("rms_norm_eps", self.rms_norm_eps), ("rope_theta", rope_theta)] {
+            if number <= 0.0 {
+                return Err(wrong(field, "above 0", number.to_string()));
+            }
+        }
         Ok(DecoderConfig {
             shape: ModelShape {
                 name: name.into(),
@@ -147,7 +182,7 @@ impl Llama {
                 positions: self.max_position_embeddings,
             },
             norm_epsilon: self.rms_norm_eps,
-            rope_theta: newer.or(self.rope_theta).unwrap_or(ROPE_THETA),
+            rope_theta,
         })
     }
 }
@@ -268,6 +303,14 @@ mod tests {
             (
                 LLAMA_2_7B.replace("\"rope_scaling\": null", "\"head_dim\": 256"),
                 "head_dim: must be 128, got 256",
+            ),
+            (
+                LLAMA_2_7B.replace("1e-05", "-1"),
+                "rms_norm_eps: must be above 0, got -1",
+            ),
+            (
+                LLAMA_2_7B.replace("\"rope_scaling\": null", "\"rope_theta\": 0"),
+                "rope_theta: must be above 0, got 0",
             ),
             (
                 LLAMA_2_7B.replace("\"llama\"", "\"bloom\""),
