@@ -29,15 +29,10 @@ impl Disk {
     /// Blocks that tenants share, or no room in the folder for temporary files.
     pub fn write(sets: &ParameterSets, slots: u32, device: Device) -> Result<Disk, ExecutorError> {
         if sets.distinct() < sets.tenants() {
-            let must = format!(
-                "memory for each of {} tenants while the file is written",
-                sets.tenants()
-            );
-            return Err(ExecutorError::input(
-                "lora.host_slots",
-                must,
-                format!("for {}", sets.distinct()),
-            ));
+            let must = "left out where tenants share adapters: where files.tenants has fewer folders than there are tenants, or memory holds \
+                        fewer while the file is written";
+            let got = format!("adapters of {} for {} tenants", sets.distinct(), sets.tenants());
+            return Err(ExecutorError::input("lora.host_slots", must, got));
         }
         let take = |tenant| {
             let block = sets.of(tenant);
@@ -85,5 +80,23 @@ impl Disk {
         }
         drop(held);
         self.sets.replace(tenant, self.read(tenant)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::DType;
+
+    use super::*;
+
+    #[test]
+    fn tenants_that_share_are_refused() {
+        let blocks = [1.0_f32, 2.0].map(|number| Ok(Tensor::from_slice(&[number])));
+        let sets = ParameterSets::of_blocks(7, 1, DType::F32, Device::Cpu, 1 << 10, blocks.into_iter()).unwrap();
+        assert_eq!(
+            Disk::write(&sets, 1, Device::Cpu).unwrap_err().to_string(),
+            "lora.host_slots: must be left out where tenants share adapters: where files.tenants has fewer folders than there are tenants, or memory \
+             holds fewer while the file is written, got adapters of 2 for 7 tenants"
+        );
     }
 }
