@@ -98,6 +98,8 @@ pub struct RequestsPart {
 #[derive(Clone, Copy, Debug)]
 struct Inside {
     request: Request,
+    /// When the first batch with it was handed to the machine.
+    start: Option<Time>,
     batch: Option<u64>,
     right: Option<bool>,
 }
@@ -150,7 +152,12 @@ impl RequestsPart {
     }
 
     fn row(&mut self, inside: &Inside, left: Option<(Time, &Finish)>) {
-        let Inside { request, batch, right } = inside;
+        let Inside {
+            request,
+            start,
+            batch,
+            right,
+        } = inside;
         let finish = left.map(|(_, finish)| finish);
         let (outcome, reason) = outcome(finish.map(|finish| finish.verdict));
         let ran = finish.filter(|finish| finish.batch_requests > 0);
@@ -168,7 +175,7 @@ impl RequestsPart {
             Value::int((request.output_tokens > 0).then_some(request.output_tokens)),
             Value::int(finish.map(|finish| finish.output_tokens).filter(|&tokens| tokens > 0)),
             Value::long(Some(request.arrival.0)),
-            wait(|finish| (finish.arrival + finish.waits.queue).0),
+            Value::long(start.map(|start| start.0)),
             Value::long(finish.and_then(|finish| Some(finish.first_token?.0))),
             Value::long(left.map(|(now, _)| now.0)),
             wait(|finish| finish.waits.queue.0),
@@ -232,6 +239,7 @@ impl Observer for RequestsPart {
             let request = *request;
             let inside = Inside {
                 request,
+                start: None,
                 batch: None,
                 right: None,
             };
@@ -251,6 +259,7 @@ impl Observer for RequestsPart {
                 let is_run = { commands.ops(submission).iter() }.any(|op| matches!(op.kind, OpKind::Run(_)));
                 for member in commands.members(submission) {
                     if let Some(inside) = self.inside.get_mut(&member.ticket) {
+                        inside.start.get_or_insert(now);
                         inside.batch = Some(self.batches);
                     }
                     if is_run && member.sequence.completes {

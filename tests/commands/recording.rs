@@ -213,6 +213,33 @@ fn requests_add_up_to_the_summary() {
     }
 }
 
+/// Where prompts are taken in apart, requests wait for a card twice: they start once, before their first token.
+#[test]
+fn a_request_starts_when_its_first_batch_is_handed_over() {
+    let folder = folder();
+    let sweep = "sweep={workload.arrivals.poisson.rate: [240/s]}";
+    let args = [
+        "simulate",
+        "punica/tiny-apart",
+        "--set",
+        sweep,
+        "--requests",
+        "--out",
+        "out",
+    ];
+    good(folder.path(), &args);
+    let mut waited_twice = 0;
+    for row in rows(&folder.path().join("out/requests.parquet")) {
+        let at = |column| whole(&row, column).unwrap_or_else(|| panic!("{column} of {row:?}"));
+        assert!(
+            (at("arrival_ns")..at("first_token_ns")).contains(&at("start_ns")),
+            "{row:?}"
+        );
+        waited_twice += usize::from(at("queue_ns") > at("start_ns") - at("arrival_ns"));
+    }
+    assert!(waited_twice > 0);
+}
+
 /// Who answered, and whether it was right, gives the summary's accuracies, the warm-up aside.
 #[test]
 fn rows_of_a_cascade_add_up_to_its_accuracies() {
