@@ -55,13 +55,21 @@ pub fn answer(
     let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
-    let found = find(&mut search, &evaluator, &BTreeMap::new())?;
-    let for_answer = evaluator.made();
+    let mut found = find(&mut search, &evaluator, &BTreeMap::new())?;
+    let mut for_answer = evaluator.made();
+    // What is run for the front alone may be better all the same.
+    while let Some(best) = found.best {
+        search.begin(&around(&evaluator, &found, best))?;
+        found = find(&mut search, &evaluator, &BTreeMap::new())?;
+        if found.best == Some(best) {
+            break;
+        }
+        for_answer = evaluator.made();
+    }
     let mut moves = Vec::new();
     let best = match found.best {
         None => None,
         Some(cell) => {
-            search.begin(&around(&evaluator, &found, cell))?;
             let moving = Moving {
                 scenario,
                 plan,

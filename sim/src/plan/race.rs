@@ -1,7 +1,7 @@
 //! The candidate with the least score, latency say: all run once, and those that are not clearly worse run on.
 
 use super::Sample;
-use super::search::{Candidate, Cell, Search, Standing};
+use super::search::{Candidate, Cell, IDLE, Search, Standing};
 use super::stats::Estimate;
 
 /// A score this much above the least is as good, where it takes less.
@@ -24,10 +24,11 @@ impl<F, E> Search<F>
 where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, E>,
 {
-    /// The candidate with the least score that meets the target at its most generous level, at which latency is expected to be least; a
-    /// level in the middle is tried as well, and all of them where that one is faster or the target is missed. Scores are compared batch by
-    /// batch over the same requests, so that what the load does to all of them cancels out. Of the winner's levels, the first one is taken
-    /// that meets the target with a score within 1 % of the least: who wants the least latency does not want cards that add nothing to it.
+    /// The candidate with the least score that meets the target. It is expected to be least at the most generous level; while lanes idle, half the level
+    /// is tried as well, since fewer cards may fill their batches sooner, and all of them where one of these is faster or the target is missed. Scores
+    /// are compared batch by batch over the same requests, so that what the load does to all of them cancels out. Of the winner's levels, the
+    /// first one is taken that meets the target with a score within 1 % of the least: who wants the least latency does not want cards that
+    /// add nothing to it.
     /// Whether that level meets the target is then judged with other seeds, and where it does not, the race is run again.
     ///
     /// # Errors
@@ -48,39 +49,25 @@ where
     }
 
     fn race(&mut self, candidates: &[Candidate]) -> Result<Race, E> {
-        let last = |candidate: usize| Cell {
-            candidate,
-            level: candidates[candidate].values.len() - 1,
-        };
-        let middle = |candidate: usize| Cell {
-            level: last(candidate).level / 2,
-            ..last(candidate)
-        };
-        let all = 0..candidates.len();
-        let first: Vec<Cell> = all
-            .clone()
-            .flat_map(|candidate| [last(candidate), middle(candidate)])
-            .collect();
-        let mut first_once = first.clone();
-        first_once.dedup();
-        self.begin(&first_once)?;
+        self.halve(candidates)?;
         let mut standings = Vec::new();
-        for candidate in all {
-            let (mut arm, mut not_monotone) = (last(candidate), false);
-            if !self.meets(arm) || self.worse(arm, middle(candidate)) >= self.rules().confidence {
-                let levels: Vec<Cell> = (0..=arm.level).map(|level| Cell { candidate, level }).collect();
-                self.begin(&levels)?;
-                let best = levels
-                    .into_iter()
-                    .filter(|cell| self.meets(*cell))
-                    .min_by(|a, b| self.latency_ms(*a, 1).total_cmp(&self.latency_ms(*b, 1)));
-                not_monotone = best.is_some();
-                arm = best.unwrap_or(arm);
+        for (candidate, levels) in candidates.iter().enumerate() {
+            let cell = |level: usize| Cell { candidate, level };
+            let last = cell(levels.values.len() - 1);
+            let all: Vec<Cell> = (0..=last.level).map(cell).collect();
+            let is_run = |search: &Self, cell: &Cell| !search.samples(*cell).is_empty();
+            let is_faster = |other: &Cell| is_run(self, other) && self.worse(last, *other) >= self.rules().confidence;
+            let not_monotone = !self.meets(last) || all.iter().any(is_faster);
+            if not_monotone {
+                self.begin(&all)?;
             }
+            let best = { all.into_iter() }
+                .filter(|cell| is_run(self, cell) && self.meets(*cell))
+                .min_by(|a, b| self.latency_ms(*a, 1).total_cmp(&self.latency_ms(*b, 1)));
             standings.push(Standing {
-                level: self.meets(arm).then_some(arm.level),
-                decided_by: arm,
-                not_monotone,
+                level: best.map(|best| best.level),
+                decided_by: best.unwrap_or(last),
+                not_monotone: not_monotone && best.is_some(),
             });
         }
         let mut alive: Vec<Cell> = standings
@@ -149,23 +136,42 @@ where
         }
     }
 
-    /// The first level of the best's candidate that meets the target and is as good, as far as the runs so far tell: by bisection, since less of a card is
-    /// expected to be slower.
+    /// The most generous level of each candidate, half of it, and so on while lanes idle: where they do not, fewer cards queue for longer.
+    fn halve(&mut self, candidates: &[Candidate]) -> Result<(), E> {
+        let last = |(candidate, levels): (usize, &Candidate)| Cell {
+            candidate,
+            level: levels.values.len() - 1,
+        };
+        let mut next: Vec<Cell> = candidates.iter().enumerate().map(last).collect();
+        while !next.is_empty() {
+            self.begin(&next)?;
+            next.retain(|cell| cell.level > 0 && self.judged(*cell).is_some_and(|judged| judged.busy < IDLE));
+            next.iter_mut().for_each(|cell| cell.level /= 2);
+        }
+        Ok(())
+    }
+
+    /// The first level of the best's candidate that meets the target and is as good, as far as the runs so far tell: of those that were run, and by
+    /// bisection between it and the last before it that is not, since less of a card is expected to be slower.
     fn frugal(&mut self, best: Cell) -> Result<Cell, E> {
-        let (mut low, mut high) = (0, best.level);
+        let at = |level: usize| Cell { level, ..best };
+        let is_run = |search: &Self, level: usize| !search.samples(at(level)).is_empty();
+        let is_as_good =
+            |search: &Self, level: usize| search.meets(at(level)) && search.excess(at(level), best) <= AS_GOOD;
+        let mut run = (0..best.level).filter(|level| is_run(self, *level));
+        let mut high = run.find(|level| is_as_good(self, *level)).unwrap_or(best.level);
+        let before = (0..high).rev().find(|level| is_run(self, *level));
+        let mut low = before.map_or(0, |level| level + 1);
         while low < high {
-            let middle = Cell {
-                level: (low + high) / 2,
-                ..best
-            };
-            self.begin(&[middle])?;
-            if self.meets(middle) && self.excess(middle, best) <= AS_GOOD {
-                high = middle.level;
+            let middle = (low + high) / 2;
+            self.begin(&[at(middle)])?;
+            if is_as_good(self, middle) {
+                high = middle;
             } else {
-                low = middle.level + 1;
+                low = middle + 1;
             }
         }
-        Ok(Cell { level: high, ..best })
+        Ok(at(high))
     }
 
     /// How much larger a cell's score is than another's over the same requests, as a part of the other's.

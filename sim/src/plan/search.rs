@@ -7,7 +7,7 @@ use super::{Rules, Sample};
 
 /// Below this share of busy time, what misses the target does so for another reason than too much load: a batch that does not
 /// fill, a latency that no further card shortens. More generous levels need not be better then.
-const IDLE: f64 = 0.5;
+pub(super) const IDLE: f64 = 0.5;
 
 /// Candidates whose first runs are made together.
 const TOGETHER: usize = 2;

@@ -273,9 +273,35 @@ fn the_tightest_is_found_and_ties_are_named() {
     assert_eq!(race.standings[2].level, Some(0));
     assert_eq!(
         (race.tied.len(), search.runs()),
-        (0, 10),
-        "paired batches tell at once, two levels more are looked at, and the answer takes two seeds more"
+        (0, 14),
+        "paired batches tell at once, three levels more of each are looked at, and the answer takes two seeds more"
     );
+}
+
+/// Where one card of many is busy enough to fill its batches, it is the fastest, and only halving all the way shows it.
+#[test]
+fn the_tightest_may_be_the_fewest_cards() {
+    let mut run = made_up(&[vec![0.99; 16]], 0.003);
+    let filling_at_one = move |cells: &[(Cell, u32)]| {
+        let mut samples = run(cells)?;
+        for (sample, (cell, _)) in samples.iter_mut().zip(cells) {
+            let faster_by = match cell.level {
+                0 => 20.0,
+                14.. => 5.0,
+                _ => 0.0,
+            };
+            sample.score.iter_mut().for_each(|ms| *ms -= faster_by);
+            sample.latencies = Durations::default();
+            for ms in &sample.score {
+                sample.latencies.record(Duration((ms * 1e6) as u64));
+            }
+        }
+        Ok::<_, Infallible>(samples)
+    };
+    let mut search = Search::new(Rules::SOME, filling_at_one);
+    let race = search.tightest(&[cards(16, 1.0)]).unwrap();
+    assert_eq!(race.best, Some(Cell { candidate: 0, level: 0 }), "{race:?}");
+    assert!(race.standings[0].not_monotone);
 }
 
 /// Candidates that fare the same request by request are a choice that does not matter, and no doubt.
@@ -289,7 +315,7 @@ fn what_is_exactly_as_fast_is_no_doubt() {
     let mut search = Search::new(Rules::SOME, alike);
     let race = search.tightest(&[cards(8, 1.0), cards(8, 1.0)]).unwrap();
     assert_eq!(race.best, Some(Cell { candidate: 0, level: 0 }));
-    assert_eq!(race.tied, [Cell { candidate: 1, level: 7 }]);
+    assert_eq!(race.tied, [Cell { candidate: 1, level: 0 }]);
     assert!(race.confidence > 0.99, "{race:?}");
     assert_eq!(search.samples(race.tied[0]).len(), 1);
 }
