@@ -14,7 +14,7 @@ use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
-use tenantry_scenarios::plan::{Plan, Variant};
+use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
 use tenantry_traces::Time;
@@ -28,7 +28,7 @@ use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
 use crate::planning::judge::{Judge, Judged, is_recorded, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
-use crate::planning::offers::{Offer, Point, levels};
+use crate::planning::offers::{Offer, Point, cost_per_hour, levels};
 use crate::planning::strain::Strain;
 use crate::runs::{simulate_watched, summarized};
 
@@ -116,14 +116,15 @@ impl<'a> Evaluator<'a> {
                 price: *price,
             }));
         }
+        let with_levels = offers.into_iter().map(|offer| (offer, levels(scenario, plan, &offer)));
         // What not even one card of may be had is no offer.
-        offers.retain(|offer| !levels(scenario, plan, offer).is_empty());
+        let (offers, levels): (Vec<Offer<'_>>, Vec<Vec<Point>>) =
+            with_levels.filter(|(_, levels)| !levels.is_empty()).unzip();
         if offers.is_empty() {
             let must = "enough for the fewest of plan.gpus of one of plan.cards";
             let got = plan.max_cost_per_hour.unwrap_or_default();
             return Err(Failure::bad_input(scenario.wrong("plan.max_cost_per_hour", must, got)));
         }
-        let levels = offers.iter().map(|offer| levels(scenario, plan, offer)).collect();
         let mut evaluator = Evaluator {
             scenario,
             plan,
@@ -156,7 +157,7 @@ impl<'a> Evaluator<'a> {
             Objective::FewestCards | Objective::TightestLatency => f64::from(point.gpus),
             Objective::LeastCost => {
                 let price = prices.get(offer.card).copied().or(offer.price);
-                f64::from(point.gpus) * price.unwrap_or(1.0)
+                cost_per_hour(price.unwrap_or(1.0), point.gpus)
             }
             Objective::MostTenants => -f64::from(point.tenants),
             Objective::HighestRate => -point.load,
@@ -197,15 +198,8 @@ impl<'a> Evaluator<'a> {
     pub fn scenario_of(&self, cell: Cell, repeats: u32) -> Result<Scenario, String> {
         let offer = &self.offers[cell.candidate];
         let point = self.point(cell);
-        let variant = Variant {
-            way: offer.way,
-            card: offer.card,
-            price: offer.price,
-            gpus: point.gpus,
-            tenants: point.tenants,
-            load: point.load * self.shift,
-            repeats,
-        };
+        let load = point.load * self.shift;
+        let variant = offer.at(Point { load, ..point }, repeats);
         self.scenario.variant(&variant).map_err(|errors| errors.to_string())
     }
 

@@ -18,6 +18,8 @@ use super::front::{around, at, beats, front};
 use super::kept::PlanRuns;
 use super::moves::Moving;
 
+mod offers;
+
 /// A question: what differs from the others, and its plan.
 struct Question {
     name: &'static str,
