@@ -44,9 +44,14 @@ impl Moving<'_> {
             return Ok(moves);
         }
         for (factor, word) in BY {
+            let then = match self.again(self.plan, factor) {
+                // The answer stands all the same: some loads cannot be scaled.
+                Err(Failure::BadInput(why)) => format!("cannot be asked: {why}"),
+                another => another?.then,
+            };
             moves.push(Move {
                 when: format!("With 20 % {word} load"),
-                then: self.again(self.plan, factor)?.then,
+                then,
             });
         }
         Ok(moves)

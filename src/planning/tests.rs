@@ -18,6 +18,7 @@ use super::front::{around, at, beats, front};
 use super::kept::PlanRuns;
 use super::moves::Moving;
 
+mod certainty;
 mod offers;
 
 /// A question: what differs from the others, and its plan.
