@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 use serde_yaml::{Mapping, Value};
 use tenantry_traces::Duration;
+use tenantry_traces::generate::is_compressed;
 
 use crate::choices::ways;
 use crate::error::{Problem, ScenarioErrors};
@@ -15,6 +16,7 @@ use crate::raw::{
 };
 use crate::scalar::GPUS_MAX;
 use crate::scenario::Scenario;
+use crate::workload::arrivals;
 
 /// More levels of one key than any search needs.
 const LEVELS_MAX: usize = 10_000;
@@ -400,6 +402,23 @@ impl Scenario {
         follows_tenants(&self.raw.workload.arrivals)
     }
 
+    /// How many times as early as in the scenario a variant's requests come: as many at a higher rate, or the same instants closer together. The same ones
+    /// are to be left out as the warm-up.
+    fn sooner(&self, variant: &Variant<'_>) -> f64 {
+        let workload = &self.raw.workload;
+        let more_ask = match self.load_follows_tenants() {
+            true => f64::from(variant.tenants) / f64::from(self.tenants()),
+            false => 1.0,
+        };
+        match (workload.stop.after, &workload.arrivals) {
+            (_, RawArrivals::ClosedLoop { .. }) => 1.0,
+            (None, _) => variant.load * more_ask,
+            // The run ends when it did, and the warm-up before it.
+            (Some(_), raw) if is_compressed(&arrivals(raw)) == Some(true) => variant.load.max(1.0),
+            (Some(_), _) => 1.0,
+        }
+    }
+
     /// One point of the search as a scenario of its own, without a plan.
     ///
     /// # Errors
@@ -444,13 +463,13 @@ impl Scenario {
                 .collect();
                 let scaled: Mapping = [(Value::from("scaled"), Value::Mapping(scaled))].into_iter().collect();
                 settings.push(("workload.arrivals", Value::Mapping(scaled)));
-                // As many requests come in another time: the same ones are to be left out.
-                if self.raw.workload.stop.after.is_none() {
-                    let warm_up = self.raw.workload.warm_up.0;
-                    let scaled = Duration((warm_up.0 as f64 / variant.load).round() as u64);
-                    settings.push(("workload.warm_up", format!("{}ns", scaled.0).into()));
-                }
             }
+        }
+        let sooner = self.sooner(variant);
+        if sooner != 1.0 {
+            let warm_up = self.raw.workload.warm_up.0;
+            let scaled = Duration((warm_up.0 as f64 / sooner).round() as u64);
+            settings.push(("workload.warm_up", format!("{}ns", scaled.0).into()));
         }
         for (path, value) in settings {
             let path = Path::parse(path).expect("a path");

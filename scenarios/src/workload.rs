@@ -114,7 +114,7 @@ fn tells_tenants(arrivals: &ArrivalsSpec) -> Option<&'static str> {
     }
 }
 
-fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
+pub(crate) fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
     match raw {
         RawArrivals::Poisson { rate } => ArrivalsSpec::Poisson { rate_per_s: rate.0 },
         RawArrivals::Constant { rate } => ArrivalsSpec::Constant { rate_per_s: rate.0 },

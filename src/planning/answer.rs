@@ -174,7 +174,14 @@ where
                 format!("{short} {keep} {target} ({in_time}{right}); {lesser}; {sure}.")
             }
             (Objective::MostTenants | Objective::HighestRate, lesser) => {
-                let top = lesser.map_or("; more was not tried", |_| "");
+                let beyond = best.level.checked_sub(1).map(|level| Cell { level, ..best });
+                let top = match lesser {
+                    None => "; more was not tried".to_owned(),
+                    Some(_) if beyond.is_some_and(|beyond| self.is_empty(beyond)) => {
+                        format!("; beyond it {NO_REQUEST} (workload.stop, workload.warm_up)")
+                    }
+                    Some(_) => String::new(),
+                };
                 format!("Up to {short} keep {target} ({in_time}{right}){top}; {sure}.")
             }
             (Objective::TightestLatency, _) => {

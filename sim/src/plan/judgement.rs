@@ -116,14 +116,15 @@ fn by_runs(samples: &[Sample], of_late: f64, hopeless: bool, rules: &Rules) -> D
     let independent = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64 / dispersion;
     let (kept, judged) = (independent(|sample| sample.kept), independent(|sample| sample.judged));
     // Of a run that was stopped, the misses that were seen are evidence, and its batches are not all there.
-    let mut confidence = match hopeless && judged > 0.0 && kept >= target * judged {
+    let is_open = hopeless && kept >= target * judged;
+    let mut confidence = match judged == 0.0 || is_open {
         true => 0.5,
         false => sure_by_count(kept, judged, target),
     };
     if !hopeless {
         confidence = confidence.min(of_batches.on_the_side(meets, target));
     }
-    if samples.len() > 1 && judged > 0.0 {
+    if samples.len() > 1 {
         confidence = confidence.min(of_repeats.on_the_side(meets, target));
     }
     Decision {
@@ -195,6 +196,25 @@ mod tests {
         // Of those that are sure it is above: one in twenty is what a single look allows.
         let [with, without] = [sure, sure_without].map(|wrong| f64::from(wrong) / 2000.0);
         assert!(without > 0.09 && with < 0.08, "{with} {without}");
+    }
+
+    /// Another seed may bring requests that keep the target.
+    #[test]
+    fn without_a_request_nothing_is_sure() {
+        let nothing = Sample {
+            within: Vec::new(),
+            judged: 0,
+            kept: 0,
+            dispersion: 1.0,
+            bursts: None,
+            score: Vec::new(),
+            latencies: Durations::default(),
+            hopeless: false,
+            refused: false,
+            busy: 0.0,
+        };
+        let judged = judgement(&[nothing.clone(), nothing], &Rules::SOME).unwrap();
+        assert_eq!((judged.meets, judged.confidence), (false, 0.5));
     }
 
     #[test]

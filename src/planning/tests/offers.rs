@@ -49,3 +49,29 @@ fn costs_are_decimal() {
         assert_eq!(candidate.values[gpus - 1], 3.3, "{}", offer.card);
     }
 }
+
+/// Where requests come sooner, the warm-up is as much shorter: else it would be all of the run.
+#[test]
+fn the_warm_up_leaves_out_the_same_requests_at_every_level() {
+    let warm_up_s = |set: [&str; 3], level: usize| {
+        let set = set.map(str::to_owned);
+        let scenario = Scenario::from_yaml("warm-up", BASE, &set).unwrap();
+        let cell = Cell { candidate: 0, level };
+        let run = evaluator(&scenario).scenario_of(cell, 1).unwrap().runs().remove(0);
+        run.warm_up.as_secs_f64()
+    };
+    // Instants come closer together.
+    let compressed = [
+        "workload={arrivals: {burst: {threads: 20, stagger: 1ms, period: 1s, repeats: 600}}, lengths: {input: {fixed: 128}}, stop: {after: 600s}, warm_up: 100s}",
+        "seed=7",
+        "plan={find: highest-rate, load: {from: 1, to: 200}}",
+    ];
+    assert_eq!(warm_up_s(compressed, 0), 0.5);
+    // Two hundred times as many tenants send the first so many requests two hundred times as early.
+    let more_ask = [
+        "workload={arrivals: {periodic-per-tenant: {period: 10s}}, lengths: {input: {fixed: 128}}, stop: {requests: 20000}, warm_up: 5s}",
+        "tenants={count: 1000, popularity: of-arrivals}",
+        "plan={find: most-tenants, tenants: {from: 1000, to: 200000}}",
+    ];
+    assert_eq!(warm_up_s(more_ask, 0), 0.025);
+}

@@ -142,7 +142,7 @@ fn is_endless(arrivals: &ArrivalsSpec) -> bool {
 }
 
 /// Whether more of these arrivals come in less time, rather than at a higher rate in the same; nothing where it is so for some of them alone.
-fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
+pub fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
     match arrivals {
         ArrivalsSpec::Trace(_) | ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::ThreadBursts { .. } => {
             Some(true)

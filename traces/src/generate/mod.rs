@@ -28,7 +28,7 @@ mod regimes;
 mod requests;
 mod shape;
 
-pub use build::build;
+pub use build::{build, is_compressed};
 pub use groups::{Domains, TenantGroups};
 pub use popularity::Shares;
 pub use recorded::unanswered_of;
