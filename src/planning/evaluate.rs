@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
-use crate::planning::judge::{Judge, Judged, is_recorded, not_interrupted};
+use crate::planning::judge::{Judge, Judged, is_drawn, is_recorded, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
 use crate::planning::offers::{Offer, Point, cost_per_hour, levels};
 use crate::planning::strain::Strain;
@@ -442,17 +442,23 @@ impl<'a> Evaluator<'a> {
         extra.map_or(0, |extra| asked as u32 + extra)
     }
 
-    /// Whether another seed brings the same requests, or a recording's bursts again. Repeats would be the same evidence again.
+    /// Whether another seed brings the same requests, of which the same becomes, or a recording's bursts again. Repeats would be the same evidence again.
     fn has_one_workload(&self) -> Result<bool, Failure> {
-        let cell = Cell {
-            candidate: 0,
-            level: self.levels[0].len() - 1,
+        let runs = |candidate: usize| {
+            let level = self.levels[candidate].len() - 1;
+            let scenario = self.scenario_of(Cell { candidate, level }, 2);
+            Ok::<_, Failure>(scenario.map_err(Failure::BadInput)?.runs())
         };
-        let runs = self.scenario_of(cell, 2).map_err(Failure::BadInput)?.runs();
-        if is_recorded(&runs[0].workload.arrivals) {
+        let first = runs(0)?;
+        if is_recorded(&first[0].workload.arrivals) {
             return Ok(true);
         }
-        let digests = runs.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
+        for candidate in 0..self.offers.len() {
+            if is_drawn(&runs(candidate)?[0]) {
+                return Ok(false);
+            }
+        }
+        let digests = first.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
         let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
         Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))
     }

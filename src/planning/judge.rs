@@ -9,8 +9,9 @@ use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
 use tenantry_core::in_time::InTime;
 use tenantry_core::run::Observer;
+use tenantry_core::spec::StopSpec;
 use tenantry_core::{Commands, RunRecord};
-use tenantry_scenarios::{RunSpec, Slo};
+use tenantry_scenarios::{Jitter, RunSpec, Slo};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::{Duration, Entry, Request, Time};
@@ -139,6 +140,15 @@ pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
         ArrivalsSpec::Superpose(several) => several.iter().all(is_recorded),
         _ => false,
     }
+}
+
+/// Whether a seed decides more than which requests come: which are answered how, who gives up, when a sequence ends, how long an op takes.
+pub fn is_drawn(run: &RunSpec) -> bool {
+    let stop = run.system.pool.generation.as_ref().map(|generation| &generation.stop);
+    run.answers.is_some()
+        || run.workload.cancellations.is_some()
+        || run.jitter != Jitter::None
+        || stop.is_some_and(|stop| *stop != StopSpec::Length)
 }
 
 /// Judges the requests of a run.

@@ -26,3 +26,25 @@ fn a_load_that_cannot_be_scaled_costs_no_answer() {
         assert!(one.then.starts_with("cannot be asked: "), "{one:?}");
     }
 }
+
+/// What a seed draws besides the requests is what other seeds are run for.
+#[test]
+fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
+    const CONSTANT: [&str; 4] = [
+        "workload.arrivals={constant: {rate: 600/s}}",
+        "tenants={count: 1, popularity: identical}",
+        "plan={find: fewest-cards, gpus: {from: 1, to: 2}}",
+        "jitter=none",
+    ];
+    let is_one = |more: &str| evaluator(&asked(&[&CONSTANT[..], &[more]].concat())).one_workload;
+    assert!(is_one("seed=1"));
+    assert!(!is_one("jitter=measured"));
+    assert!(!is_one("workload.cancellations={share: 10%, mean_after: 20ms}"));
+    let cascade = [
+        "workload.arrivals={constant: {rate: 600/s}}".to_owned(),
+        "tenants={count: 1, popularity: identical}".to_owned(),
+        "jitter=none".to_owned(),
+    ];
+    let cascade = Scenario::load("plan/cascade-or-large-model", &cascade).unwrap();
+    assert!(!evaluator(&cascade).one_workload);
+}
