@@ -407,7 +407,24 @@ where
                 (Some(_), None) => unreachable!("what meets the target is the best, or another is better"),
             }
         }
+        deciding.extend((0..candidates.len()).filter_map(|candidate| self.nearest_miss(candidates, candidate, best)));
+        deciding.sort_unstable();
+        deciding.dedup();
         deciding
+    }
+
+    /// Of a candidate's levels that were run, miss the target and would be at least as good as the best, the one of which that is least sure: where levels
+    /// are not monotone, what the last of them says is not said of it.
+    fn nearest_miss(&self, candidates: &[Candidate], candidate: usize, best: Option<Cell>) -> Option<Cell> {
+        let values = &candidates[candidate].values;
+        let most = best.map(|best| candidates[best.candidate].values[best.level]);
+        let missed = (0..values.len()).filter_map(|level| {
+            let cell = Cell { candidate, level };
+            let judgement = self.judged(cell).filter(|judgement| !judgement.meets)?;
+            let is_as_good = most.is_none_or(|most| values[level] <= most);
+            is_as_good.then_some((judgement.confidence, cell))
+        });
+        missed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cell)| cell)
     }
 }
 

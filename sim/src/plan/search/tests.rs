@@ -160,6 +160,30 @@ fn doubts_about_a_worse_level_of_a_rival_count() {
     assert!(answer.confidence <= 1.0 - doubt, "{answer:?}");
 }
 
+/// Where levels are not monotone, one that came near says more than the last, which surely misses the target.
+#[test]
+fn doubts_about_a_near_miss_of_a_rival_that_is_not_monotone_count() {
+    let shares = [vec![0.9, 0.9, 0.9, 0.999], vec![0.9, 0.979, 0.9, 0.93]];
+    let mut run = made_up(&shares, 0.01);
+    let idle = move |cells: &[(Cell, u32)]| {
+        let mut samples = run(cells)?;
+        for (sample, (cell, _)) in samples
+            .iter_mut()
+            .zip(cells)
+            .filter(|(_, (cell, _))| cell.candidate == 1)
+        {
+            (sample.busy, sample.hopeless) = (0.3, cell.level == 3);
+        }
+        Ok::<_, Infallible>(samples)
+    };
+    let mut search = Search::new(Rules::SOME, idle);
+    let answer = search.best(&[cards(4, 1.0), cards(4, 1.0)]).unwrap();
+    assert_eq!(answer.best, Some(Cell { candidate: 0, level: 3 }), "{answer:?}");
+    let near = search.judged(Cell { candidate: 1, level: 1 }).unwrap();
+    assert!(near.runs >= Rules::SOME.seeds && near.confidence < 0.999, "{near:?}");
+    assert!(answer.confidence <= near.confidence, "{answer:?} {near:?}");
+}
+
 /// Which candidate comes first changes nothing of how sure the answer is: what misses the target by a hair where it costs more than the answer is no doubt.
 #[test]
 fn the_order_of_candidates_changes_no_doubt() {
