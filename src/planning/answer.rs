@@ -82,11 +82,20 @@ pub fn answer(
             Some(evaluator.scenario_of(cell, 1).map_err(Failure::Running)?)
         }
     };
+    let falls_behind = match found.best {
+        Some(best) => evaluator.falls_behind(best)?,
+        None => None,
+    };
+    if falls_behind.is_some() {
+        // Its runs are alike for ending before the queue is long, and say nothing of what is kept for good.
+        found.confidence = found.confidence.min(0.5);
+    }
     let said = Said {
         scenario,
         evaluator: &evaluator,
         search: &search,
         found: &found,
+        falls_behind,
     };
     let (cost_unit, front) = front(&evaluator, &search, &found);
     let report = PlanReport {
@@ -129,6 +138,8 @@ struct Said<'a, F> {
     evaluator: &'a Evaluator<'a>,
     search: &'a Search<F>,
     found: &'a Found,
+    /// Of many times as many requests as a run has, the share in time, where the answer does not keep the target for long.
+    falls_behind: Option<f64>,
 }
 
 impl<F> Said<'_, F>
@@ -210,7 +221,7 @@ where
                 )
             }
         };
-        let close = self.found.confidence < self.evaluator.plan.confidence;
+        let close = self.falls_behind.is_none() && self.found.confidence < self.evaluator.plan.confidence;
         let close = match (close, self.few_bursts(best)?) {
             (false, _) => String::new(),
             (true, None) if self.evaluator.one_workload => {
@@ -220,22 +231,9 @@ where
             (true, None) => " The decision is close: longer runs or more repeats would tell.".to_owned(),
             (true, Some(few)) => few,
         };
-        let too_short = match self.too_short(best) {
-            Some(told) => Some(told),
-            None => self.falls_behind(best)?,
-        };
-        Ok(format!("{answer}{close}{}", too_short.unwrap_or_default()))
-    }
-
-    /// A sentence where the answer does not keep the target for long.
-    fn falls_behind(&self, best: Cell) -> Result<Option<String>, Failure> {
-        let share = self.evaluator.falls_behind(best)?;
-        Ok(share.map(|share| {
-            format!(
-                " But a queue grows: of {LONGER} times as many requests at the same rate at most {} are in time. A later workload.stop would find what is kept for good.",
-                human::percent(share)
-            )
-        }))
+        let too_short = self.too_short(best).unwrap_or_default();
+        let falls_behind = self.falls_behind.map(falling_behind).unwrap_or_default();
+        Ok(format!("{answer}{close}{too_short}{falls_behind}"))
     }
 
     /// A sentence where bursts are what leaves a doubt, and how long a run would see enough of them.
@@ -562,4 +560,12 @@ where
         }
         notes
     }
+}
+
+/// A sentence where so many are in time of many times as many requests, and fewer than must be.
+fn falling_behind(share: f64) -> String {
+    format!(
+        " But a queue grows: of {LONGER} times as many requests at the same rate at most {} are in time. A later workload.stop would find what is kept for good.",
+        human::percent(share)
+    )
 }

@@ -12,6 +12,19 @@ fn asked(set: &[&str]) -> Scenario {
     Scenario::from_yaml("certainty", BASE, &set).unwrap()
 }
 
+/// Runs that are too short for a queue to show are all alike, and no proof.
+#[test]
+fn an_answer_that_falls_behind_is_at_most_half_sure() {
+    let report = planned(&asked(&[
+        "workload.arrivals.poisson.rate=1920/s",
+        "workload.stop.requests=3000",
+        "plan={find: fewest-cards, gpus: [1, 2]}",
+    ]))
+    .report;
+    assert!(report.answer.contains("But a queue grows"), "{}", report.answer);
+    assert!(report.confidence <= 0.5, "{}", report.answer);
+}
+
 /// Instants and rates together cannot be scaled: the answer stands without what more load would change.
 #[test]
 fn a_load_that_cannot_be_scaled_costs_no_answer() {
