@@ -65,6 +65,14 @@ impl Evenness {
         if is_even(&run.workload) {
             return Ok(Evenness::EVEN);
         }
+        if is_periodic(&run.workload.arrivals) {
+            // All that a seed draws of a tenant is its phase: its requests tell as much as one, however many they are.
+            let requests = Span::of(run, interrupt)?.requests as f64;
+            return Ok(Evenness {
+                dispersion: (requests / f64::from(run.tenants)).max(1.0),
+                ..Evenness::EVEN
+            });
+        }
         let mut spans = each(&runs, |run| Span::of(run, interrupt))?;
         let shortest_ns = spans.iter().map(|span| span.last_ns).min().unwrap_or(0);
         let windows = |run: &RunSpec| in_windows(shortest_ns, |see| each_arrival(run, interrupt, see));
@@ -130,6 +138,17 @@ fn is_even(workload: &WorkloadSpec) -> bool {
         }
     }
     even(&workload.arrivals) && workload.presence == PresenceSpec::default()
+}
+
+/// Whether each tenant asks at its own even pace.
+fn is_periodic(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::PeriodicPerTenant { .. } => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => is_periodic(arrivals),
+        ArrivalsSpec::Part(part) => is_periodic(&part.arrivals),
+        ArrivalsSpec::Superpose(parts) => parts.iter().all(is_periodic),
+        _ => false,
+    }
 }
 
 /// Of each run, side by side.
@@ -254,6 +273,22 @@ mod tests {
             &interrupt,
         );
         assert!(matches!(found, Err(Failure::Interrupted(_))), "{found:?}");
+    }
+
+    /// A tenant's phase is one draw, however often it asks.
+    #[test]
+    fn periodic_requests_tell_as_much_as_their_tenants() {
+        let set = [
+            "workload.arrivals={periodic-per-tenant: {period: 20ms}}",
+            "workload.stop={requests: 4000}",
+            "tenants={count: 10, popularity: of-arrivals}",
+            "sweep={}",
+        ];
+        let scenario = Scenario::load("quickstart", &set.map(str::to_owned)).unwrap();
+        let seeds = |repeats: u32| Ok(vec![scenario.runs().remove(0); repeats as usize]);
+        let found = Evenness::of(seeds, &AtomicBool::new(false)).unwrap();
+        assert_eq!(found.dispersion, 400.0);
+        assert!(found.bursts.is_none());
     }
 
     #[test]
