@@ -375,7 +375,8 @@ where
                 _ if keeps => self.beside_the_answer(cell).to_owned(),
                 _ if is_worse => "worse at its best, where it misses the target".to_owned(),
                 (_, Some(judged)) => {
-                    let late = if judged.hopeless {
+                    let is_sure = judged.confidence >= self.evaluator.plan.confidence;
+                    let late = if judged.hopeless && is_sure {
                         "far too many are late"
                     } else {
                         "misses it"

@@ -25,6 +25,21 @@ fn an_answer_that_falls_behind_is_at_most_half_sure() {
     assert!(report.confidence <= 0.5, "{}", report.answer);
 }
 
+/// One run of eight may be hopeless by chance: far too many are late only where that is sure.
+#[test]
+fn what_is_not_sure_is_not_said_to_be_far_off() {
+    let report = planned(&asked(&[
+        "workload.arrivals.poisson.rate=1955/s",
+        "workload.stop.requests=3000",
+        "plan={find: fewest-cards, gpus: [1]}",
+        "seed=2",
+    ]))
+    .report;
+    let option = &report.options[0];
+    assert!(option.confidence < Some(0.95), "{option:?}");
+    assert_eq!(option.verdict, "given up: misses it");
+}
+
 /// Instants and rates together cannot be scaled: the answer stands without what more load would change.
 #[test]
 fn a_load_that_cannot_be_scaled_costs_no_answer() {
