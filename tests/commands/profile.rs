@@ -321,7 +321,7 @@ fn public_tables_become_a_card_source_by_source() {
         "out/my-t4",
     ];
     let message = refused(at, &other);
-    assert!(message.contains("gpu: must be NVIDIA Tesla V100"), "{message}");
+    assert!(message.contains("gpu: must be V100 16GB"), "{message}");
     // Only what was imported is imported into.
     let message = refused(
         at,
