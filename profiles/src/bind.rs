@@ -512,6 +512,10 @@ impl Card {
         operations: &impl Operations,
     ) -> Result<Grid<N>, MissingTable> {
         self.gridded(rows, asked, |slice| {
+            // Points that follow a hole would be told of in its place.
+            if let Some(missing) = slice.missing() {
+                return Err(missing);
+            }
             let knots = slice.knots();
             let measured = Grid::new(&carried_on(slice, operations))?;
             Ok(measured.measured_up_to(std::array::from_fn(|axis| {
@@ -532,8 +536,7 @@ impl Card {
             return Err(self.missing(R::FAMILY, asked, found(&slices)));
         };
         self.origins.note(R::FAMILY, asked);
-        let built = slice.missing().map_or_else(|| build(slice), Err);
-        built.map_err(|missing| {
+        build(slice).map_err(|missing| {
             let found = format!(
                 "no row for {} ({} missing in all)",
                 slice.describe(&missing.first),

@@ -1,6 +1,8 @@
 //! Numbers as people read them: three significant digits, units that fit, thousands apart. A unit never leaves its number at
 //! the end of a line: the space between them does not break.
 
+use std::ops::RangeInclusive;
+
 /// Shown where a figure does not apply.
 pub const ABSENT: &str = "–";
 
@@ -48,10 +50,18 @@ pub fn percent(share: f64) -> String {
 
 /// As [`percent`], with more decimals where it would look like another share that it is not.
 pub fn percent_apart(share: f64, other: f64) -> String {
-    let is_told_apart =
-        |decimals: &usize| share == other || percent_with(share, *decimals) != percent_with(other, *decimals);
-    let decimals = (1..5).find(is_told_apart).unwrap_or(5);
-    percent_with(share, decimals)
+    apart(share, other, 1..=5, percent_with)
+}
+
+/// What is shown with as many digits as tell it from another value, or with the most.
+fn apart<D>(value: f64, other: f64, mut digits: RangeInclusive<D>, show: fn(f64, D) -> String) -> String
+where
+    D: Copy,
+    RangeInclusive<D>: Iterator<Item = D>,
+{
+    let most = *digits.end();
+    let is_told_apart = |digits: &D| value == other || show(value, *digits) != show(other, *digits);
+    show(value, digits.find(is_told_apart).unwrap_or(most))
 }
 
 fn percent_with(share: f64, decimals: usize) -> String {
@@ -77,9 +87,7 @@ pub fn exact_milliseconds(ms: f64) -> String {
 
 /// As [`milliseconds`], with more digits where it would look like another duration that it is not.
 pub fn milliseconds_apart(ms: f64, other: f64) -> String {
-    let is_told_apart =
-        |digits: &i32| ms == other || milliseconds_with(ms, *digits) != milliseconds_with(other, *digits);
-    milliseconds_with(ms, (DIGITS..MOST_DIGITS).find(is_told_apart).unwrap_or(MOST_DIGITS))
+    apart(ms, other, DIGITS..=MOST_DIGITS, milliseconds_with)
 }
 
 fn rounded_to(value: f64, digits: i32) -> f64 {

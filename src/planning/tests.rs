@@ -1,4 +1,4 @@
-//! Ten questions, each answered by the search and by trying everything.
+//! What plans answer and say; how good and how sure that is, and what is chosen among, have files of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_reports::plan::FrontPoint;
 use tenantry_reports::summary::rounded;
-use tenantry_scenarios::{Objective, Scenario};
-use tenantry_sim::plan::{Cell, Sample, Search};
+use tenantry_scenarios::Scenario;
+use tenantry_sim::plan::{Cell, Search};
 
+use self::brute_force::QUESTIONS;
 use super::answer::{Planned, answer};
 use super::evaluate::{Evaluator, Known};
 use super::found::{find, rules};
@@ -18,6 +19,7 @@ use super::front::{around, at, beats, front};
 use super::kept::PlanRuns;
 use super::moves::Moving;
 
+mod brute_force;
 mod certainty;
 mod offers;
 
@@ -46,73 +48,6 @@ slo: { latency: 100ms, at: p98 }
 
 const SIZES: &str = "{batch.size-or-timeout.max_size: [8, 16, 32]}";
 
-const QUESTIONS: [Question; 10] = [
-    Question {
-        name: "how many cards, which system, which batches",
-        set: &[],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 32}, choices: {hbert-adapter: SIZES, bert-shared: SIZES}}",
-    },
-    Question {
-        name: "how many cards under bursts",
-        set: &[
-            "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: 50ms}]}}",
-            "slo.latency=60ms",
-        ],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 40}, choices: {hbert-adapter: {pipeline: [synchronous, prefetch, layerwise]}}}",
-    },
-    Question {
-        name: "how many cards with a tight target",
-        set: &["slo={latency: 12ms, at: p99}", "jitter=none"],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 48}, choices: {bert-shared: {batch.size-or-timeout.max_wait: [0s, 5ms, 20ms]}}}",
-    },
-    Question {
-        name: "which cards are cheapest",
-        set: &["systems=[{preset: hbert-adapter, dtype: f16}]"],
-        plan: "{find: least-cost, gpus: {from: 1, to: 40}, cards: {l4: 0.8, t4: 0.55, v100: 2.2, a100-sxm: 2.1}}",
-    },
-    Question {
-        name: "which cards and which system are cheapest",
-        set: &["workload.arrivals.poisson.rate=10000/s"],
-        plan: "{find: least-cost, gpus: {from: 1, to: 32}, cards: {l4: 0.8, a100-sxm: 2.1, h100-sxm: 4}}",
-    },
-    Question {
-        name: "how many tenants",
-        set: &["workload.arrivals.poisson.rate=300/s"],
-        plan: "{find: most-tenants, tenants: {from: 100, to: 100000}, precision: 4%}",
-    },
-    Question {
-        name: "how many tenants when each has a model",
-        set: &[
-            "systems=[{preset: bert-dedicated, dtype: f16}, {preset: hbert-adapter, dtype: f16}]",
-            "workload.arrivals.poisson.rate=30/s",
-            "workload.stop.requests=2000",
-            "slo.latency=250ms",
-        ],
-        plan: "{find: most-tenants, tenants: {from: 100, to: 200000}, precision: 5%}",
-    },
-    Question {
-        name: "how much load",
-        set: &[
-            "systems=[{preset: hmi, dtype: f16}, {preset: hbert-adapter, dtype: f16}]",
-            "workload.arrivals.poisson.rate=500/s",
-        ],
-        plan: "{find: highest-rate, load: {from: 0.1, to: 20}, precision: 3%}",
-    },
-    Question {
-        name: "how many cards, when batches of a fixed size do not fill with too many",
-        set: &[
-            "systems=[{preset: bert-shared, dtype: f16, batch: {fixed-size: {size: 32}}}]",
-            "slo.latency=40ms",
-        ],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 192}}",
-    },
-    Question {
-        name: "what is fastest",
-        set: &["workload.arrivals.poisson.rate=300/s", "workload.stop.requests=3000"],
-        plan: "{find: tightest-latency, gpus: {from: 1, to: 40}, choices: {hbert-adapter: {batch.size-or-timeout.max_wait: [0s, 2ms, 5ms]}}}",
-    },
-];
-
 fn scenario(question: &Question) -> Scenario {
     let mut set: Vec<String> = question.set.iter().map(|set| set.to_string()).collect();
     set.push(format!("plan={}", question.plan.replace("SIZES", SIZES)));
@@ -135,111 +70,6 @@ fn evaluator(scenario: &Scenario) -> Evaluator<'_> {
 fn planned(scenario: &Scenario) -> Planned {
     let (plan, interrupt) = (scenario.plan.as_ref().unwrap(), Arc::default());
     answer(scenario, plan, &Arc::default(), &interrupt, &ProgressBar::hidden()).unwrap()
-}
-
-/// Answers a question by the search and by trying every level of every option, by the same rules: as many repeats as each decision needs.
-/// The answers must be the same; how many runs each took.
-fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
-    let evaluator = evaluator(scenario);
-    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
-        evaluator.run(cells)
-    });
-    let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
-    let best = found.best.unwrap_or_else(|| panic!("{name}: nothing found"));
-    let searched = evaluator.made();
-
-    // Nothing that the search learnt is known here.
-    let evaluator = self::evaluator(scenario);
-    let candidates = evaluator.candidates(&BTreeMap::new());
-    let mut everything = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
-        evaluator.run(cells)
-    });
-    let mut known: Option<(f64, Cell)> = None;
-    for (candidate, levels) in candidates.iter().enumerate() {
-        for (level, value) in levels.values.iter().enumerate() {
-            let cell = Cell { candidate, level };
-            let judged = everything.judge(cell).unwrap();
-            let value = if evaluator.plan.find == Objective::TightestLatency {
-                0.0
-            } else {
-                *value
-            };
-            let better =
-                known.is_none_or(|(best, known)| value < best || value == best && everything.is_faster(cell, known));
-            if judged.meets && better {
-                known = Some((value, cell));
-            }
-        }
-    }
-    let (_, expected) = known.unwrap_or_else(|| panic!("{name}: nothing to be found"));
-    let runs = (searched, evaluator.made());
-    println!(
-        "{name}: {best:?} in {} runs, brute force {expected:?} in {}",
-        runs.0, runs.1
-    );
-    if evaluator.plan.find == Objective::TightestLatency {
-        // Far more cards than the load needs differ by less than is of interest.
-        let [ours, score] = [best, expected].map(|cell| everything.judged(cell).unwrap().score);
-        assert_eq!(best.candidate, expected.candidate, "{name}");
-        assert!(ours <= score * 1.02, "{name}: {ours} ms against {score} ms");
-    } else {
-        assert_eq!(best, expected, "{name}: {:?}", found.standings);
-    }
-    runs
-}
-
-#[test]
-fn the_search_answers_as_brute_force_does_at_a_tenth_of_the_runs() {
-    let outcomes: Vec<(usize, usize)> = QUESTIONS
-        .par_iter()
-        .map(|question| both_ways(question.name, &scenario(question)))
-        .collect();
-    for (question, (runs, everything)) in QUESTIONS.iter().zip(&outcomes) {
-        assert!(
-            runs * 10 <= *everything,
-            "{}: {runs} runs against {everything}: {outcomes:?}",
-            question.name
-        );
-    }
-}
-
-/// Shipped questions about systems of other kinds: a cascade that must be right often enough, runtimes, tasks.
-#[test]
-fn cascades_runtimes_and_tasks_are_searched_as_brute_force_does() {
-    let questions: [(&str, &[&str]); 3] = [
-        (
-            "plan/cascade-or-large-model",
-            &[
-                "workload.stop.requests=4000",
-                "plan.gpus={from: 1, to: 24}",
-                "plan.repeats=2",
-            ],
-        ),
-        (
-            "plan/runtimes-for-tweets",
-            &[
-                "workload.stop.requests=6000",
-                "workload.arrivals.poisson.rate=3000/s",
-                "plan.gpus={from: 1, to: 24}",
-                "plan.repeats=2",
-            ],
-        ),
-        (
-            "plan/tasks-on-old-cards",
-            &[
-                "workload.stop.requests=1500",
-                "plan.tenants={from: 20, to: 1000}",
-                "plan.precision=15%",
-                "plan.repeats=2",
-            ],
-        ),
-    ];
-    questions.par_iter().for_each(|(name, set)| {
-        let set: Vec<String> = set.iter().map(|set| set.to_string()).collect();
-        let scenario = Scenario::load(name, &set).unwrap_or_else(|errors| panic!("{name}: {errors}"));
-        let (runs, everything) = both_ways(name, &scenario);
-        assert!(runs * 3 <= everything, "{name}: {runs} runs against {everything}");
-    });
 }
 
 #[test]
@@ -488,123 +318,6 @@ fn what_costs_more_at_its_best_is_not_said_to_miss_the_target() {
             "{option:?}"
         );
     }
-}
-
-/// Bursts that a run sees some of: cards that are too few by little keep the target in most runs, and miss it in the long run.
-#[test]
-fn of_answers_that_are_sure_nine_in_ten_are_right() {
-    /// A load, for how long, the target, and how many of twenty plans must be sure of their answer.
-    struct Load {
-        name: &'static str,
-        set: [&'static str; 4],
-        sure: usize,
-    }
-    let loads = [
-        Load {
-            name: "three states",
-            set: [
-                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
-                "workload.stop={after: 20s}",
-                "workload.lengths.input.fixed=500",
-                "slo={latency: 200ms, at: p98}",
-            ],
-            sure: 15,
-        },
-        Load {
-            name: "three states, a closer decision",
-            set: [
-                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
-                "workload.stop={after: 20s}",
-                "workload.lengths.input.fixed=500",
-                "slo={latency: 200ms, at: p99}",
-            ],
-            sure: 0,
-        },
-        Load {
-            name: "short bursts",
-            set: [
-                "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: 50ms}]}}",
-                "workload.stop={after: 2s}",
-                "workload.lengths.input.fixed=128",
-                "slo={latency: 60ms, at: p98}",
-            ],
-            sure: 5,
-        },
-        Load {
-            name: "Poisson",
-            set: [
-                "workload.arrivals={poisson: {rate: 800/s}}",
-                "workload.stop={requests: 6000}",
-                "workload.lengths.input.fixed=500",
-                "slo={latency: 200ms, at: p98}",
-            ],
-            sure: 20,
-        },
-    ];
-    let (mut sure, mut sure_and_right) = (0, 0);
-    for load in &loads {
-        // Seeds of which no plan sees another's.
-        let scenario = |seed: u32| {
-            let mut set: Vec<String> = load.set.iter().map(|set| set.to_string()).collect();
-            set.extend([
-                "systems=[{preset: hbert-adapter, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: 10ms}}}]".to_owned(),
-                "plan={find: fewest-cards, gpus: {from: 1, to: 12}}".to_owned(),
-                format!("seed={}", 1000 * seed),
-            ]);
-            Scenario::from_yaml("bursts", BASE, &set).unwrap()
-        };
-        let plans: Vec<(usize, f64, usize)> = (1..=20)
-            .into_par_iter()
-            .map(|seed| {
-                let scenario = scenario(seed);
-                let evaluator = self::evaluator(&scenario);
-                let mut search = Search::new(rules(&scenario, &evaluator), |cells: &[(Cell, u32)]| {
-                    evaluator.run(cells)
-                });
-                let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
-                (found.best.unwrap().level, found.confidence, evaluator.made())
-            })
-            .collect();
-        // What is right, by 100 other seeds; without what the plans make of the arrivals.
-        let truth = scenario(1000);
-        let evaluator = self::evaluator(&truth);
-        let share = |level: usize| {
-            let cells: Vec<(Cell, u32)> = (0..100).map(|repeat| (Cell { candidate: 0, level }, repeat)).collect();
-            let samples: Vec<Sample> = cells
-                .par_iter()
-                .map(|cell| evaluator.in_full(cell.0, cell.1).unwrap())
-                .collect();
-            let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64;
-            sum(|sample| sample.kept) / sum(|sample| sample.judged)
-        };
-        let answered = plans.iter().map(|(level, ..)| *level);
-        let (low, high) = (answered.clone().min().unwrap(), answered.max().unwrap());
-        let shares: Vec<(usize, f64)> = (low.saturating_sub(1)..=high)
-            .map(|level| (level + 1, share(level)))
-            .collect();
-        let target = truth.slo.unwrap().quantile;
-        let right = shares
-            .iter()
-            .find(|(_, share)| *share >= target)
-            .expect("one of the answers is enough")
-            .0
-            - 1;
-        let is_sure = |plan: &&(usize, f64, usize)| plan.1 >= 0.95;
-        let of_load = plans.iter().filter(is_sure).count();
-        let of_load_right = plans.iter().filter(is_sure).filter(|plan| plan.0 == right).count();
-        println!(
-            "{}: {} cards, by shares {shares:?}; right {} of 20; sure {of_load}, of which right {of_load_right}; how sure on average {:.3}; runs {}",
-            load.name,
-            right + 1,
-            plans.iter().filter(|plan| plan.0 == right).count(),
-            plans.iter().map(|plan| plan.1).sum::<f64>() / 20.0,
-            plans.iter().map(|plan| plan.2).sum::<usize>(),
-        );
-        assert!(of_load >= load.sure, "{}: {plans:?}", load.name);
-        sure += of_load;
-        sure_and_right += of_load_right;
-    }
-    assert!(10 * sure_and_right >= 9 * sure, "{sure_and_right} of {sure}");
 }
 
 /// Nothing that a plan ran, and that keeps the target, beats what is on its front, and what nothing beats is on it.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use super::layout;
@@ -44,25 +45,12 @@ impl DecoderConfig {
     /// # Errors
     /// A file that cannot be read, another architecture, or a variant of these two that is not computed here.
     pub fn read(path: &Path, name: &str) -> Result<DecoderConfig, ExecutorError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        let wrong = |field: &str, must: &str, got: String| ExecutorError::Checkpoint {
-            path: path.to_path_buf(),
-            tensor: field.into(),
-            must: must.into(),
-            got,
-        };
-        let unfit = |error: serde_json::Error| wrong("config", "that of a Llama or OPT checkpoint", error.to_string());
-        let kind: Kind = serde_json::from_str(&text).map_err(unfit)?;
+        let text = text_of(path)?;
+        let wrong = |field: &str, must: &str, got: String| wrong(path, field, must, got);
+        let kind: Kind = parsed(path, &text)?;
         let config = match kind.model_type.as_str() {
-            "llama" => serde_json::from_str::<Llama>(&text)
-                .map_err(unfit)?
-                .config(name, &wrong)?,
-            "opt" => serde_json::from_str::<Opt>(&text)
-                .map_err(unfit)?
-                .config(name, &wrong)?,
+            "llama" => parsed::<Llama>(path, &text)?.config(name, &wrong)?,
+            "opt" => parsed::<Opt>(path, &text)?.config(name, &wrong)?,
             other => return Err(wrong("model_type", "llama or opt", other.into())),
         };
         layout::check(&config.shape)?;
@@ -80,17 +68,29 @@ pub(super) fn is_tied(folder: &Path) -> Result<Option<bool>, ExecutorError> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(&path).map_err(|source| ExecutorError::File {
-        path: path.clone(),
-        source,
-    })?;
-    let Tied { tie_word_embeddings } = serde_json::from_str(&text).map_err(|error| ExecutorError::Checkpoint {
-        path,
-        tensor: "config".into(),
-        must: "that of a Llama or OPT checkpoint".into(),
-        got: error.to_string(),
-    })?;
+    let Tied { tie_word_embeddings } = parsed(&path, &text_of(&path)?)?;
     Ok(Some(tie_word_embeddings.unwrap_or(false)))
+}
+
+fn text_of(path: &Path) -> Result<String, ExecutorError> {
+    std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+fn parsed<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ExecutorError> {
+    let must = "that of a Llama or OPT checkpoint";
+    serde_json::from_str(text).map_err(|error| wrong(path, "config", must, error.to_string()))
+}
+
+fn wrong(path: &Path, field: &str, must: &str, got: String) -> ExecutorError {
+    ExecutorError::Checkpoint {
+        path: path.to_path_buf(),
+        tensor: field.into(),
+        must: must.into(),
+        got,
+    }
 }
 
 #[derive(Deserialize)]

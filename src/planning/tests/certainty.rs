@@ -1,7 +1,12 @@
 //! How sure an answer says to be, and what it says where it cannot be.
 
-use tenantry_scenarios::Scenario;
+use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+use tenantry_scenarios::Scenario;
+use tenantry_sim::plan::{Cell, Sample, Search};
+
+use super::super::found::{find, rules};
 use super::{BASE, evaluator, planned};
 
 const ONE_SYSTEM: &str =
@@ -75,4 +80,121 @@ fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
     ];
     let cascade = Scenario::load("plan/cascade-or-large-model", &cascade).unwrap();
     assert!(!evaluator(&cascade).one_workload);
+}
+
+/// Bursts that a run sees some of: cards that are too few by little keep the target in most runs, and miss it in the long run.
+#[test]
+fn of_answers_that_are_sure_nine_in_ten_are_right() {
+    /// A load, for how long, the target, and how many of twenty plans must be sure of their answer.
+    struct Load {
+        name: &'static str,
+        set: [&'static str; 4],
+        sure: usize,
+    }
+    let loads = [
+        Load {
+            name: "three states",
+            set: [
+                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
+                "workload.stop={after: 20s}",
+                "workload.lengths.input.fixed=500",
+                "slo={latency: 200ms, at: p98}",
+            ],
+            sure: 15,
+        },
+        Load {
+            name: "three states, a closer decision",
+            set: [
+                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
+                "workload.stop={after: 20s}",
+                "workload.lengths.input.fixed=500",
+                "slo={latency: 200ms, at: p99}",
+            ],
+            sure: 0,
+        },
+        Load {
+            name: "short bursts",
+            set: [
+                "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: 50ms}]}}",
+                "workload.stop={after: 2s}",
+                "workload.lengths.input.fixed=128",
+                "slo={latency: 60ms, at: p98}",
+            ],
+            sure: 5,
+        },
+        Load {
+            name: "Poisson",
+            set: [
+                "workload.arrivals={poisson: {rate: 800/s}}",
+                "workload.stop={requests: 6000}",
+                "workload.lengths.input.fixed=500",
+                "slo={latency: 200ms, at: p98}",
+            ],
+            sure: 20,
+        },
+    ];
+    let (mut sure, mut sure_and_right) = (0, 0);
+    for load in &loads {
+        // Seeds of which no plan sees another's.
+        let scenario = |seed: u32| {
+            let mut set: Vec<String> = load.set.iter().map(|set| set.to_string()).collect();
+            set.extend([
+                "systems=[{preset: hbert-adapter, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: 10ms}}}]".to_owned(),
+                "plan={find: fewest-cards, gpus: {from: 1, to: 12}}".to_owned(),
+                format!("seed={}", 1000 * seed),
+            ]);
+            Scenario::from_yaml("bursts", BASE, &set).unwrap()
+        };
+        let plans: Vec<(usize, f64, usize)> = (1..=20)
+            .into_par_iter()
+            .map(|seed| {
+                let scenario = scenario(seed);
+                let evaluator = super::evaluator(&scenario);
+                let mut search = Search::new(rules(&scenario, &evaluator), |cells: &[(Cell, u32)]| {
+                    evaluator.run(cells)
+                });
+                let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
+                (found.best.unwrap().level, found.confidence, evaluator.made())
+            })
+            .collect();
+        // What is right, by 100 other seeds; without what the plans make of the arrivals.
+        let truth = scenario(1000);
+        let evaluator = super::evaluator(&truth);
+        let share = |level: usize| {
+            let cells: Vec<(Cell, u32)> = (0..100).map(|repeat| (Cell { candidate: 0, level }, repeat)).collect();
+            let samples: Vec<Sample> = cells
+                .par_iter()
+                .map(|cell| evaluator.in_full(cell.0, cell.1).unwrap())
+                .collect();
+            let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64;
+            sum(|sample| sample.kept) / sum(|sample| sample.judged)
+        };
+        let answered = plans.iter().map(|(level, ..)| *level);
+        let (low, high) = (answered.clone().min().unwrap(), answered.max().unwrap());
+        let shares: Vec<(usize, f64)> = (low.saturating_sub(1)..=high)
+            .map(|level| (level + 1, share(level)))
+            .collect();
+        let target = truth.slo.unwrap().quantile;
+        let right = shares
+            .iter()
+            .find(|(_, share)| *share >= target)
+            .expect("one of the answers is enough")
+            .0
+            - 1;
+        let is_sure = |plan: &&(usize, f64, usize)| plan.1 >= 0.95;
+        let of_load = plans.iter().filter(is_sure).count();
+        let of_load_right = plans.iter().filter(is_sure).filter(|plan| plan.0 == right).count();
+        println!(
+            "{}: {} cards, by shares {shares:?}; right {} of 20; sure {of_load}, of which right {of_load_right}; how sure on average {:.3}; runs {}",
+            load.name,
+            right + 1,
+            plans.iter().filter(|plan| plan.0 == right).count(),
+            plans.iter().map(|plan| plan.1).sum::<f64>() / 20.0,
+            plans.iter().map(|plan| plan.2).sum::<usize>(),
+        );
+        assert!(of_load >= load.sure, "{}: {plans:?}", load.name);
+        sure += of_load;
+        sure_and_right += of_load_right;
+    }
+    assert!(10 * sure_and_right >= 9 * sure, "{sure_and_right} of {sure}");
 }
