@@ -23,6 +23,12 @@ slo: { latency: 100ms, at: p98 }
 plan: { find: fewest-cards, gpus: { from: 1, to: 24 } }
 YAML
 
+# Poisson at a rate that one card all but serves, requests in batches of up to 32 as soon as a card is free.
+near_capacity() {
+    printf '%s\n' --set "workload.arrivals={poisson: {rate: $1/s}}" --set 'workload.stop={requests: 12000}' --set 'slo={latency: 60ms, at: p98}' \
+        --set 'systems=[{preset: hbert-adapter, dtype: f16}]' --set tenants.count=300 --set 'plan.gpus={from: 1, to: 4}'
+}
+
 # What differs of a load.
 of_load() {
     local two='{rate: 3000/s, mean_dwell: 4s}, {rate: 12000/s, mean_dwell: 600ms}'
@@ -35,14 +41,16 @@ of_load() {
         short) set -- "$short" 4s 60ms p98 128 24 ;;
         three) set -- "$three" 20s 100ms p98 128 16 ;;
         small-p995) set -- "$small" 20s 200ms p99.5 512 8 ;;
-        poisson) return ;;
+        poisson) echo --set && echo workload.arrivals.poisson.rate=7000/s && return ;;
+        near-capacity) near_capacity 1650 && return ;;
+        nearer) near_capacity 1645 && return ;;
         *) echo "no load $1" >&2 && exit 2 ;;
     esac
     printf '%s\n' --set "workload.arrivals={mmpp: {states: [$1]}}" --set "workload.stop={after: $2}" \
         --set "slo={latency: $3, at: $4}" --set "workload.lengths.input.fixed=$5" --set "plan.gpus={from: 1, to: $6}"
 }
 
-for load in "${@:-long long-p96 short three small-p995 poisson}"; do
+for load in "${@:-long long-p96 short three small-p995 poisson near-capacity nearer}"; do
     for name in $load; do
         of_load "$name" >set
         mapfile -t set <set

@@ -251,6 +251,29 @@ where
         )))
     }
 
+    /// To which other arrivals a cell's runs were carried over, and why.
+    fn carried_over(&self, cell: Cell) -> Option<String> {
+        let evenness = self.evaluator.evenness(cell).ok()?;
+        let (why, bursts) = match evenness.bursts {
+            Some(bursts) => {
+                let dispersion = human::number(evenness.dispersion);
+                let why =
+                    format!("Requests come in bursts (index of dispersion {dispersion}), of which one run sees few");
+                (why, bursts)
+            }
+            None => {
+                let why =
+                    "Lanes are busy nearly all the time, so that requests are late in heaps, of which one run sees few";
+                (why.to_owned(), self.evaluator.arrivals(cell).ok()??)
+            }
+        };
+        Some(format!(
+            "{why}: what the runs show is carried over to the arrivals of {} seeds by a queue that makes as many late as the runs did, and shares in \
+             time are of those.",
+            bursts.seeds.len()
+        ))
+    }
+
     /// A sentence where the requests come within so short a time that an overload hardly shows.
     fn too_short(&self, best: Cell) -> Option<String> {
         let (span_s, slo) = (self.evaluator.span_s(best)?, self.scenario.slo?);
@@ -525,16 +548,7 @@ where
             .found
             .best
             .filter(|best| self.search.judged(*best).is_some_and(|judged| judged.foretold));
-        if let Some(Ok(evenness)) = foretold.map(|best| self.evaluator.evenness(best))
-            && let Some(bursts) = evenness.bursts
-        {
-            notes.push(format!(
-                "Requests come in bursts (index of dispersion {}), of which one run sees few: what the runs show is carried over to the arrivals of {} seeds \
-                 by a queue that makes as many late as the runs did, and shares in time are of those.",
-                human::number(evenness.dispersion),
-                bursts.seeds.len()
-            ));
-        }
+        notes.extend(foretold.and_then(|best| self.carried_over(best)));
         let prices = self.evaluator.plan.cards.iter();
         let prices: Vec<String> = prices
             .filter_map(|(card, price)| Some(format!("{card} {}", (*price)?)))

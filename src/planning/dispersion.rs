@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
-use tenantry_scenarios::RunSpec;
+use tenantry_scenarios::{RunSpec, Slo};
 use tenantry_sim::plan::Bursts;
 use tenantry_traces::spec::{ArrivalsSpec, PresenceSpec, WorkloadSpec};
 
@@ -92,33 +92,12 @@ impl Evenness {
                 bursts: None,
             });
         }
-        let least = f64::from(SEEDS);
-        let wanted = (ENOUGH / may_be_late)
-            .min(SEEDS_MAX)
-            .min(REQUESTS_MAX / requests)
-            .max(least);
-        let runs = seeds(wanted as u32)?;
+        let runs = seeds(worth(ENOUGH / may_be_late, requests))?;
         spans.extend(each(&runs[spans.len()..], |run| Span::of(run, interrupt))?);
-        let last_ns = spans.iter().map(|span| span.last_ns).max().unwrap_or(0);
-        let last_s = last_ns as f64 / 1e9;
-        let target_s = slo.latency.as_secs_f64();
-        let slot_s = (target_s / SLOTS_IN_TARGET).max(last_s / SLOTS_MAX);
-        let counts = |run: &RunSpec| {
-            let mut counts = vec![0_u32; (last_s / slot_s) as usize + 1];
-            each_arrival(run, interrupt, |arrival| {
-                counts[(arrival as f64 / 1e9 / slot_s) as usize] += 1
-            })?;
-            Ok(counts)
-        };
         Ok(Evenness {
             dispersion,
             may_be_late,
-            bursts: Some(Arc::new(Bursts {
-                slot_s,
-                first: (runs[0].warm_up.as_secs_f64() / slot_s).round() as usize,
-                seeds: each(&runs, counts)?,
-                target_s,
-            })),
+            bursts: Some(Arc::new(counted(&runs, &spans, slo, interrupt)?)),
         })
     }
 
@@ -126,6 +105,49 @@ impl Evenness {
     pub fn longer(&self) -> Option<f64> {
         (self.bursts.is_some() && self.may_be_late > 0.0).then(|| FEW / self.may_be_late)
     }
+}
+
+/// When the requests of a load come by many seeds, where they come by themselves: near capacity they are late in heaps all the same. Nothing where
+/// each seed's come at the same instants, or are not known before the run, or there is no target.
+pub fn of_seeds(
+    seeds: impl Fn(u32) -> Result<Vec<RunSpec>, Failure>,
+    interrupt: &AtomicBool,
+) -> Result<Option<Bursts>, Failure> {
+    let runs = seeds(1)?;
+    let Some(slo) = runs[0].slo.filter(|_| is_poisson(&runs[0].workload.arrivals)) else {
+        return Ok(None);
+    };
+    let requests = Span::of(&runs[0], interrupt)?.requests as f64;
+    let runs = seeds(worth(SEEDS_MAX, requests))?;
+    let spans = each(&runs, |run| Span::of(run, interrupt))?;
+    Ok(Some(counted(&runs, &spans, slo, interrupt)?))
+}
+
+/// How many seeds are drawn, of so many that one would like, with so many requests each.
+fn worth(wanted: f64, requests: f64) -> u32 {
+    let most = SEEDS_MAX.min(REQUESTS_MAX / requests.max(1.0));
+    wanted.min(most).max(SEEDS.into()) as u32
+}
+
+/// How many requests of each run come in each slot.
+fn counted(runs: &[RunSpec], spans: &[Span], slo: Slo, interrupt: &AtomicBool) -> Result<Bursts, Failure> {
+    let last_ns = spans.iter().map(|span| span.last_ns).max().unwrap_or(0);
+    let last_s = last_ns as f64 / 1e9;
+    let target_s = slo.latency.as_secs_f64();
+    let slot_s = (target_s / SLOTS_IN_TARGET).max(last_s / SLOTS_MAX);
+    let counts = |run: &RunSpec| {
+        let mut counts = vec![0_u32; (last_s / slot_s) as usize + 1];
+        each_arrival(run, interrupt, |arrival| {
+            counts[(arrival as f64 / 1e9 / slot_s) as usize] += 1
+        })?;
+        Ok(counts)
+    };
+    Ok(Bursts {
+        slot_s,
+        first: (runs[0].warm_up.as_secs_f64() / slot_s).round() as usize,
+        seeds: each(runs, counts)?,
+        target_s,
+    })
 }
 
 /// Whether requests are independent by how they are drawn, or, in a closed loop, not known before the run.
@@ -138,6 +160,15 @@ fn is_even(workload: &WorkloadSpec) -> bool {
         }
     }
     even(&workload.arrivals) && workload.presence == PresenceSpec::default()
+}
+
+/// Whether each request comes by itself.
+fn is_poisson(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Poisson { .. } => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => is_poisson(arrivals),
+        _ => false,
+    }
 }
 
 /// Whether each tenant asks at its own even pace.

@@ -16,7 +16,7 @@ use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
-use tenantry_sim::plan::{Candidate, Cell, Sample};
+use tenantry_sim::plan::{Bursts, Candidate, Cell, Sample};
 use tenantry_traces::Time;
 use tenantry_traces::spec::ArrivalsSpec;
 
@@ -25,7 +25,7 @@ use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveat
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
-use crate::planning::dispersion::Evenness;
+use crate::planning::dispersion::{Evenness, of_seeds};
 use crate::planning::judge::{Judge, Judged, is_drawn, is_recorded, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
 use crate::planning::offers::{Offer, Point, cost_per_hour, levels};
@@ -34,6 +34,9 @@ use crate::runs::{simulate_watched, summarized};
 
 /// Seeds that show how much runs differ.
 const SEEDS: u32 = 3;
+
+/// Requests that come by themselves are late in heaps where lanes are busier than this.
+const NEAR_CAPACITY: f64 = 0.85;
 
 /// How many times as many requests an answer is asked once more.
 pub const LONGER: u64 = 16;
@@ -47,6 +50,8 @@ pub struct Known {
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
     /// Of each load, with so many tenants.
     evenness: Mutex<BTreeMap<(u64, u32), Evenness>>,
+    /// Of each even load that keeps a cell busy, when its requests come by many seeds.
+    arrivals: Mutex<BTreeMap<(u64, u32), Option<Arc<Bursts>>>>,
     made: AtomicUsize,
 }
 
@@ -212,9 +217,16 @@ impl<'a> Evaluator<'a> {
         let samples = cells
             .par_iter()
             .map(|&(cell, repeat)| self.one(cell, repeat, false))
-            .collect();
+            .collect::<Result<Vec<Sample>, Failure>>();
         self.not_interrupted()?;
-        samples
+        let mut samples = samples?;
+        for ((cell, _), sample) in cells.iter().zip(&mut samples) {
+            let near_capacity = sample.busy >= NEAR_CAPACITY && sample.judged > 0;
+            if near_capacity && sample.bursts.is_none() {
+                sample.bursts = self.arrivals(*cell)?;
+            }
+        }
+        Ok(samples)
     }
 
     fn not_interrupted(&self) -> Result<(), Failure> {
@@ -507,6 +519,24 @@ impl<'a> Evaluator<'a> {
         };
         self.bar.set_message("");
         locked(&self.known.evenness).insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// When an even load's requests come by many seeds; nothing where that cannot be known, or tells nothing.
+    pub fn arrivals(&self, cell: Cell) -> Result<Option<Arc<Bursts>>, Failure> {
+        let (.., tenants, load) = self.served(cell);
+        let key = (load, tenants);
+        if let Some(known) = locked(&self.known.arrivals).get(&key) {
+            return Ok(known.clone());
+        }
+        let found = match self.one_workload {
+            true => None,
+            false => {
+                let seeds = |repeats: u32| Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs());
+                of_seeds(seeds, &self.interrupt)?.map(Arc::new)
+            }
+        };
+        locked(&self.known.arrivals).insert(key, found.clone());
         Ok(found)
     }
 

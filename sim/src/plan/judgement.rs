@@ -40,8 +40,8 @@ struct Decision {
 pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
     let last = samples.last()?;
     let latencies = all(samples);
-    let outlook = last.bursts.as_ref();
-    let outlook = outlook.and_then(|bursts| bursts.outlook(samples, &latencies, rules.share));
+    let bursts = samples.iter().find_map(|sample| sample.bursts.as_ref());
+    let outlook = bursts.and_then(|bursts| bursts.outlook(samples, &latencies, rules.share));
     let hopeless = samples.iter().any(|sample| sample.hopeless);
     let runs = samples.len() as u32;
     let decision = match outlook {

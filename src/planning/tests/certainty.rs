@@ -37,7 +37,7 @@ fn what_is_not_sure_is_not_said_to_be_far_off() {
         "workload.arrivals.poisson.rate=1955/s",
         "workload.stop.requests=3000",
         "plan={find: fewest-cards, gpus: [1]}",
-        "seed=2",
+        "seed=1",
     ]))
     .report;
     let option = &report.options[0];
@@ -82,7 +82,7 @@ fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
     assert!(!evaluator(&cascade).one_workload);
 }
 
-/// Bursts that a run sees some of: cards that are too few by little keep the target in most runs, and miss it in the long run.
+/// Bursts, or queues near capacity, that a run sees some of: cards that are too few by little keep the target in most runs, and miss it in the long run.
 #[test]
 fn of_answers_that_are_sure_nine_in_ten_are_right() {
     /// A load, for how long, the target, and how many of twenty plans must be sure of their answer.
@@ -131,6 +131,16 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
                 "slo={latency: 200ms, at: p98}",
             ],
             sure: 20,
+        },
+        Load {
+            name: "Poisson, all but as much as a card serves",
+            set: [
+                "workload.arrivals={poisson: {rate: 1885/s}}",
+                "workload.stop={requests: 12000}",
+                "workload.lengths.input.fixed=128",
+                "slo={latency: 60ms, at: p98}",
+            ],
+            sure: 5,
         },
     ];
     let (mut sure, mut sure_and_right) = (0, 0);
