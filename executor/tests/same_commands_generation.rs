@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use tenantry_core::event::Ended;
+use tenantry_core::event::{Ended, STEPS_ALIKE};
 use tenantry_core::ids::{LaneId, PoolId, RequestId};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::machine::MachineError;
@@ -49,6 +49,7 @@ struct UnderWay {
     /// When the next step is over.
     boundary: Time,
     first_step_ended: Time,
+    marks: Vec<Time>,
 }
 
 struct Lane {
@@ -139,6 +140,7 @@ impl Script {
             most,
             boundary,
             first_step_ended: boundary,
+            marks: Vec::new(),
             batch,
         });
     }
@@ -157,6 +159,9 @@ impl Script {
     fn step(&mut self, lane: usize) {
         let run = self.lanes[lane].run.as_mut().expect("a run is under way");
         run.steps += 1;
+        if run.steps.is_multiple_of(STEPS_ALIKE) {
+            run.marks.push(run.boundary);
+        }
         if run.steps < run.most && !run.batch.interrupted.load(Ordering::Relaxed) {
             let (what, batch, step) = (run.run, Arc::clone(&run.batch), run.steps);
             let step_ns = self.steps_ns(&what, &batch, step);
@@ -174,6 +179,7 @@ impl Script {
         *run.batch.outcome.lock().unwrap() = Some(Outcome {
             steps: run.steps,
             first_step_ended: run.first_step_ended,
+            marks: run.marks,
             ended,
             failed: Vec::new(),
         });

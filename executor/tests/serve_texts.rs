@@ -10,8 +10,10 @@ use tenantry_cascade::Reroute;
 use tenantry_cascade::ensemble::{average, likeliest, weights_of_route};
 use tenantry_core::RunRecord;
 use tenantry_core::answers::{Answers, described};
+use tenantry_core::event::Event;
 use tenantry_core::op::Layers;
 use tenantry_core::policy::scale::TargetTrackingSpec;
+use tenantry_core::run::Observer;
 use tenantry_core::spec::{
     AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
     PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
@@ -238,8 +240,24 @@ fn simulated_on(card: &Card, system: &SystemSpec, answers: &AnswersSpec) -> RunR
         seed: 1,
         answers: Some((answers, SEED)),
     };
-    let done = simulate(&spec, &mut Listed::new(entries()), Default::default(), ());
+    let mut heard = Heard(Vec::new());
+    let done = simulate(&spec, &mut Listed::new(entries()), Default::default(), &mut heard);
+    let lengths = Answers::of_system(system, Some((answers, SEED))).unwrap();
+    let lengths = lengths.unwrap().text_lengths().unwrap();
+    let of_texts: Vec<u32> = (0..REQUESTS).map(|ticket| lengths.of(ticket, 0)).collect();
+    assert_eq!(heard.0, of_texts, "all are told what the first model reads");
     done.unwrap().record
+}
+
+/// How long requests are said to be, in the order of their arrivals.
+struct Heard(Vec<u32>);
+
+impl Observer for Heard {
+    fn event(&mut self, _: Time, event: &Event<'_>) {
+        if let Event::Arrived(request) = event {
+            self.0.push(request.input_tokens);
+        }
+    }
 }
 
 fn executed(system: &SystemSpec, answers: &AnswersSpec) -> Result<execute::Executed, ExecuteError> {

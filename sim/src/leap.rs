@@ -5,6 +5,7 @@
 //! next, so that it does not matter into how many segments the steps are cut: leaping over many and taking them one by one agree to the
 //! nanosecond.
 
+use tenantry_core::event::STEPS_ALIKE;
 use tenantry_profiles::Drawn;
 use tenantry_traces::{Duration, Time};
 
@@ -110,13 +111,15 @@ struct Segment {
 }
 
 /// A run under way.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Leap {
     pub plan: RunPlan,
     segment: Segment,
     /// Steps that the lane had made before this run.
     made_before: u64,
     pub first_step_ended: Time,
+    /// When each [`STEPS_ALIKE`]th step was over, in the segments before this one.
+    marks: Vec<Time>,
     /// Whether every step is a segment of its own.
     one_by_one: bool,
     /// The last of the run's blocks that was drawn, and how far it is from the median, in parts of a million.
@@ -135,6 +138,7 @@ impl Leap {
         };
         self.made_before = made_before;
         self.first_step_ended = from;
+        self.marks.clear();
         self.one_by_one = one_by_one;
         self.drawn = None;
     }
@@ -169,6 +173,7 @@ impl Leap {
         stretch_ppm: u64,
         jitter_ppm: Option<u64>,
     ) {
+        self.mark(prices, first);
         let in_block = (self.made_before + u64::from(first)) % BLOCK_STEPS;
         let to_block_end = (BLOCK_STEPS - in_block) as u32;
         let left = self.plan.steps - first;
@@ -188,6 +193,23 @@ impl Leap {
         if first == 0 {
             self.first_step_ended = self.after(self.plan.costs.first_ns).at;
         }
+    }
+
+    /// Notes when steps of the segment were over that others are told apart by, up to so many of the run.
+    #[inline]
+    fn mark(&mut self, prices: &StepPrices, until: u32) {
+        while let step = (self.marks.len() as u32 + 1) * STEPS_ALIKE
+            && step <= until
+        {
+            let at = self.after(prices.worked_ns(&self.plan.costs, step)).at;
+            self.marks.push(at);
+        }
+    }
+
+    /// The run is over: gives away its marks for a list that is no longer needed.
+    pub fn take_marks(&mut self, prices: &StepPrices, marks: &mut Vec<Time>) {
+        self.mark(prices, self.steps());
+        std::mem::swap(&mut self.marks, marks);
     }
 
     /// Goes on at another pace from `now` on, within a block of steps.

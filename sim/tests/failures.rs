@@ -40,6 +40,7 @@ impl Told {
             requests,
             steps: 1,
             first_step_ended: self.now,
+            marks: &[],
             ended: &[],
             failed,
         };

@@ -76,6 +76,46 @@ fn gaps_between_tokens_are_what_lies_between_them() {
     assert!(pieces_us < whole_us / 3.0, "{pieces_us} of {whole_us}");
 }
 
+/// Steps take longer as contexts grow; of each thirty-two the mean is counted, however long nobody disturbs them.
+#[test]
+fn a_long_run_s_last_gaps_are_longer_than_its_first() {
+    let system = system(GenerationSpec {
+        lora: None,
+        ..generation()
+    });
+    let (record, _) = simulate(&system, 1, 200, Jitter::None, vec![request(0, 0, 0, 256, 1_000)], false);
+    let token_us = |context: f64| 2.0 * (30.5 + 2.0 + 0.01 * context) + (10.0 + 1.0 + 0.01);
+    // The second token reads 257 tokens, and the thousandth 1,255; the first part has 31 steps, and the last the eight after the 992nd.
+    let (least_us, most_us) = (token_us(257.0 + 15.0), token_us(1_255.0 - 3.5));
+    let of = |ns: u64| ns as f64 / 1e3;
+    let (first_us, last_us) = (of(record.token_gap.quantile_ns(0.001)), of(record.token_gap.max_ns()));
+    assert!((first_us / least_us - 1.0).abs() < 0.01, "{first_us}, not {least_us}");
+    assert!((last_us / most_us - 1.0).abs() < 0.001, "{last_us}, not {most_us}");
+}
+
+/// Who waits for others to end waits for no token.
+#[test]
+fn steps_after_a_request_s_last_are_no_gaps_of_its() {
+    let system = system(GenerationSpec {
+        lora: None,
+        join: JoinSpec::HeadRunStatic,
+        ..generation()
+    });
+    let longest = |others: u32| {
+        let entries = vec![request(0, 0, 0, 16, 10), request(1, 0, 0, 16, others)];
+        let (record, _) = simulate(&system, 1, 200, Jitter::None, entries, false);
+        assert_eq!(record.token_gap.count(), record.output_tokens - record.served);
+        [record.longest_gap.quantile_ns(0.0), record.longest_gap.max_ns()]
+    };
+    let (alike, beside) = (longest(10), longest(900));
+    assert!(beside[1] as f64 > 1.1 * alike[1] as f64, "{beside:?} {alike:?}");
+    // It makes its tokens in the first ten of thirty-two steps that are taken to be alike.
+    assert!(
+        (beside[0] as f64 / alike[0] as f64 - 1.0).abs() < 0.01,
+        "{beside:?} {alike:?}"
+    );
+}
+
 #[test]
 fn the_time_away_from_a_card_is_a_gap() {
     let system = system(GenerationSpec {

@@ -80,6 +80,8 @@ pub struct Outcome {
     pub steps: u32,
     /// When the first was over.
     pub first_step_ended: Time,
+    /// When each [`STEPS_ALIKE`](tenantry_core::event::STEPS_ALIKE)th was.
+    pub marks: Vec<Time>,
     /// Requests that have their last token, in the order in which they joined.
     pub ended: Vec<Ended>,
     /// Requests that failed, likewise.
@@ -330,6 +332,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                             requests: *requests,
                             steps: outcome.steps,
                             first_step_ended: outcome.first_step_ended,
+                            marks: &outcome.marks,
                             ended: &outcome.ended,
                             failed: &outcome.failed,
                         }),

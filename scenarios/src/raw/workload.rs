@@ -28,7 +28,7 @@ pub struct RawWorkload {
     /// When it is over. Arrivals that never end need it.
     #[serde(default)]
     pub stop: RawStop,
-    /// Requests that arrive in this time are served but left out of the figures.
+    /// Requests that arrive in this time are served but left out of latencies and shares; throughput counts what is answered after it.
     #[serde(default)]
     pub warm_up: Span,
 }

@@ -59,6 +59,9 @@ pub struct Answer {
     pub next_tokens: u32,
 }
 
+/// Of a run's steps so many at most are taken to be as long as each other.
+pub const STEPS_ALIKE: u32 = 32;
+
 /// What came of a decoder's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOutcome<'a> {
@@ -68,6 +71,8 @@ pub struct RunOutcome<'a> {
     pub steps: u32,
     /// When the first was over.
     pub first_step_ended: Time,
+    /// When each [`STEPS_ALIKE`]th was over, as far as others followed; borrowed from the machine.
+    pub marks: &'a [Time],
     /// Requests that have their last token, in the order in which they joined; borrowed from the machine.
     pub ended: &'a [Ended],
     /// Requests that failed while the others went on, likewise.
@@ -75,18 +80,65 @@ pub struct RunOutcome<'a> {
 }
 
 impl RunOutcome<'_> {
-    /// Steps after the first that were over at a time or later, where the last was at `ended`: each takes as long as another, as far as a run says.
+    /// Its steps after the first, where the last was over at `ended`: from mark to mark.
+    pub fn further(&self, ended: Time) -> impl Iterator<Item = Further> {
+        let (steps, mut after, mut from) = (self.steps, 1, self.first_step_ended);
+        let marks = self.marks.iter().zip(1..).map(|(&at, nth)| (at, nth * STEPS_ALIKE));
+        marks
+            .take_while(move |&(_, step)| step < steps)
+            .chain([(ended, steps)])
+            .map(move |(until, step)| {
+                let further = Further {
+                    after,
+                    steps: step.saturating_sub(after),
+                    from,
+                    until,
+                };
+                (after, from) = (step, until);
+                further
+            })
+            .filter(|further| further.steps > 0)
+    }
+
+    /// Steps after the first that were over at a time or later, where the last was at `ended`.
     pub fn further_steps_since(&self, from: Time, ended: Time) -> u32 {
-        let further = self.steps.saturating_sub(1);
         if self.first_step_ended >= from {
-            return further;
+            return self.steps.saturating_sub(1);
         }
-        if ended < from {
+        self.further(ended).map(|further| further.since(from)).sum()
+    }
+}
+
+/// Steps of a run that followed one another, each as long as another, as far as a run says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Further {
+    /// Steps of the run before them.
+    pub after: u32,
+    /// How many they are.
+    pub steps: u32,
+    from: Time,
+    until: Time,
+}
+
+impl Further {
+    /// Of each. A real machine's two readings of an instant may differ by their resolution.
+    #[inline]
+    pub fn each(&self) -> Duration {
+        Duration(self.until.0.saturating_sub(self.from.0) / u64::from(self.steps))
+    }
+
+    /// How many were over at a time or later.
+    #[inline]
+    pub fn since(&self, from: Time) -> u32 {
+        if self.from >= from {
+            return self.steps;
+        }
+        if self.until < from {
             return 0;
         }
-        let [passed, all] = [from, ended].map(|at| u128::from(at.since(self.first_step_ended).0));
-        let earlier = (passed * u128::from(further)).div_ceil(all).saturating_sub(1);
-        further - earlier as u32
+        let [passed, all] = [from, self.until].map(|at| u128::from(at.since(self.from).0));
+        let earlier = (passed * u128::from(self.steps)).div_ceil(all).saturating_sub(1);
+        self.steps - earlier as u32
     }
 }
 

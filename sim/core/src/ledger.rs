@@ -215,11 +215,11 @@ pub struct RunRecord {
     /// Of each request with several tokens: its mean time from one to the next, up to its end.
     pub per_token: Durations,
     /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps of a run follow each
-    /// other with nothing between them, each counts as their mean.
+    /// other with nothing between them, of each [`STEPS_ALIKE`](crate::event::STEPS_ALIKE) the mean is counted.
     pub token_gap: Durations,
     /// Of each request with several tokens: the longest of these.
     pub longest_gap: Durations,
-    /// Tokens of the requests answered after the warm-up.
+    /// Tokens that were made after the warm-up, of the requests answered after it.
     pub output_tokens: u64,
     /// Absent for encoders.
     pub generation: Option<GenerationCounts>,
@@ -295,6 +295,18 @@ impl Before {
             stages: server.stages(),
             generation: server.generation(),
         }
+    }
+}
+
+/// Tokens of an answer that ended now and were made at a time or later: after its first one as many as one would be in the same time.
+fn made_since(from: Time, now: Time, finish: &Finish) -> u32 {
+    match finish.first_token {
+        Some(first) if first < from => {
+            let later = u128::from(finish.output_tokens.saturating_sub(1));
+            let share = |tokens: u128| tokens * u128::from(now.since(from).0) / u128::from(now.since(first).0);
+            share(later) as u32
+        }
+        _ => finish.output_tokens,
     }
 }
 
@@ -521,7 +533,7 @@ impl Ledger {
         window.latency_sum_ns += u128::from(latency.0);
         if now >= self.warm_up {
             record.served += 1;
-            record.output_tokens += u64::from(finish.output_tokens);
+            record.output_tokens += u64::from(made_since(self.warm_up, now, finish));
         }
         if finish.arrival >= self.warm_up {
             self.latency.record(latency);

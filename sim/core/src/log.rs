@@ -25,7 +25,7 @@ pub enum LoggedEvent {
         /// Members that failed.
         failures: Vec<MemberFailure>,
         /// Of a decoder's run.
-        run: Option<LoggedRun>,
+        run: Option<Box<LoggedRun>>,
         /// Of a route's stage.
         answers: Vec<Answer>,
         /// Of the solver.
@@ -52,6 +52,8 @@ pub struct LoggedRun {
     pub steps: u32,
     /// When the first was over.
     pub first_step_ended: Time,
+    /// When others were.
+    pub marks: Vec<Time>,
     /// Requests that have their last token.
     pub ended: Vec<Ended>,
     /// Requests that failed.
@@ -75,12 +77,15 @@ impl LoggedEvent {
                 op,
                 timing,
                 failures: failures.to_vec(),
-                run: run.map(|run| LoggedRun {
-                    requests: run.requests,
-                    steps: run.steps,
-                    first_step_ended: run.first_step_ended,
-                    ended: run.ended.to_vec(),
-                    failed: run.failed.to_vec(),
+                run: run.map(|run| {
+                    Box::new(LoggedRun {
+                        requests: run.requests,
+                        steps: run.steps,
+                        first_step_ended: run.first_step_ended,
+                        marks: run.marks.to_vec(),
+                        ended: run.ended.to_vec(),
+                        failed: run.failed.to_vec(),
+                    })
                 }),
                 answers: answers.to_vec(),
                 allocation: allocation.cloned(),
@@ -113,6 +118,7 @@ impl LoggedEvent {
                     requests: run.requests,
                     steps: run.steps,
                     first_step_ended: run.first_step_ended,
+                    marks: &run.marks,
                     ended: &run.ended,
                     failed: &run.failed,
                 }),

@@ -149,7 +149,7 @@ pub fn run(
             Ok(Next::Event(now, ref event)) => (now, hear!(now, event)?),
             Ok(Next::Due(now)) => {
                 let is_first = match workload.next()? {
-                    Some(Entry::Request(request)) => hear!(now, &Event::Arrived(request))?,
+                    Some(Entry::Request(request)) => hear!(now, &Event::Arrived(server.as_read(request)))?,
                     Some(Entry::Cancel { ticket, .. }) => hear!(now, &Event::Cancelled(ticket))?,
                     Some(Entry::Manage(request)) => hear!(now, &Event::Manage(request))?,
                     None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),

@@ -42,6 +42,7 @@ pub struct Outcome {
     pub requests: u32,
     pub steps: u32,
     pub first_step_ended: Time,
+    pub marks: Vec<Time>,
     pub ended: Vec<Ended>,
 }
 
@@ -246,7 +247,7 @@ impl VirtualMachine {
         let mut looked_up = 0;
         if let Work::Steps = work {
             let slot = batch.slot as usize;
-            let leap = &self.leaps[slot];
+            let leap = &mut self.leaps[slot];
             state.steps += u64::from(leap.steps());
             if slot >= self.outcomes.len() {
                 self.outcomes.resize_with(slot + 1, Outcome::default);
@@ -255,6 +256,7 @@ impl VirtualMachine {
             outcome.requests = leap.plan.requests;
             outcome.steps = leap.steps();
             outcome.first_step_ended = leap.first_step_ended;
+            leap.take_marks(self.prices.steps(), &mut outcome.marks);
             let instance = self.board.instance(batch);
             self.last_tokens[instance.index()].ran(leap.steps(), &mut outcome.ended);
             looked_up = leap.plan.costs.looked_up(leap.steps());

@@ -213,6 +213,7 @@ impl VirtualMachine {
             requests: outcome.requests,
             steps: outcome.steps,
             first_step_ended: outcome.first_step_ended,
+            marks: &outcome.marks,
             ended: &outcome.ended,
             failed: &[],
         })

@@ -18,7 +18,7 @@ pub mod tasks;
 mod tenancy;
 
 use tenantry_profiles::Card;
-use tenantry_traces::Time;
+use tenantry_traces::{Request, Time};
 
 pub use memory::{MemoryUse, ServerError};
 pub use queue::{QueueView, Waiting};
@@ -119,6 +119,14 @@ impl Server {
         match self {
             Server::Cascade(server) => Server::Cascade(Box::new(server.with_lengths(lengths))),
             other => other,
+        }
+    }
+
+    /// A request with the length that its text has for the model that reads it first, as all are told of it.
+    pub fn as_read(&self, request: Request) -> Request {
+        match self {
+            Server::Cascade(server) => server.as_read(request),
+            _ => request,
         }
     }
 

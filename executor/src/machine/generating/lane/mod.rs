@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tch::Device;
 use tenantry_core::command::FailureReason;
-use tenantry_core::event::{Ended, Failed};
+use tenantry_core::event::{Ended, Failed, STEPS_ALIKE};
 use tenantry_core::ids::{InstanceId, RequestId};
 use tenantry_core::op::{GoingOn, Member, OpKind, Run, Until};
 use tenantry_traces::draw::{Draws, Purpose};
@@ -195,6 +195,7 @@ impl RunLane {
         let mut outcome = Outcome {
             steps: 0,
             first_step_ended: since(self.origin),
+            marks: Vec::new(),
             ended: Vec::new(),
             failed: Vec::new(),
         };
@@ -218,6 +219,9 @@ impl RunLane {
             outcome.steps += 1;
             if outcome.steps == 1 {
                 outcome.first_step_ended = since(self.origin);
+            }
+            if outcome.steps.is_multiple_of(STEPS_ALIKE) {
+                outcome.marks.push(since(self.origin));
             }
             self.note_ended(&mut members, outcome.steps);
             let over = match run.until {

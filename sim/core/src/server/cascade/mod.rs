@@ -206,15 +206,23 @@ impl CascadeServer {
         }
     }
 
-    fn arrived(&mut self, now: Time, request: Request, commands: &mut Commands) {
-        let tokens_at = |stage, lengths: &Option<TextLengths>| match lengths {
+    pub(super) fn as_read(&self, request: Request) -> Request {
+        let input_tokens = self.tokens_at(0, &request);
+        Request {
+            input_tokens,
+            ..request
+        }
+    }
+
+    /// Tokens that a stage's model has to read of a request, as they come in at the door.
+    fn tokens_at(&self, stage: usize, request: &Request) -> u32 {
+        match &self.lengths {
             Some(lengths) => lengths.of(request.ticket, stage),
             None => request.input_tokens,
-        };
-        let request = Request {
-            input_tokens: tokens_at(0, &self.lengths),
-            ..request
-        };
+        }
+    }
+
+    fn arrived(&mut self, now: Time, request: Request, commands: &mut Commands) {
         if let Err(reason) = self.check(&request) {
             commands.list.push(Command::Finish(Finish::rejected(&request, reason)));
             return;
@@ -241,7 +249,7 @@ impl CascadeServer {
             cancelled: false,
         });
         for stage in 0..asked_first {
-            let tokens = tokens_at(stage, &self.lengths);
+            let tokens = self.tokens_at(stage, &request);
             self.ask(request.arrival, job, stage, tokens, None);
         }
         self.ask_stages(now, commands);

@@ -5,9 +5,10 @@ use super::*;
 impl GenerationServer {
     pub(super) fn ran(&mut self, now: Time, done: &Done<'_>, instance: InstanceId, commands: &mut Commands) {
         let outcome = done.run.expect("a run tells what came of it");
+        let ended = done.timing.ended;
         let took = Took {
             computed: done.timing.lane + done.timing.busy,
-            told: now.since(done.timing.ended),
+            told: now.since(ended),
         };
         // Mostly somebody has only come to join.
         let nobody_leaves = outcome.ended.is_empty() && outcome.failed.is_empty() && self.given_up == 0;
@@ -16,6 +17,7 @@ impl GenerationServer {
             false => self.leaving(instance, &outcome),
         };
         self.count_served(instance, &outcome);
+        let longest_gaps = self.longest_gaps_of_early(instance, &outcome, ended);
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
@@ -27,23 +29,22 @@ impl GenerationServer {
         self.answer(instance);
         let state = &mut self.instances[instance.index()];
         let going_on = state.generating.requests();
-        let (pages, gaps) = state.generating.ran(&outcome, took, done.timing.ended);
+        let (pages, first) = state.generating.ran(&outcome, took, ended);
         state.pages.take(pages);
-        let later_steps = outcome.further_steps_since(self.warm_up, done.timing.ended);
-        if outcome.steps > 0 {
-            let is_first_counted = outcome.first_step_ended >= self.warm_up;
-            self.gaps.ran(gaps, going_on, is_first_counted, later_steps);
+        if outcome.first_step_ended >= self.warm_up && outcome.steps > 0 {
+            self.gaps.count(first, going_on.into());
         }
         let mut prompts = std::mem::take(&mut state.prompts);
-        let later = (gaps.later, later_steps);
-        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, later));
+        let waiting = prompts.len();
+        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, ended));
+        let makers = going_on + (waiting - prompts.len()) as u32;
         self.instances[instance.index()].prompts = prompts;
-        if self.spec.join == JoinSpec::HeadRunStatic {
-            let after_last = outcome.ended.iter().map(|ended| outcome.steps - ended.step);
-            self.gaps.less(after_last.map(|steps| steps.min(later_steps)).sum());
+        let early = self.early(&outcome).map(|early| early.step);
+        for further in outcome.further(ended) {
+            self.gaps.further(further, self.warm_up, makers, early.clone());
         }
         if !nobody_leaves {
-            self.let_leave(now, leaving, instance, &outcome, commands);
+            self.let_leave(now, leaving, &longest_gaps, instance, &outcome, commands);
         }
         if self.only_prefills(instance) {
             self.park(now, instance, commands);
@@ -59,13 +60,18 @@ impl GenerationServer {
         &mut self,
         now: Time,
         mut leaving: Vec<(RequestId, Verdict)>,
+        longest_gaps: &[(RequestId, Duration)],
         instance: InstanceId,
         outcome: &RunOutcome<'_>,
         commands: &mut Commands,
     ) {
         for (id, verdict) in leaving.drain(..) {
             self.leave(now, id, instance, commands);
-            self.sequences[id].generated_tokens -= surplus(id, outcome);
+            let sequence = &mut self.sequences[id];
+            sequence.generated_tokens -= surplus(id, outcome);
+            if let Some(&(_, longest)) = longest_gaps.iter().find(|&&(early, _)| early == id) {
+                sequence.longest_gap = longest;
+            }
             self.finish(now, id, verdict, commands);
         }
         self.leaving = leaving;
@@ -89,6 +95,32 @@ impl GenerationServer {
         leaving
     }
 
+    /// Who has its last token, and waited for others that make more.
+    fn early<'a>(&self, outcome: &RunOutcome<'a>) -> impl Iterator<Item = &'a Ended> + Clone + use<'a> {
+        let steps = outcome.steps;
+        let all: &[Ended] = match self.spec.join {
+            JoinSpec::HeadRunStatic => outcome.ended,
+            _ => &[],
+        };
+        all.iter().filter(move |ended| ended.step < steps)
+    }
+
+    /// How long those at most waited for a token, of those who generated before the run: before all that is left of it is booked on them.
+    fn longest_gaps_of_early(
+        &self,
+        instance: InstanceId,
+        outcome: &RunOutcome<'_>,
+        ended: Time,
+    ) -> Vec<(RequestId, Duration)> {
+        let generating = &self.instances[instance.index()].generating;
+        let generates = |early: &&Ended| self.sequences[early.request].chunk_tokens == 0;
+        let longest = |early: &Ended| {
+            let gap = generating.longest_gap(&self.sequences[early.request], outcome, ended, early.step);
+            (early.request, gap)
+        };
+        self.early(outcome).filter(generates).map(longest).collect()
+    }
+
     /// Counts a run's tokens as served, where that says whose turn it is.
     fn count_served(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) {
         let Some(counters) = &mut self.queue.counters else {
@@ -109,7 +141,7 @@ impl GenerationServer {
         instance: InstanceId,
         outcome: &RunOutcome<'_>,
         took: Took,
-        (later_gap, later_steps): (Duration, u32),
+        ended: Time,
     ) -> bool {
         let sequence = &mut self.sequences[id];
         let chunk = std::mem::take(&mut sequence.chunk_tokens);
@@ -131,8 +163,9 @@ impl GenerationServer {
             sequence.cached_tokens += outcome.steps - 1;
             sequence.generated_tokens += outcome.steps;
             sequence.first_token.get_or_insert(outcome.first_step_ended);
-            self.gaps.joined(later_steps);
-            sequence.longest_gap = sequence.longest_gap.max(later_gap);
+            let made = outcome.steps - surplus(id, outcome);
+            let gap = gaps::longest_further(outcome, ended, made);
+            sequence.longest_gap = sequence.longest_gap.max(gap);
             // It had made one elsewhere, or here before it was evicted.
             if let Some(last) = sequence.last_token {
                 let gap = gaps::between(last, outcome.first_step_ended);

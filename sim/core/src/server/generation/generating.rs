@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use tenantry_traces::{Duration, Time};
 
-use super::gaps::RunGaps;
+use super::gaps::{between, longest_further};
 use super::memory::{Rooms, total};
 use super::page::PageSize;
 use super::sequence::Sequence;
@@ -159,8 +159,16 @@ impl Generating {
         sequence.last_token = Some(self.last_token);
     }
 
-    /// A run is over, and its last step since `ended`. The pages that those who had joined before it have taken, and the time between tokens.
-    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, ended: Time) -> (u32, RunGaps) {
+    /// How long a request waited for a token at most since it joined, when a run is over of which so many steps made it one.
+    pub fn longest_gap(&self, sequence: &Sequence, outcome: &RunOutcome<'_>, ended: Time, steps: u32) -> Duration {
+        let before = greatest_since(&self.longest_gaps, sequence.since.runs).unwrap_or(Duration::ZERO);
+        let first = between(self.last_token, outcome.first_step_ended);
+        let of_run = first.max(longest_further(outcome, ended, steps));
+        sequence.longest_gap.max(before).max(of_run)
+    }
+
+    /// A run is over, and its last step since `ended`. The pages that those who had joined before it have taken, and how long they waited for the token of its first step.
+    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, ended: Time) -> (u32, Duration) {
         self.done.runs += 1;
         self.done.computed += took.computed;
         self.done.told += took.told;
@@ -170,14 +178,14 @@ impl Generating {
         self.largest.push((self.done.runs, outcome.requests));
         let steps = outcome.steps;
         if steps == 0 {
-            return (0, RunGaps::default());
+            return (0, Duration::ZERO);
         }
-        let gaps = RunGaps::new(outcome, self.last_token, ended);
+        let first = between(self.last_token, outcome.first_step_ended);
         self.last_token = ended;
         if self.requests == 0 {
             self.longest_gaps.clear();
         } else {
-            let gap = gaps.first.max(gaps.later);
+            let gap = first.max(longest_further(outcome, ended, steps));
             while { self.longest_gaps.last() }.is_some_and(|&(_, other)| other <= gap) {
                 self.longest_gaps.pop();
             }
@@ -195,7 +203,7 @@ impl Generating {
         let over = self.done.over + last;
         self.done.over = if over < page { over } else { over - page };
         self.cached_tokens += u64::from(self.requests) * u64::from(steps);
-        (pages, gaps)
+        (pages, first)
     }
 
     /// Requests by the tokens for which there is room on their last page, from none up to all of a page but one.
@@ -361,6 +369,7 @@ mod tests {
                             requests: here.len() as u32 + beside,
                             steps,
                             first_step_ended,
+                            marks: &[],
                             ended: &[],
                             failed: &[],
                         };

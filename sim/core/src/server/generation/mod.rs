@@ -35,7 +35,7 @@ use super::slots::{Acquired, Slots, SwapCounts};
 use super::tenancy::{Begun, Tenancy, discard};
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
 use crate::durations::Durations;
-use crate::event::{Done, Event, RunOutcome};
+use crate::event::{Done, Ended, Event, RunOutcome};
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind};
 use crate::policy::admit::{self, Admit};
