@@ -9,8 +9,10 @@ use tenantry_core::RunRecord;
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
 use tenantry_core::server::tasks::refusals;
+use tenantry_core::spec::GenerationSpec;
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
+use tenantry_reports::summary::GenerationSummary;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Slo, Validation};
 #[cfg(feature = "libtorch")]
 use tenantry_scenarios::Files;
@@ -532,7 +534,26 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
     if let (Some(of), Some(asked)) = (&mut done.summary.tasks, &run.system.pool.tasks) {
         of.max_batch_asked = (of.max_batch < asked.max_batch).then_some(asked.max_batch);
     }
+    if let (Some(of), Some(asked)) = (&mut done.summary.generation, &run.system.pool.generation) {
+        none_is_zero(of, asked);
+    }
     done
+}
+
+/// What a system may do and did not do is 0, where what it cannot do is absent.
+fn none_is_zero(of: &mut GenerationSummary, asked: &GenerationSpec) {
+    let applies = |may: bool, figures: &mut [&mut Option<u64>]| {
+        for figure in figures.iter_mut().filter(|_| may) {
+            figure.get_or_insert(0);
+        }
+    };
+    let shares = asked.shared_prefix_tokens > 0 || asked.prefix_caching;
+    applies(shares, &mut [&mut of.shared_tokens]);
+    applies(asked.host_slots().is_some(), &mut [&mut of.reads]);
+    applies(
+        asked.disaggregated.is_some(),
+        &mut [&mut of.transfers, &mut of.transferred_bytes],
+    );
 }
 
 /// What the host holds of tenants' parameters: of all, where it does not read them from the disk. Tasks' lie on the cards.

@@ -19,7 +19,7 @@ use parquet::schema::types::TypePtr;
 use tenantry_core::command::{Command, Commands, Finish, Verdict};
 use tenantry_core::event::Event;
 use tenantry_core::ids::{InstanceId, RequestId};
-use tenantry_core::op::OpKind;
+use tenantry_core::op::{Op, OpKind};
 use tenantry_core::run::Observer;
 use tenantry_traces::{Request, Ticket, Time};
 
@@ -36,7 +36,7 @@ use crate::whole::{Part, PartFile, WholeFile};
 /// - `arrival_ns`; `start_ns`, when its batch was handed to the machine (of several, the first); `first_token_ns`, of a decoder's answer;
 ///   `end_ns`, when it left.
 /// - `queue_ns`, `lane_ns`, `stall_ns`, `compute_ns`, `tell_ns`: the waits of `summary.json`. They add up to the latency.
-/// - `batch`: which of the run's batches, from 0 (of several, the last), and `batch_requests`, how many requests were in it.
+/// - `batch`: which of the run's batches, from 0 (of several, the last), and `batch_requests`, how many requests were in it (of several, the most).
 /// - `stage`: of a cascade, which of its models answered, from 0, and `right`, whether the answer is, where that is known.
 /// - `outcome`: `finished`, `rejected`, `failed`, `cancelled` or `unfinished`; `reason` of the rejected and the failed.
 pub const SCHEMA: &str = "
@@ -256,11 +256,17 @@ impl Observer for RequestsPart {
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         match command {
             Command::Submit(submission) => {
-                let is_run = { commands.ops(submission).iter() }.any(|op| matches!(op.kind, OpKind::Run(_)));
+                let ops = commands.ops(submission);
+                let is_run = ops.iter().any(|op| matches!(op.kind, OpKind::Run(_)));
+                // Plans, solutions, and what is looked up or copied by itself, are no batches.
+                let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_));
+                let is_batch = is_run || ops.iter().any(encodes);
                 for member in commands.members(submission) {
                     if let Some(inside) = self.inside.get_mut(&member.ticket) {
                         inside.start.get_or_insert(now);
-                        inside.batch = Some(self.batches);
+                        if is_batch {
+                            inside.batch = Some(self.batches);
+                        }
                     }
                     if is_run && member.sequence.completes {
                         self.going_on
@@ -270,7 +276,7 @@ impl Observer for RequestsPart {
                 if is_run {
                     self.last_runs.insert(submission.instance, self.batches);
                 }
-                self.batches += 1;
+                self.batches += u64::from(is_batch);
             }
             Command::Park { request, .. } | Command::Release { request, .. } => self.released(*request),
             Command::Finish(finish) => {

@@ -29,9 +29,9 @@ pub struct TaskSummary {
     /// As many as were asked for, where activations leave fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_batch_asked: Option<u32>,
-    /// Pools that were split into batches.
+    /// Pools that were taken up after the warm-up, to be split into batches where that is to be done.
     pub plans: u64,
-    /// Mini-batches that ran, each of one task; absent where a full model of each task computes.
+    /// Mini-batches that ran after it, each of one task; absent where a full model of each task computes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mini_batches: Option<u64>,
 }

@@ -41,6 +41,9 @@ const NEAR_CAPACITY: f64 = 0.85;
 /// How many times as many requests an answer is asked once more.
 pub const LONGER: u64 = 16;
 
+/// How many times the scenario's load, by its bits, and how many tenants.
+type Load = (u64, u32);
+
 /// What was run of a plan so far, for all searches that are made for it.
 #[derive(Default)]
 pub struct Known {
@@ -49,9 +52,9 @@ pub struct Known {
     kept: Mutex<PlanRuns>,
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
     /// Of each load, with so many tenants.
-    evenness: Mutex<BTreeMap<(u64, u32), Evenness>>,
+    evenness: Mutex<BTreeMap<Load, Evenness>>,
     /// Of each even load that keeps a cell busy, when its requests come by many seeds.
-    arrivals: Mutex<BTreeMap<(u64, u32), Option<Arc<Bursts>>>>,
+    arrivals: Mutex<BTreeMap<Load, Option<Arc<Bursts>>>>,
     made: AtomicUsize,
 }
 

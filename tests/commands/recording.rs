@@ -1,58 +1,16 @@
 //! What a run writes down beside its figures: `requests.parquet`, `timeline.json`, and its requests as a trace.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
+use crate::common::requests::{Cells, rows, text, whole};
 use crate::common::{Case, check_bad, folder, good, names, tenantry};
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::{Field, Row};
+use parquet::record::Field;
 use serde_json::Value;
 
 fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
-/// A row of `requests.parquet`, by column.
-type Cells = BTreeMap<String, Field>;
-
-fn rows(path: &Path) -> Vec<Cells> {
-    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-    let cells = |row: Row| {
-        row.get_column_iter()
-            .map(|(name, cell)| (name.clone(), cell.clone()))
-            .collect()
-    };
-    let rows: Vec<Cells> = reader
-        .get_row_iter(None)
-        .unwrap()
-        .map(|row| cells(row.unwrap()))
-        .collect();
-    let counted: i64 = reader
-        .metadata()
-        .row_groups()
-        .iter()
-        .map(|group| group.num_rows())
-        .sum();
-    assert_eq!(rows.len() as i64, counted);
-    rows
-}
-
-fn whole(row: &Cells, column: &str) -> Option<u64> {
-    match &row[column] {
-        Field::Null => None,
-        Field::Long(value) => Some(*value as u64),
-        Field::UInt(value) => Some(u64::from(*value)),
-        other => panic!("{column}: {other:?}"),
-    }
-}
-
-fn text<'a>(row: &'a Cells, column: &str) -> Option<&'a str> {
-    match &row[column] {
-        Field::Null => None,
-        Field::Str(text) => Some(text),
-        other => panic!("{column}: {other:?}"),
-    }
 }
 
 const LENGTHS: &str = "workload.lengths={joint: of-arrivals}";

@@ -1,6 +1,9 @@
 //! Tasks from the command line: what is refused is refused alone, and presets and scenarios are complete.
 
+use std::collections::BTreeSet;
+
 use crate::common::good;
+use crate::common::requests::{rows, text, whole};
 use serde_json::Value;
 
 fn runs(summary: &str) -> Vec<Value> {
@@ -512,5 +515,45 @@ fn both_machines_refuse_the_same_headers() {
         }
         let cut = "task 12: cut.safetensors: header: must be that of a safetensors file";
         assert!(manifest.contains(cut), "{out}: {manifest}");
+    }
+}
+
+/// A planner's pools are no batches, and pools and mini-batches are counted as batches are.
+#[test]
+fn batches_are_numbered_and_counted_without_what_is_none() {
+    let place = tempfile::tempdir().unwrap();
+    let simulated = |warm_up: &str| {
+        let warm_up = format!("workload.warm_up={warm_up}");
+        let few = "workload.stop={requests: 400}";
+        let args = [
+            "simulate",
+            "pets/online",
+            "--set",
+            few,
+            "--set",
+            "sweep={}",
+            "--set",
+            &warm_up,
+        ];
+        let out = ["--requests", "--json", "--out", "out"];
+        let runs = runs(&good(place.path(), &[&args[..], &out[..]].concat()));
+        (runs, rows(&place.path().join("out/requests.parquet")))
+    };
+    let (whole_runs, cells) = simulated("0s");
+    for run in &whole_runs {
+        let of_run = cells.iter().filter(|row| text(row, "system") == run["system"].as_str());
+        let batches: BTreeSet<u64> = of_run.filter_map(|row| whole(row, "batch")).collect();
+        let all: BTreeSet<u64> = (0..batches.len() as u64).collect();
+        assert_eq!(batches, all, "{run}");
+    }
+    let warm = whole_runs[0]["duration_s"].as_f64().unwrap() / 2.0;
+    let (later_runs, _) = simulated(&format!("{warm}s"));
+    for (all, later) in whole_runs.iter().zip(&later_runs) {
+        for key in ["plans", "mini_batches"] {
+            let of = |run: &Value| run["tasks"][key].as_u64();
+            let Some(all_of_them) = of(all) else { continue };
+            let share = of(later).unwrap() as f64 / all_of_them as f64;
+            assert!((0.2..0.8).contains(&share), "{key}: {share} of {all}");
+        }
     }
 }

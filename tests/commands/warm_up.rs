@@ -107,3 +107,33 @@ fn cards_are_counted_from_the_warm_ups_end_however_late_that_is_noticed() {
 fn count(of: &Value) -> f64 {
     of.as_f64().or_else(|| of[0].as_f64()).unwrap()
 }
+
+/// What a system does only in its warm-up it does not do afterwards, and still could.
+#[test]
+fn what_may_be_and_was_not_is_zero() {
+    let place = folder();
+    let generation = |warm_up: &str| {
+        let warm_up = format!("workload.warm_up={warm_up}");
+        let args = ["simulate", "punica/tiny-apart", "--set", "sweep={}", "--set", &warm_up];
+        let runs = good_json(place.path(), &args)["runs"].clone();
+        let run = runs
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|run| run["system"] == "apart")
+            .unwrap();
+        let copied = ["transfers", "transferred_bytes"].map(|key| run["generation"][key].as_u64());
+        assert_eq!(
+            run["generation"].get("reads"),
+            None,
+            "no adapters come from a disk: {run}"
+        );
+        copied
+    };
+    assert!(
+        generation("0s")
+            .iter()
+            .all(|count| count.is_some_and(|count| count > 0))
+    );
+    assert_eq!(generation("1h"), [Some(0); 2]);
+}

@@ -43,10 +43,10 @@ pub struct GenerationSummary {
     pub migrations: u64,
     /// Tokens that had to come into a cache again after either.
     pub recomputed_tokens: u64,
-    /// Tokens of prompts that another request of the tenant had computed; absent where none were found.
+    /// Tokens of prompts that another request of the tenant had computed; absent where systems share none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_tokens: Option<u64>,
-    /// Adapters that were read from the disk; absent where host memory held all.
+    /// Adapters that were read from the disk; absent where host memory holds all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<u64>,
     /// Requests whose keys and values were copied from the card that took their prompts in to another; absent where every card does both.

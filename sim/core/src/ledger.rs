@@ -223,7 +223,7 @@ pub struct RunRecord {
     pub output_tokens: u64,
     /// Absent for encoders.
     pub generation: Option<GenerationCounts>,
-    /// Absent where tenants are no tasks.
+    /// Of the whole run, but for pools and mini-batches; absent where tenants are no tasks.
     pub tasks: Option<TaskCounts>,
     /// Batches; steps of a decoder.
     pub batches: u64,
@@ -285,6 +285,8 @@ struct Before {
     lookups: Option<LookupCounts>,
     stages: Vec<StageCounts>,
     generation: Option<GenerationCounts>,
+    /// Pools that were taken up, and mini-batches that ran.
+    pools: (u64, u64),
 }
 
 impl Before {
@@ -294,6 +296,7 @@ impl Before {
             lookups: None,
             stages: server.stages(),
             generation: server.generation(),
+            pools: server.tasks().map_or((0, 0), |tasks| (tasks.plans, tasks.groups)),
         }
     }
 }
@@ -590,6 +593,10 @@ impl Ledger {
         }
         if let (Some(now), Some(before)) = (&mut record.generation, before.generation) {
             *now = now.since(before);
+        }
+        if let Some(tasks) = &mut record.tasks {
+            tasks.plans -= before.pools.0;
+            tasks.groups -= before.pools.1;
         }
         if let (Some(now), Some(before)) = (&mut record.lookups, before.lookups) {
             now.tokens -= before.tokens;

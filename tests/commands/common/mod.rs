@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod requests;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

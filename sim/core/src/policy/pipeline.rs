@@ -60,14 +60,21 @@ impl Pipeline for PipelineSpec {
     }
 
     fn lay_out(&self, work: Work, lanes: Instance, ops: &mut Vec<Op>) {
+        let behind_parameters = self.depth() > 1 && self.parameters == ParameterPipeline::Synchronous;
+        let behind_retrieval = self.depth() > 1 && !self.prefetch_retrieval;
         let mut batch = Batch {
             lanes,
-            behind_parameters: self.depth() > 1 && self.parameters == ParameterPipeline::Synchronous,
-            behind_retrieval: self.depth() > 1 && !self.prefetch_retrieval,
+            behind_parameters,
+            behind_retrieval,
+            // Where look-ups have no lane of their own, one that waits for the batch before would keep back parameters that need not.
+            copies_first: work.follows && behind_retrieval && !behind_parameters && lanes.lookup == lanes.copy,
             first: ops.len(),
             ops,
         };
-        let retrieved = work.retrieval.map(|retrieval| batch.look_up(retrieval));
+        let retrieved = work
+            .retrieval
+            .filter(|_| !batch.copies_first)
+            .map(|retrieval| batch.look_up(retrieval));
         let by_layer = work
             .copy
             .filter(|copy| self.parameters == ParameterPipeline::NextLayer && copy.parts > 1);
@@ -83,6 +90,8 @@ struct Batch<'a> {
     lanes: Instance,
     behind_parameters: bool,
     behind_retrieval: bool,
+    /// What is looked up comes after all parameters.
+    copies_first: bool,
     /// Index of its first op in `ops`.
     first: usize,
     ops: &'a mut Vec<Op>,
@@ -118,6 +127,13 @@ impl Batch<'_> {
             behind: false,
             told: false,
         })
+    }
+
+    /// The same, of what has not been looked up yet where that is to come last.
+    fn staged_last(&mut self, work: Work, retrieved: Option<(usize, Retrieval)>) -> Option<usize> {
+        let late = work.retrieval.filter(|_| self.copies_first);
+        let retrieved = retrieved.or_else(|| Some(self.look_up(late?)))?;
+        Some(self.stage(retrieved))
     }
 
     fn copy_in(&mut self, layers: Layers, chunks: u32, chunk_bytes: u64, after: After) -> usize {
@@ -166,7 +182,7 @@ impl Batch<'_> {
             self.copy_in(work.layers, copy.loads, bytes, after_lookup)
         });
         if !staged_ahead {
-            staged = retrieved.map(|retrieved| self.stage(retrieved));
+            staged = self.staged_last(work, retrieved);
         }
         self.encode(work, work.layers, After::both(copied, staged));
     }
@@ -182,8 +198,66 @@ impl Batch<'_> {
                 staged = retrieved.map(|retrieved| self.stage(retrieved));
             }
         }
+        if self.copies_first {
+            staged = self.staged_last(work, None);
+        }
         for (layer, copied) in work.layers.each().zip(copied) {
             self.encode(work, layer, After::both(Some(copied), staged.take()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{GpuId, LaneId, PoolId};
+
+    /// Which ops a batch of two layers above a table is laid out in, where parameters come ahead and look-ups wait for the batch before.
+    fn order(lookup: LaneId, follows: bool) -> Vec<&'static str> {
+        let lanes = Instance {
+            pool: PoolId(0),
+            gpu: GpuId(0),
+            compute: LaneId(0),
+            copy: LaneId(1),
+            lookup,
+            link: None,
+        };
+        let work = Work {
+            layers: Layers { first: 2, count: 2 },
+            retrieval: Some(Retrieval {
+                tokens: 8,
+                fragments: 6,
+                bytes: 64,
+            }),
+            copy: Some(CopyWork {
+                loads: 1,
+                parts: 2,
+                part_bytes: 16,
+            }),
+            follows,
+        };
+        let pipeline = PipelineSpec {
+            prefetch_retrieval: false,
+            ..PipelineSpec::LAYERWISE
+        };
+        let mut ops = Vec::new();
+        pipeline.lay_out(work, lanes, &mut ops);
+        let name = |op: &Op| match op.kind {
+            OpKind::Lookup(_) => "look up",
+            OpKind::Stage(_) => "stage",
+            OpKind::CopyIn(_) => "copy",
+            _ => "encode",
+        };
+        ops.iter().map(name).collect()
+    }
+
+    #[test]
+    fn parameters_do_not_wait_behind_a_look_up_that_waits() {
+        let one_lane = order(LaneId(1), true);
+        assert_eq!(one_lane, ["copy", "copy", "look up", "stage", "encode", "encode"]);
+        // On a lane of its own it keeps back nobody; and where nothing computes, it does not wait.
+        for first in [order(LaneId(2), true), order(LaneId(1), false)] {
+            assert_eq!(first, ["look up", "copy", "stage", "copy", "encode", "encode"]);
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct TaskCounts {
     pub activation_bytes: u64,
     /// The most queries of a batch: as asked for, or as many as activations leave.
     pub max_batch: u32,
-    /// Pools that were split into batches.
+    /// Pools that were taken up, to be split into batches where that is to be done.
     pub plans: u64,
     /// Mini-batches that ran.
     pub groups: u64,
