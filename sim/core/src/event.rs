@@ -81,23 +81,28 @@ pub struct RunOutcome<'a> {
 
 impl RunOutcome<'_> {
     /// Its steps after the first, where the last was over at `ended`: from mark to mark.
+    #[inline]
     pub fn further(&self, ended: Time) -> impl Iterator<Item = Further> {
-        let (steps, mut after, mut from) = (self.steps, 1, self.first_step_ended);
-        let marks = self.marks.iter().zip(1..).map(|(&at, nth)| (at, nth * STEPS_ALIKE));
-        marks
-            .take_while(move |&(_, step)| step < steps)
-            .chain([(ended, steps)])
-            .map(move |(until, step)| {
-                let further = Further {
-                    after,
-                    steps: step.saturating_sub(after),
-                    from,
-                    until,
-                };
-                (after, from) = (step, until);
-                further
-            })
-            .filter(|further| further.steps > 0)
+        let RunOutcome { steps, marks, .. } = *self;
+        let (mut passed, mut after, mut from) = (0, 1, self.first_step_ended);
+        std::iter::from_fn(move || {
+            if after >= steps {
+                return None;
+            }
+            passed += 1;
+            let (until, end) = match marks.get(passed - 1) {
+                Some(&mark) if passed as u32 * STEPS_ALIKE < steps => (mark, passed as u32 * STEPS_ALIKE),
+                _ => (ended, steps),
+            };
+            let further = Further {
+                after,
+                steps: end - after,
+                from,
+                until,
+            };
+            (after, from) = (end, until);
+            Some(further)
+        })
     }
 
     /// Steps after the first that were over at a time or later, where the last was at `ended`.

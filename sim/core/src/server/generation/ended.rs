@@ -17,7 +17,8 @@ impl GenerationServer {
             false => self.leaving(instance, &outcome),
         };
         self.count_served(instance, &outcome);
-        let longest_gaps = self.longest_gaps_of_early(instance, &outcome, ended);
+        self.run_gaps.of(&outcome, ended, self.warm_up);
+        let longest_gaps = self.longest_gaps_of_early(instance, &outcome);
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
@@ -29,20 +30,18 @@ impl GenerationServer {
         self.answer(instance);
         let state = &mut self.instances[instance.index()];
         let going_on = state.generating.requests();
-        let (pages, first) = state.generating.ran(&outcome, took, ended);
+        let (pages, first) = state.generating.ran(&outcome, took, ended, &self.run_gaps);
         state.pages.take(pages);
         if outcome.first_step_ended >= self.warm_up && outcome.steps > 0 {
             self.gaps.count(first, going_on.into());
         }
         let mut prompts = std::mem::take(&mut state.prompts);
         let waiting = prompts.len();
-        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, ended));
+        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took));
         let makers = going_on + (waiting - prompts.len()) as u32;
         self.instances[instance.index()].prompts = prompts;
         let early = self.early(&outcome).map(|early| early.step);
-        for further in outcome.further(ended) {
-            self.gaps.further(further, self.warm_up, makers, early.clone());
-        }
+        self.gaps.further(&self.run_gaps, makers, early);
         if !nobody_leaves {
             self.let_leave(now, leaving, &longest_gaps, instance, &outcome, commands);
         }
@@ -106,16 +105,11 @@ impl GenerationServer {
     }
 
     /// How long those at most waited for a token, of those who generated before the run: before all that is left of it is booked on them.
-    fn longest_gaps_of_early(
-        &self,
-        instance: InstanceId,
-        outcome: &RunOutcome<'_>,
-        ended: Time,
-    ) -> Vec<(RequestId, Duration)> {
+    fn longest_gaps_of_early(&self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Duration)> {
         let generating = &self.instances[instance.index()].generating;
         let generates = |early: &&Ended| self.sequences[early.request].chunk_tokens == 0;
         let longest = |early: &Ended| {
-            let gap = generating.longest_gap(&self.sequences[early.request], outcome, ended, early.step);
+            let gap = generating.longest_gap(&self.sequences[early.request], outcome, &self.run_gaps, early.step);
             (early.request, gap)
         };
         self.early(outcome).filter(generates).map(longest).collect()
@@ -135,14 +129,7 @@ impl GenerationServer {
     }
 
     /// Books a run on a request, if it was one of those whose prompts the run took in. Whether that completed it.
-    fn took_in(
-        &mut self,
-        id: RequestId,
-        instance: InstanceId,
-        outcome: &RunOutcome<'_>,
-        took: Took,
-        ended: Time,
-    ) -> bool {
+    fn took_in(&mut self, id: RequestId, instance: InstanceId, outcome: &RunOutcome<'_>, took: Took) -> bool {
         let sequence = &mut self.sequences[id];
         let chunk = std::mem::take(&mut sequence.chunk_tokens);
         if chunk == 0 {
@@ -164,7 +151,7 @@ impl GenerationServer {
             sequence.generated_tokens += outcome.steps;
             sequence.first_token.get_or_insert(outcome.first_step_ended);
             let made = outcome.steps - surplus(id, outcome);
-            let gap = gaps::longest_further(outcome, ended, made);
+            let gap = self.run_gaps.longest(made);
             sequence.longest_gap = sequence.longest_gap.max(gap);
             // It had made one elsewhere, or here before it was evicted.
             if let Some(last) = sequence.last_token {

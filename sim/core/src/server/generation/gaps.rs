@@ -8,7 +8,7 @@
 use tenantry_traces::{Duration, Time};
 
 use crate::durations::{AT_ONCE, Durations, Tally};
-use crate::event::{Further, RunOutcome};
+use crate::event::RunOutcome;
 
 /// From one token to another. A real machine's two readings of an instant may differ by their resolution.
 #[inline]
@@ -16,11 +16,41 @@ pub(super) fn between(before: Time, after: Time) -> Duration {
     Duration(after.0.saturating_sub(before.0))
 }
 
-/// The longest between two of a run's steps, from its first one on up to so many.
-#[inline]
-pub(super) fn longest_further(outcome: &RunOutcome<'_>, ended: Time, steps: u32) -> Duration {
-    let further = outcome.further(ended).take_while(|further| further.after < steps);
-    further.map(|further| further.each()).max().unwrap_or(Duration::ZERO)
+/// Steps of a run that are as long as each other, as far as is known.
+#[derive(Clone, Copy, Debug)]
+struct Alike {
+    gap: Duration,
+    /// Steps of the run before them, and up to the last of them.
+    after: u32,
+    end: u32,
+    /// Of them, after the warm-up.
+    counted: u32,
+}
+
+/// Between a run's steps, from its first one on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunGaps(Vec<Alike>);
+
+impl RunGaps {
+    /// Those of a run that made steps until `ended`, of which those count that are over at `from` or later.
+    #[inline]
+    pub fn of(&mut self, outcome: &RunOutcome<'_>, ended: Time, from: Time) {
+        self.0.clear();
+        let alike = outcome.further(ended).map(|further| Alike {
+            gap: further.each(),
+            after: further.after,
+            end: further.after + further.steps,
+            counted: further.since(from),
+        });
+        self.0.extend(alike);
+    }
+
+    /// The longest, up to so many steps of the run.
+    #[inline]
+    pub fn longest(&self, steps: u32) -> Duration {
+        let made = self.0.iter().take_while(|alike| alike.after < steps);
+        made.map(|alike| alike.gap).max().unwrap_or(Duration::ZERO)
+    }
 }
 
 /// Of all requests together.
@@ -44,14 +74,14 @@ impl Gaps {
         self.recent.push((gap, times));
     }
 
-    /// So many requests made tokens in further steps of a run that count from `from` on, but for the tokens after each one's last, which
-    /// some made that had theirs in these steps of the run.
-    pub fn further(&mut self, further: Further, from: Time, requests: u32, last: impl Iterator<Item = u32>) {
-        let counted = further.since(from);
-        let end = further.after + further.steps;
-        let surplus = last.map(|last| u64::from(end.saturating_sub(last).min(counted)));
-        let made = u64::from(requests) * u64::from(counted) - surplus.sum::<u64>();
-        self.count(further.each(), made);
+    /// So many requests made tokens in further steps of a run, but for those after each one's last, which `early` ones had in these steps of it.
+    #[inline]
+    pub fn further(&mut self, gaps: &RunGaps, requests: u32, early: impl Iterator<Item = u32> + Clone) {
+        for alike in &gaps.0 {
+            let after_last = |last: u32| u64::from(alike.end.saturating_sub(last).min(alike.counted));
+            let surplus: u64 = early.clone().map(after_last).sum();
+            self.count(alike.gap, u64::from(requests) * u64::from(alike.counted) - surplus);
+        }
     }
 
     /// Of one request that came back.
@@ -61,7 +91,8 @@ impl Gaps {
 
     #[inline(never)]
     fn settle(&mut self) {
-        self.tally.count(self.recent.drain(..));
+        self.tally.count(self.recent.iter().copied());
+        self.recent.clear();
     }
 
     /// All of them.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use tenantry_traces::{Duration, Time};
 
-use super::gaps::{between, longest_further};
+use super::gaps::{RunGaps, between};
 use super::memory::{Rooms, total};
 use super::page::PageSize;
 use super::sequence::Sequence;
@@ -160,15 +160,15 @@ impl Generating {
     }
 
     /// How long a request waited for a token at most since it joined, when a run is over of which so many steps made it one.
-    pub fn longest_gap(&self, sequence: &Sequence, outcome: &RunOutcome<'_>, ended: Time, steps: u32) -> Duration {
+    pub fn longest_gap(&self, sequence: &Sequence, outcome: &RunOutcome<'_>, gaps: &RunGaps, steps: u32) -> Duration {
         let before = greatest_since(&self.longest_gaps, sequence.since.runs).unwrap_or(Duration::ZERO);
         let first = between(self.last_token, outcome.first_step_ended);
-        let of_run = first.max(longest_further(outcome, ended, steps));
+        let of_run = first.max(gaps.longest(steps));
         sequence.longest_gap.max(before).max(of_run)
     }
 
     /// A run is over, and its last step since `ended`. The pages that those who had joined before it have taken, and how long they waited for the token of its first step.
-    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, ended: Time) -> (u32, Duration) {
+    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, ended: Time, gaps: &RunGaps) -> (u32, Duration) {
         self.done.runs += 1;
         self.done.computed += took.computed;
         self.done.told += took.told;
@@ -185,7 +185,7 @@ impl Generating {
         if self.requests == 0 {
             self.longest_gaps.clear();
         } else {
-            let gap = first.max(longest_further(outcome, ended, steps));
+            let gap = first.max(gaps.longest(steps));
             while { self.longest_gaps.last() }.is_some_and(|&(_, other)| other <= gap) {
                 self.longest_gaps.pop();
             }
@@ -388,7 +388,9 @@ mod tests {
                             let held = now.cached_tokens.div_ceil(PAGE_TOKENS);
                             pages += held - std::mem::replace(&mut now.pages, held);
                         }
-                        prop_assert_eq!(generating.ran(&outcome, took, ended).0, pages);
+                        let mut gaps = RunGaps::default();
+                        gaps.of(&outcome, ended, Time::ZERO);
+                        prop_assert_eq!(generating.ran(&outcome, took, ended, &gaps).0, pages);
                         if steps > 0 {
                             last_token = ended;
                         }

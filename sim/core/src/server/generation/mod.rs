@@ -43,7 +43,7 @@ use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, PlotSpec, SystemSpec};
 use crate::topology::Topology;
 use asking::Asked;
-use gaps::Gaps;
+use gaps::{Gaps, RunGaps};
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
 use instance::{InFlight, Instance, PrefixPages};
@@ -163,6 +163,8 @@ pub struct GenerationServer {
     placed: u64,
     counts: GenerationCounts,
     gaps: Gaps,
+    /// Of the run that is over.
+    run_gaps: RunGaps,
     /// Tokens are counted that are made from then on.
     warm_up: Time,
     occupied_instances: u32,
@@ -239,6 +241,7 @@ impl GenerationServer {
             placed: 0,
             counts: GenerationCounts::default(),
             gaps: Gaps::default(),
+            run_gaps: RunGaps::default(),
             warm_up: Time::ZERO,
             occupied_instances: 0,
             occupied_since: Time::ZERO,
