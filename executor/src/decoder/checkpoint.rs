@@ -16,6 +16,7 @@ use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
+use crate::stored_numbers::numbers;
 
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
@@ -117,18 +118,6 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {
 pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, ExecutorError> {
     SafeTensors::deserialize(bytes)
         .map_err(|error| wrong(path, "header", "that of a safetensors file".into(), error.to_string()))
-}
-
-/// A tensor's numbers, `[…]` as stored.
-pub(crate) fn numbers(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Tensor, ExecutorError> {
-    let stored = match tensor.dtype() {
-        Dtype::F32 => Kind::Float,
-        Dtype::F16 => Kind::Half,
-        Dtype::BF16 => Kind::BFloat16,
-        other => return Err(wrong(path, name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
-    };
-    let size: Vec<i64> = tensor.shape().iter().map(|&n| n as i64).collect();
-    Ok(Tensor::f_from_data_size(tensor.data(), &size, stored)?)
 }
 
 fn copy(path: &Path, name: &str, tensor: &TensorView<'_>, place: &Place, block: &Tensor) -> Result<(), ExecutorError> {

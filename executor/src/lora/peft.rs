@@ -9,8 +9,9 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::shape::{Input, LoraShape};
-use crate::decoder::{map, numbers, parse};
+use crate::decoder::{map, parse};
 use crate::error::ExecutorError;
+use crate::stored_numbers::numbers;
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";

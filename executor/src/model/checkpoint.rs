@@ -13,6 +13,7 @@ use tenantry_profiles::{DType, ModelShape};
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
+use crate::stored_numbers::numbers;
 
 /// Some checkpoints hold a task's whole model, with the encoder below this name.
 const PREFIX: &str = "bert.";
@@ -62,16 +63,10 @@ pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result
                 format!("{:?}", found.shape()),
             ));
         }
-        let stored = match found.dtype() {
-            Dtype::F32 => Kind::Float,
-            Dtype::F16 => Kind::Half,
-            Dtype::BF16 => Kind::BFloat16,
-            other => return Err(wrong(&name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
-        };
-        let numbers = Tensor::f_from_data_size(found.data(), &[place.length() as i64], stored)?;
+        let stored = numbers(path, &name, &found)?.f_view([-1])?;
         block
             .f_narrow(0, place.offset as i64, place.length() as i64)?
-            .f_copy_(&numbers)?;
+            .f_copy_(&stored)?;
     }
     Ok(block)
 }

@@ -236,7 +236,9 @@ fn fits(
         })
     };
     let Some(StoredTensor {
-        dtype, shape: found, ..
+        dtype,
+        shape: found,
+        data,
     }) = stored.get(name)
     else {
         return misfit("no such tensor".into());
@@ -249,9 +251,43 @@ fn fits(
     if dtype != element.name() || found.len() != wanted.len() || !found.iter().zip(&wanted).all(fits) {
         return misfit(format!("{dtype} of shape {found:?}"));
     }
+    if !are_finite(dtype, data) {
+        return Err(Misfit {
+            tensor: name.to_string(),
+            must: FINITE.to_string(),
+            got: INFINITE.to_string(),
+        });
+    }
     let free = wanted.iter().position(|size| !matches!(size, Size::Is(_)));
     *own = own.or(free.map(|dimension| found[dimension]));
     Ok(found.iter().map(|&size| size as u64).product())
+}
+
+/// What parameters must be, since whatever is computed with others is no number, and no answer, …
+pub const FINITE: &str = "of finite numbers";
+
+/// … and what they are where they are not.
+pub const INFINITE: &str = "NaN or infinity";
+
+/// Whether all elements of a tensor, little-endian, are finite: none has all bits of its exponent. `dtype` is as safetensors calls it; what is no
+/// floating-point number is finite.
+pub fn are_finite(dtype: &str, data: &[u8]) -> bool {
+    // Without an early end, so that many are looked at in one instruction.
+    let any_of_16 = |exponent: u16| {
+        let numbers = { data.chunks_exact(2) }.map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+        numbers.fold(false, |any, bits| any | (bits & exponent == exponent))
+    };
+    let any_of_32 = |exponent: u32| {
+        let numbers =
+            { data.chunks_exact(4) }.map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        numbers.fold(false, |any, bits| any | (bits & exponent == exponent))
+    };
+    !match dtype {
+        "F16" => any_of_16(0x7c00),
+        "BF16" => any_of_16(0x7f80),
+        "F32" => any_of_32(0x7f80_0000),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -344,6 +380,17 @@ mod tests {
                 let misfit = check(kind, &shape, &stored(&other)).unwrap_err();
                 assert_eq!(misfit.tensor, name);
                 assert!(misfit.got.starts_with("BF16 of shape ["), "{misfit}");
+                if tensors[index].1 == "F32" {
+                    let mut no_number = tensors.clone();
+                    let data = &mut no_number[index].3;
+                    let last = data.len() - 4;
+                    data[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+                    let misfit = check(kind, &shape, &stored(&no_number)).unwrap_err().to_string();
+                    assert_eq!(
+                        misfit,
+                        format!("{name}: must be of finite numbers, got NaN or infinity")
+                    );
+                }
                 let mut longer = tensors.clone();
                 longer[index].2.push(1);
                 assert_eq!(check(kind, &shape, &stored(&longer)).unwrap_err().tensor, name);
