@@ -22,8 +22,8 @@ use tenantry_traces::{Time, TraceError};
 
 use crate::cards::{card_of, card_of_option, cluster, complete, does_not_fit, on_card, refusal};
 use crate::caveats::{
-    Extrapolated, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    measured_otherwise, sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
+    Extrapolated, Measured, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
+    sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -342,13 +342,15 @@ impl Loaded {
         table_caveats(&self.tables_used())
     }
 
+    /// Where and when the processors' cards among them were measured.
+    pub fn measured(&self) -> impl Iterator<Item = Measured> {
+        self.cards.values().filter_map(Measured::of_card)
+    }
+
     /// A sentence on each measured card whose prices need not be this machine's of today.
     pub fn machine_caveats(&self) -> Vec<String> {
         let here = ThisMachine::now();
-        self.cards
-            .values()
-            .filter_map(|card| measured_otherwise(card, &here))
-            .collect()
+        self.measured().filter_map(|card| card.otherwise(&here)).collect()
     }
 
     /// A sentence on each card that is of another kind of device than the one that executes.

@@ -214,30 +214,49 @@ impl ThisMachine {
     }
 }
 
-/// A sentence on a processor's card that was measured on another, before this machine was last started, or on another day: its prices
-/// are those of then and there.
-pub fn measured_otherwise(card: &Card, here: &ThisMachine) -> Option<String> {
-    let (of, device) = (&card.provenance, &card.device);
-    if of.source != Source::Measured || device.kind != DeviceKind::Cpu {
-        return None;
+/// Where and when a processor's card was measured, which tells whether its prices are of here and today.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    card: String,
+    processor: String,
+    date: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<String>,
+}
+
+impl Measured {
+    /// Nothing of cards that nobody measured, and of devices that are alike wherever they are.
+    pub fn of_card(card: &Card) -> Option<Measured> {
+        let (of, device) = (&card.provenance, &card.device);
+        (of.source == Source::Measured && device.kind == DeviceKind::Cpu).then(|| Measured {
+            card: card.name.clone(),
+            processor: device.host.cpu.clone(),
+            date: of.date.clone(),
+            boot: of.boot.clone(),
+        })
     }
-    let started_since = matches!((&of.boot, &here.boot), (Some(then), Some(now)) if then != now);
-    let why = if device.host.cpu != here.processor {
-        format!(
-            "on {}, and this machine has {}: its prices are the other's",
-            device.host.cpu, here.processor
-        )
-    } else if started_since {
-        "before this machine was last started, or on another of the same processor: its prices may be off by some per cent".to_owned()
-    } else if of.date != here.today {
-        "and not today: a machine drifts by some per cent within hours".to_owned()
-    } else {
-        return None;
-    };
-    Some(format!(
-        "Card {} was measured on {} {why}; `tenantry profile compare` shows how far a new profile lies from it.",
-        card.name, of.date
-    ))
+
+    /// A sentence where it was on another processor, before this machine was last started, or on another day: its prices are those of
+    /// then and there.
+    pub fn otherwise(&self, here: &ThisMachine) -> Option<String> {
+        let started_since = matches!((&self.boot, &here.boot), (Some(then), Some(now)) if then != now);
+        let why = if self.processor != here.processor {
+            format!(
+                "on {}, and this machine has {}: its prices are the other's",
+                self.processor, here.processor
+            )
+        } else if started_since {
+            "before this machine was last started, or on another of the same processor: its prices may be off by some per cent".to_owned()
+        } else if self.date != here.today {
+            "and not today: a machine drifts by some per cent within hours".to_owned()
+        } else {
+            return None;
+        };
+        Some(format!(
+            "Card {} was measured on {} {why}; `tenantry profile compare` shows how far a new profile lies from it.",
+            self.card, self.date
+        ))
+    }
 }
 
 /// A sentence on a card of another kind of device than the one that executes: what is compared are two devices.
@@ -322,15 +341,16 @@ mod tests {
             boot: Some("third".to_owned()),
             today: "2026-01-31".to_owned(),
         };
+        let otherwise = |card: &Card| Measured::of_card(card).and_then(|measured| measured.otherwise(&here));
         let mut card = synthetic_card();
-        assert_eq!(measured_otherwise(&card, &here), None, "nobody measured it");
+        assert_eq!(otherwise(&card), None, "nobody measured it");
         card.provenance.source = Source::Measured;
         card.provenance.date = "2026-01-31".to_owned();
-        assert_eq!(measured_otherwise(&card, &here), None);
+        assert_eq!(otherwise(&card), None);
         card.provenance.boot = Some("third".to_owned());
-        assert_eq!(measured_otherwise(&card, &here), None);
+        assert_eq!(otherwise(&card), None);
         let told = |card: &Card, part: &str| {
-            let told = measured_otherwise(card, &here).unwrap();
+            let told = otherwise(card).unwrap();
             assert!(
                 told.contains(part) && told.contains("`tenantry profile compare`"),
                 "{told}"
@@ -343,6 +363,6 @@ mod tests {
         card.device.host.cpu = "Another".to_owned();
         told(&card, "on Another, and this machine has Synthetic host");
         card.device.kind = DeviceKind::Cuda;
-        assert_eq!(measured_otherwise(&card, &here), None);
+        assert_eq!(otherwise(&card), None);
     }
 }

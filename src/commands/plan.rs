@@ -64,6 +64,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let planned = planned?;
     let report = &planned.report;
     let mut caveats = cards.card_caveats();
+    caveats.extend(cards.machine_caveats());
     if let Some(best) = &planned.best {
         let best = Loaded::of_what_fits(best.clone(), None)?;
         caveats.extend(best.run_caveats());

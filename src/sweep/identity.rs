@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::manifest::ProfileSource;
 
-use crate::caveats::unanswered_in_recordings;
+use crate::caveats::{Measured, unanswered_in_recordings};
 use crate::failure::Failure;
 use crate::output::Started;
 use crate::runs::Loaded;
@@ -44,6 +44,9 @@ pub struct Sweep {
     pub other_profiles: Vec<ProfileSource>,
     /// What must be known of the cards.
     pub caveats: Vec<String>,
+    /// Whether they are of another machine or day is said where the runs are put together, which need not be where they were run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Measured>,
 }
 
 /// A file or card by what is in it.
@@ -101,6 +104,7 @@ impl Sweep {
             profile: manifest.profile,
             other_profiles: manifest.other_profiles,
             caveats: [loaded.card_caveats(), unanswered_in_recordings(&loaded.runs)?].concat(),
+            measured: loaded.measured().collect(),
         })
     }
 

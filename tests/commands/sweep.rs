@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use tenantry_profiles::Source;
+use tenantry_profiles::testing::synthetic_card;
 
 use crate::common::{check_bad, folder, good, names, tenantry};
 
@@ -254,6 +256,41 @@ fn what_cannot_run_is_left_out_and_said() {
     assert!(message.contains("Left out, since they cannot run"), "{message}");
     let summary: Value = serde_json::from_slice(&file(&at.join("out"), "summary.json")).unwrap();
     assert_eq!(summary["runs"].as_array().unwrap().len(), 2);
+}
+
+/// Which command made the figures does not matter: whoever reads them learns that their card is another machine's.
+#[test]
+fn a_card_of_another_machine_is_told_of() {
+    let place = folder();
+    let at = place.path();
+    let mut card = synthetic_card();
+    card.provenance.source = Source::Measured;
+    card.device.host.cpu = "Another Processor".to_owned();
+    card.save(&at.join("card")).unwrap();
+    let told = |args: &[&str], out: &str| {
+        let output = tenantry(at, &[args, &["--out", out]].concat());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {message}");
+        let manifest: Value = serde_json::from_slice(&file(&at.join(out), "manifest.json")).unwrap();
+        let caveats: Vec<String> = serde_json::from_value(manifest["caveats"].clone()).unwrap();
+        let is_it = |caveat: &&String| {
+            caveat.contains("on Another Processor, and this machine has ")
+                && caveat.contains("its prices are the other's")
+        };
+        let caveat = caveats.iter().find(is_it);
+        let caveat = caveat.unwrap_or_else(|| panic!("{args:?}: {caveats:#?}"));
+        assert!(message.contains(&format!("note: {caveat}")), "{args:?}: {message}");
+    };
+    told(&["simulate", "s.yaml"], "simulated");
+    told(&["sweep", "s.yaml"], "swept");
+    told(&["merge", "swept"], "merged");
+    let plan = [
+        "--set",
+        "slo={latency: 1s, at: p98}",
+        "--set",
+        "plan={find: fewest-cards, gpus: {from: 1, to: 2}}",
+    ];
+    told(&[&["plan", "s.yaml"], &plan[..]].concat(), "planned");
 }
 
 #[test]
