@@ -16,6 +16,7 @@ use tenantry_reports::summary::GenerationSummary;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Slo, Validation};
 #[cfg(feature = "libtorch")]
 use tenantry_scenarios::Files;
+use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
@@ -142,9 +143,9 @@ impl Loaded {
         &card.name
     }
 
-    /// A scenario without runs, with these cards.
-    pub fn of_cards<'a>(scenario: Scenario, cards: impl Iterator<Item = &'a str>) -> Result<Loaded, Failure> {
-        let found = cards.map(|card| Ok((card.to_owned(), card_of(&scenario, card)?)));
+    /// A scenario without runs, with the cards that its plan chooses among.
+    pub fn of_plan(scenario: Scenario, plan: &Plan) -> Result<Loaded, Failure> {
+        let found = { plan.cards.iter() }.map(|(card, _)| Ok((card.clone(), card_of(&scenario, card)?)));
         Ok(Loaded {
             cards: found.collect::<Result<_, Failure>>()?,
             scenario,

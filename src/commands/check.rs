@@ -11,6 +11,9 @@ pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
     let loaded = Loaded::load(&args.scenario, None)?;
     fits(&loaded)?;
     let scenario = &loaded.scenario;
+    if let Some(plan) = &scenario.plan {
+        Loaded::of_plan(scenario.clone(), plan)?;
+    }
     let value = json!({ "scenario": scenario.name, "valid": true, "runs": loaded.runs.len() });
     print(output, &value, || {
         let resolved = scenario.resolved_yaml();
@@ -20,7 +23,8 @@ pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
             loaded.runs.len()
         )
     })?;
-    next(output, &format!("tenantry simulate {}", args.scenario.words()));
+    let command = if scenario.plan.is_some() { "plan" } else { "simulate" };
+    next(output, &format!("tenantry {command} {}", args.scenario.words()));
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let plan = &plan;
     let interrupt = interrupt::flag();
     let bar = progress::counting("planning", output.quiet);
-    let cards = Loaded::of_cards(scenario.clone(), plan.cards.iter().map(|(card, _)| card.as_str()))?;
+    let cards = Loaded::of_plan(scenario.clone(), plan)?;
     check_folder("--out", &args.out)?;
     let inputs = Inputs::of(scenario.inputs())?;
     let identity = Sweep::of(&cards, &inputs, &started)?;

@@ -63,6 +63,14 @@ fn mistakes_are_said() {
                 ],
             ),
             (
+                &["check", "plan/least-cost", "--set", "plan.cards.l44=0.8"],
+                2,
+                &[
+                    "--set: plan.cards.l44: must be a folder with a card.yaml or one of ",
+                    "did you mean l4?",
+                ],
+            ),
+            (
                 &[
                     "plan",
                     "s.yaml",
