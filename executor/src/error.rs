@@ -1,6 +1,7 @@
 //! What can go wrong, in the form `what: must be …, got …` where an input is at fault.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::TchError;
 use tenantry_profiles::{AdapterImplementation, ModelError};
@@ -65,6 +66,9 @@ pub enum ExecutorError {
     /// A tokenizer that could not be read.
     #[error(transparent)]
     Trace(#[from] tenantry_traces::TraceError),
+    /// The user stopped it.
+    #[error("stopped before its end")]
+    Interrupted,
     /// A file that could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -122,7 +126,16 @@ impl ExecutorError {
             | ExecutorError::Uncaptured(_)
             | ExecutorError::Plot(_)
             | ExecutorError::KeptTables { .. }
-            | ExecutorError::Machine(_) => false,
+            | ExecutorError::Machine(_)
+            | ExecutorError::Interrupted => false,
+        }
+    }
+
+    /// [`ExecutorError::Interrupted`] once the flag is set.
+    pub(crate) fn if_set(interrupt: &AtomicBool) -> Result<(), ExecutorError> {
+        match interrupt.load(Ordering::Relaxed) {
+            true => Err(ExecutorError::Interrupted),
+            false => Ok(()),
         }
     }
 

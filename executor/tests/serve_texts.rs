@@ -65,7 +65,8 @@ fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
             .map(model)
             .collect(),
     };
-    let files = make_example(folder.path(), &size, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
+    let never = AtomicBool::new(false);
+    let files = make_example(folder.path(), &size, 7, Device::Cpu, &never, &mut |_, _, _| {}).unwrap();
     let read = |folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap();
     let models: Vec<TextModel> = files.models.iter().map(|folder| read(folder)).collect();
     let named = |&(name, alpha): &(&str, f64)| (name.to_owned(), alpha);
@@ -88,7 +89,7 @@ fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
     };
     let profiled = folder.path().join("profiled");
     std::fs::create_dir(&profiled).unwrap();
-    for model in profile(&models, asked, &mut |_, _| {}).unwrap() {
+    for model in profile(&models, asked, &never, &mut |_, _| {}).unwrap() {
         for outputs in std::iter::once(&model.whole).chain(&model.pruned) {
             outputs.write(&profiled.join(outputs.file_name())).unwrap();
         }

@@ -1,5 +1,7 @@
 //! The self-contained example, small: trained here, saved, read again, calibrated, and served as a cascade.
 
+use std::sync::atomic::AtomicBool;
+
 use tch::Device;
 use tenantry_cascade::{Reroute, expected_calibration_error};
 use tenantry_executor::cascade::{
@@ -9,6 +11,9 @@ use tenantry_executor::cascade::{
 use tenantry_executor::{ExecutorError, use_one_core};
 use tenantry_profiles::DType;
 use tenantry_traces::outcome::DispatchCoins;
+
+/// Of tests that nobody stops.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Seconds of training on a quiet machine. The small model is too narrow to learn what a contrast does.
 fn size() -> ExampleSize {
@@ -34,7 +39,9 @@ fn labels(items: &[Item]) -> Vec<Label> {
 }
 
 fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) -> Outputs {
-    let observed = model.observe(items.iter().map(|item| &item.texts), true).unwrap();
+    let observed = model
+        .observe(items.iter().map(|item| &item.texts), true, &NEVER)
+        .unwrap();
     let labels = labels(items);
     let calibration = calibration
         .unwrap_or_else(|| Calibration::fit(&observed.logits, &labels, CalibrationMethod::Temperature, 0.0).unwrap());
@@ -55,7 +62,7 @@ fn a_trained_cascade_serves_real_texts() {
     let folder = tempfile::tempdir().unwrap();
     let mut losses = Vec::new();
     let mut watch = |model: &str, epoch: u32, loss: f64| losses.push((model.to_owned(), epoch, loss));
-    let files = make_example(folder.path(), &size(), 7, Device::Cpu, &mut watch).unwrap();
+    let files = make_example(folder.path(), &size(), 7, Device::Cpu, &NEVER, &mut watch).unwrap();
     assert!(
         losses.iter().all(|(_, epoch, loss)| *epoch < 2 || *loss < 0.69),
         "nothing was learnt: {losses:?}"
@@ -119,7 +126,7 @@ fn a_trained_cascade_serves_real_texts() {
         let reroute = Reroute::new(cut_off, slope).unwrap();
         let cascade = Cascade::new(levels(), reroute, alpha, weights).unwrap();
         cascade
-            .answer_all(&test, |ticket, stage| coins.of(ticket, stage))
+            .answer_all(&test, |ticket, stage| coins.of(ticket, stage), &NEVER)
             .unwrap()
     };
     let large_test = outputs(&large, &test, Some(large_profile.calibration.clone()));
@@ -135,7 +142,7 @@ fn a_trained_cascade_serves_real_texts() {
     };
     let coin = |item: u64, stage: u32| coins.of(item, stage);
     let texts = [read(&files.models[0]), read(&files.models[1])];
-    let verdict = judge(&texts, [&profiled, &profiled], &test, settings, &coin).unwrap();
+    let verdict = judge(&texts, [&profiled, &profiled], &test, settings, &coin, &NEVER).unwrap();
     let rejoined = joined_again(&verdict.ensemble[0].weights, [&tested, &large_test]);
     effects_are_counted_again(&verdict.ensemble[0], &rejoined, [&tested, &large_test]);
 
@@ -244,7 +251,7 @@ fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
         held_out_items: 500,
         models: vec![model("small", [1, 32, 2], 30)],
     };
-    let files = make_example(folder.path(), &size, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
+    let files = make_example(folder.path(), &size, 7, Device::Cpu, &NEVER, &mut |_, _, _| {}).unwrap();
     let small = TextModel::read(&files.models[0], DType::F32, Device::Cpu).unwrap();
     let items = |path| read_items(path, small.answer()).unwrap();
     let (profile, test) = (items(&files.profile), items(&files.test));
@@ -261,7 +268,9 @@ fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
     };
     let before = held_out(&Calibration::Classes(tenantry_cascade::Temperature::ONE));
     let after = held_out(&Calibration::Classes(temperature));
-    let observed = small.observe(profile.iter().map(|item| &item.texts), false).unwrap();
+    let observed = small
+        .observe(profile.iter().map(|item| &item.texts), false, &NEVER)
+        .unwrap();
     let by_class = Calibration::fit(&observed.logits, &labels(&profile), CalibrationMethod::Dirichlet, 0.0).unwrap();
     let after_by_class = held_out(&by_class);
     println!(
@@ -287,7 +296,7 @@ fn levels_must_answer_the_same() {
         held_out_items: 4,
         models: vec![model("small", [1, 16, 2], 1), model("large", [1, 16, 2], 1)],
     };
-    let files = make_example(folder.path(), &tiny, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
+    let files = make_example(folder.path(), &tiny, 7, Device::Cpu, &NEVER, &mut |_, _, _| {}).unwrap();
     let config = files.models[1].join("config.json");
     let renamed = std::fs::read_to_string(&config).unwrap().replace("negative", "neutral");
     std::fs::write(&config, renamed).unwrap();

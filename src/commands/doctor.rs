@@ -72,7 +72,8 @@ fn check(device: &str, output: &OutputArgs) -> Result<(), Failure> {
 
     let torch = tenantry_executor::find_device(device).map_err(Failure::bad_input)?;
     let described = tenantry_executor::describe(torch).map_err(Failure::running)?;
-    let checks = precision::check(torch, DType::ALL);
+    let interrupt = crate::interrupt::flag();
+    let checks = precision::check(torch, DType::ALL, &interrupt);
     let (broken, failed) = (checks.broken().count(), checks.failed.len());
     let row = |check: &Check| {
         let mark = if check.holds() { "ok   " } else { "WRONG" };
@@ -109,6 +110,9 @@ fn check(device: &str, output: &OutputArgs) -> Result<(), Failure> {
         let all = [head].into_iter().chain(rows).chain(words);
         all.collect::<Vec<_>>().join("\n")
     })?;
+    if interrupt.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(Failure::Interrupted("the other results were not looked at".into()));
+    }
     match (broken, failed) {
         (0, 0) => Ok(()),
         _ => Err(Failure::Running(format!(

@@ -1,9 +1,12 @@
 //! `tenantry cascade` on models trained for a moment: the offline pass, the choice, the scenario that it writes, and what is refused.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
-use crate::common::{check_bad, good, good_json, tenantry};
+use crate::common::{check_bad, good, good_json, names, tenantry};
 use tempfile::TempDir;
 use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
 use tenantry_executor::find_device;
@@ -27,7 +30,15 @@ fn example() -> TempDir {
         models: vec![model("small", [1, 16, 2]), model("large", [2, 32, 4])],
     };
     let device = find_device("cpu").expect("there is a processor");
-    make_example(folder.path(), &size, 7, device, &mut |_, _, _| {}).expect("it can be written");
+    make_example(
+        folder.path(),
+        &size,
+        7,
+        device,
+        &AtomicBool::new(false),
+        &mut |_, _, _| {},
+    )
+    .expect("it can be written");
     folder
 }
 
@@ -446,4 +457,33 @@ fn what_does_not_go_together_is_refused() {
             &["small.safetensors: confidence[3]: must be from 0 to 1, got 1.5"],
         )],
     );
+}
+
+/// Ctrl-C in the middle of what is whole or not at all: nothing of it is left, and the code is the contract's.
+#[cfg(unix)]
+#[test]
+fn what_is_interrupted_leaves_nothing() {
+    let folder = example();
+    let folder = folder.path();
+    let before = names(folder);
+    // Until it has said the first of what it does.
+    let interrupted = |args: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
+            .current_dir(folder)
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        said.next().expect("it says what it does");
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        let last = said.last();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{args:?}: {last:?}");
+        assert_eq!(last.as_deref(), Some("interrupted: nothing was written"), "{args:?}");
+        assert_eq!(names(folder), before, "{args:?}");
+    };
+    interrupted(&["cascade", "example", "--out", "trained"]);
+    interrupted(&with(&PROFILE, &["--out", "profiled", "--route", "small=0.25,large"]));
 }

@@ -1,6 +1,7 @@
 //! The self-contained example: a small and a larger encoder, trained here on [`Reviews`] and saved as anybody's models are.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use tch::Device;
 use tenantry_profiles::{ModelKind, ModelShape};
@@ -84,15 +85,16 @@ pub struct ExampleFiles {
 }
 
 /// Trains the models and writes their folders, `profile.csv` and `test.csv` into `folder`, which must exist. `watch` is told of each model's
-/// epochs and mean losses.
+/// epochs and mean losses. Once `interrupt` is set it ends with the step of the training.
 ///
 /// # Errors
-/// Files that cannot be written, or no memory on the device.
+/// Files that cannot be written, no memory on the device, or an interruption.
 pub fn make_example(
     folder: &Path,
     size: &ExampleSize,
     seed: u64,
     device: Device,
+    interrupt: &AtomicBool,
     watch: &mut dyn FnMut(&str, u32, f64),
 ) -> Result<ExampleFiles, ExecutorError> {
     let reviews = Reviews::new(seed);
@@ -163,7 +165,7 @@ pub fn make_example(
             weight_decay: 0.01,
             seed: model_seed,
         };
-        train(&classifier, &encoded, &training, &mut |epoch, loss| {
+        train(&classifier, &encoded, &training, interrupt, &mut |epoch, loss| {
             watch(name, epoch, loss)
         })?;
         classifier.write(unfinished.path())?;

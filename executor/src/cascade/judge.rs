@@ -1,5 +1,7 @@
 //! A cascade beside its own models: accuracy against latency, level by level and device by device.
 
+use std::sync::atomic::AtomicBool;
+
 use tenantry_cascade::ensemble::weights_of_route;
 use tenantry_cascade::{Reroute, Temperature, expected_calibration_error};
 
@@ -122,15 +124,17 @@ pub struct Settings {
 /// Answers `items` one at a time by each of `models` alone, and by their cascade: with and without pruning, with and without an ensemble.
 /// Calibrations and weights are those of `profiled`, what the models make of other items whole; weights where words are pruned are those of `pruned`, what
 /// each model makes of the other items as they come to it then. Coins are drawn by item and level.
+/// Once `interrupt` is set it ends with the item.
 ///
 /// # Errors
-/// Profiles that are not of these models, or what the models do not take.
+/// Profiles that are not of these models, what the models do not take, or an interruption.
 pub fn judge(
     models: &[TextModel],
     [profiled, pruned]: [&[Outputs]; 2],
     items: &[Item],
     settings: Settings,
     coin: &dyn Fn(u64, u32) -> f64,
+    interrupt: &AtomicBool,
 ) -> Result<Verdict, ExecutorError> {
     let levels = models
         .iter()
@@ -150,7 +154,7 @@ pub fn judge(
         )
         .collect::<Result<Vec<_>, _>>()?;
     let run = |levels: Vec<Level<'_>>, alpha, weights| -> Result<Vec<(Answered, bool)>, ExecutorError> {
-        Cascade::new(levels, settings.reroute, alpha, weights)?.answer_all(items, coin)
+        Cascade::new(levels, settings.reroute, alpha, weights)?.answer_all(items, coin, interrupt)
     };
     let alone = levels
         .iter()
@@ -180,7 +184,7 @@ pub fn judge(
     }
     let errors = levels
         .iter()
-        .filter_map(|level| calibration_error(level, items).transpose());
+        .filter_map(|level| calibration_error(level, items, interrupt).transpose());
     Ok(Verdict {
         judged,
         ensemble,
@@ -229,13 +233,19 @@ fn weights(profiled: &[Outputs], reroute: Reroute) -> Result<Vec<f64>, ExecutorE
 }
 
 /// Nothing for a regression, whose confidence is the same for all items.
-fn calibration_error(level: &Level<'_>, items: &[Item]) -> Result<Option<CalibrationError>, ExecutorError> {
+fn calibration_error(
+    level: &Level<'_>,
+    items: &[Item],
+    interrupt: &AtomicBool,
+) -> Result<Option<CalibrationError>, ExecutorError> {
     let temperature = match &level.calibration {
         Calibration::Classes(temperature) => Some(temperature.value()),
         Calibration::Dirichlet(_) => None,
         Calibration::Number { .. } => return Ok(None),
     };
-    let observed = level.model.observe(items.iter().map(|item| &item.texts), false)?;
+    let observed = level
+        .model
+        .observe(items.iter().map(|item| &item.texts), false, interrupt)?;
     let error = |calibration: &Calibration| {
         let pairs = observed.logits.iter().zip(items).map(|(logits, item)| {
             let (shares, confidence) = calibration.apply(logits);

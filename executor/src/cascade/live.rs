@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use tch::Device;
@@ -129,14 +130,15 @@ impl TextModel {
     }
 
     /// What it makes of texts, one at a time; if `importance` is asked for, with the attention that tokens receive and what a pass takes
-    /// that sums it up, which it cannot do as fast.
+    /// that sums it up, which it cannot do as fast. Once `interrupt` is set it ends with the text.
     ///
     /// # Errors
-    /// Texts that the tokenizer does not take, or no memory on the device.
+    /// Texts that the tokenizer does not take, no memory on the device, or an interruption.
     pub fn observe<'a>(
         &self,
         texts: impl IntoIterator<Item = &'a Texts>,
         importance: bool,
+        interrupt: &AtomicBool,
     ) -> Result<Observed, ExecutorError> {
         let encoded = |(item, texts)| self.encode(texts).map_err(|error| error.of_item(item));
         let tokens = texts
@@ -147,6 +149,7 @@ impl TextModel {
         let mut observed = Observed::default();
         self.warm_up(&tokens, false)?;
         for tokens in &tokens {
+            ExecutorError::if_set(interrupt)?;
             let (mut classified, service_us) = self.timed(tokens, false)?;
             observed.logits.append(&mut classified.logits);
             observed.service_us.push(service_us as f32);
@@ -158,6 +161,7 @@ impl TextModel {
         }
         self.warm_up(&tokens, true)?;
         for tokens in &tokens {
+            ExecutorError::if_set(interrupt)?;
             let (classified, attended_us) = self.timed(tokens, true)?;
             let mut lists = classified.importance.expect("it was asked for");
             observed.importance.push(lists.remove(0));
@@ -289,16 +293,19 @@ impl<'a> Cascade<'a> {
         average(weighted.map(|(&weight, answer)| (weight, answer.as_slice()))).map_err(unexpected)
     }
 
-    /// Answers labelled items one after the other, warmed up, and says of each whether it was right.
+    /// Answers labelled items one after the other, warmed up, and says of each whether it was right. Once `interrupt` is set it ends with
+    /// the item.
     ///
     /// # Errors
-    /// As [`answer`](Self::answer).
+    /// As [`answer`](Self::answer), and an interruption.
     pub fn answer_all(
         &self,
         items: &[Item],
         coin: impl Fn(u64, u32) -> f64,
+        interrupt: &AtomicBool,
     ) -> Result<Vec<(Answered, bool)>, ExecutorError> {
         let of = |(number, item): (usize, &Item)| {
+            ExecutorError::if_set(interrupt)?;
             let coins: Vec<f64> = (0..self.levels.len() as u32)
                 .map(|level| coin(number as u64, level))
                 .collect();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use tenantry_traces::outcome::{PruneStep, SavedPruning};
 
@@ -63,14 +64,15 @@ pub struct ProfileItems<'a> {
 
 /// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the first model, which
 /// stands for the efficient ones, until a model loses too much; and along each of the routes by the models that these name. `watch` is told
-/// of each pass, by the model's name and how the items were pruned.
+/// of each pass, by the model's name and how the items were pruned. Once `interrupt` is set it ends with the item.
 ///
 /// # Errors
 /// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing,
-/// routes of other models.
+/// routes of other models, or an interruption.
 pub fn profile(
     models: &[TextModel],
     asked: ProfileItems<'_>,
+    interrupt: &AtomicBool,
     watch: &mut dyn FnMut(&str, &[PruneStep]),
 ) -> Result<Vec<Profiled>, ExecutorError> {
     for (index, model) in models.iter().enumerate() {
@@ -91,6 +93,7 @@ pub fn profile(
         asked,
         labels: asked.items.iter().map(|item| item.label).collect(),
         texts: vec![(Vec::new(), asked.items.iter().map(|item| item.texts.clone()).collect())],
+        interrupt,
         watch,
         done: Vec::new(),
     };
@@ -114,6 +117,7 @@ struct OfflinePass<'a> {
     labels: Vec<Label>,
     /// The items as they were pruned, the whole ones first.
     texts: Vec<(Vec<PruneStep>, Vec<Texts>)>,
+    interrupt: &'a AtomicBool,
     watch: &'a mut dyn FnMut(&str, &[PruneStep]),
     done: Vec<Profiled>,
 }
@@ -190,7 +194,7 @@ impl OfflinePass<'_> {
         let at = self.prune(steps)?;
         let of = &self.models[model];
         (self.watch)(of.name(), steps);
-        let observed = of.observe(&self.texts[at].1, true)?;
+        let observed = of.observe(&self.texts[at].1, true, self.interrupt)?;
         let fitted = match self.done.get(model) {
             Some(Profiled { whole, .. }) => Fitted {
                 calibration: whole.calibration.clone(),

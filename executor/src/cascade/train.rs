@@ -1,5 +1,7 @@
 //! Training a classifier: what makes the weights of a self-contained example.
 
+use std::sync::atomic::AtomicBool;
+
 use tch::{Device, Kind, Reduction, Tensor};
 use tenantry_traces::draw::{Draws, Purpose};
 
@@ -32,10 +34,10 @@ pub struct Training {
 }
 
 /// Trains all of a classifier's weights by AdamW, by cross-entropy or for a regression by the squared error; `watch` is told of each epoch and
-/// its mean loss.
+/// its mean loss. Once `interrupt` is set it ends with the step.
 ///
 /// # Errors
-/// No items, tokens that the model does not have, or no memory on the device.
+/// No items, tokens that the model does not have, no memory on the device, or an interruption.
 ///
 /// # Panics
 /// If a label is not of the head's kind.
@@ -43,6 +45,7 @@ pub fn train(
     classifier: &Classifier,
     items: &[(Tokens, Label)],
     training: &Training,
+    interrupt: &AtomicBool,
     watch: &mut dyn FnMut(u32, f64),
 ) -> Result<(), ExecutorError> {
     if items.is_empty() || training.batch == 0 || training.epochs == 0 {
@@ -60,7 +63,7 @@ pub fn train(
         .iter()
         .map(|(block, _)| AdamW::new(block))
         .collect::<Result<Vec<_>, _>>()?;
-    let trained = epochs(classifier, items, training, &mut optimizers, watch);
+    let trained = epochs(classifier, items, training, &mut optimizers, interrupt, watch);
     for piece in blocks.iter().flat_map(|(_, pieces)| pieces) {
         let _ = piece.set_requires_grad(false);
     }
@@ -72,6 +75,7 @@ fn epochs(
     items: &[(Tokens, Label)],
     training: &Training,
     optimizers: &mut [AdamW],
+    interrupt: &AtomicBool,
     watch: &mut dyn FnMut(u32, f64),
 ) -> Result<(), ExecutorError> {
     let draws = Draws::new(training.seed, Purpose::Tokens);
@@ -85,6 +89,7 @@ fn epochs(
         }
         let mut sum = 0.0;
         for chosen in order.chunks(training.batch) {
+            ExecutorError::if_set(interrupt)?;
             let share = (done + 0.5) / steps;
             let rate = training.learning_rate * (share / WARM_UP).min((1.0 - share) / (1.0 - WARM_UP));
             let loss = loss(classifier, items, chosen)?;

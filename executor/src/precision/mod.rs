@@ -8,6 +8,8 @@ mod encoders;
 mod fragments;
 mod reference;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
@@ -62,13 +64,14 @@ impl Checks {
 
 /// Computes each kind of operation on a device, in each of these number formats, and compares it.
 ///
-/// One that fails does not hide the others: no memory, a device that is lost, or no folder for temporary files.
-pub fn check(device: Device, dtypes: &[DType]) -> Checks {
+/// One that fails does not hide the others: no memory, a device that is lost, or no folder for temporary files. Once `interrupt` is set
+/// no other number format is begun.
+pub fn check(device: Device, dtypes: &[DType], interrupt: &AtomicBool) -> Checks {
     let run = || {
         prepare_lane_thread();
         let mut checks = Checks::default();
         let mut each = |parts: &dyn Fn(&mut Place<'_>)| {
-            for &dtype in dtypes {
+            for &dtype in dtypes.iter().take_while(|_| !interrupt.load(Ordering::Relaxed)) {
                 let mut place = Place {
                     device,
                     dtype,
@@ -174,7 +177,7 @@ mod tests {
             checks,
             unavailable,
             failed,
-        } = check(Device::Cpu, DType::ALL);
+        } = check(Device::Cpu, DType::ALL, &AtomicBool::new(false));
         assert!(failed.is_empty(), "{failed:?}");
         for check in &checks {
             println!("{check:?}");

@@ -7,11 +7,13 @@ use tenantry_executor::find_device;
 use super::{Unfinished, failure};
 use crate::cli::{CascadeExampleArgs, OutputArgs};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{Started, print, say};
 
 pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = find_device(&args.device).map_err(Failure::bad_input)?;
+    let interrupt = interrupt::flag();
     let unfinished = Unfinished::new(&args.out)?;
     let mut watch = |model: &str, epoch: u32, loss: f64| {
         let text = format!(
@@ -22,7 +24,7 @@ pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure
         say(output, &text);
     };
     let size = ExampleSize::full(args.levels);
-    make_example(unfinished.path(), &size, args.seed, device, &mut watch).map_err(failure)?;
+    make_example(unfinished.path(), &size, args.seed, device, &interrupt, &mut watch).map_err(failure)?;
     unfinished.finish()?;
     let value = json!({ "folder": args.out, "wall_s": started.wall_s() });
     print(output, &value, || {

@@ -8,6 +8,7 @@ use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 use super::{Asked, failure};
 use crate::cli::{CascadeJudgeArgs, OutputArgs};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{print, say, style};
 
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -46,7 +47,16 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
     };
     let coins = DispatchCoins::new(args.seed);
     let coin = |item: u64, level: u32| coins.of(item, level);
-    let verdict = judge(&asked.models, [&profiled, &pruned], &asked.items, settings, &coin).map_err(failure)?;
+    let profiled = [profiled.as_slice(), &pruned];
+    let verdict = judge(
+        &asked.models,
+        profiled,
+        &asked.items,
+        settings,
+        &coin,
+        &interrupt::flag(),
+    )
+    .map_err(failure)?;
     let Verdict {
         judged,
         ensemble,

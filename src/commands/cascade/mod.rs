@@ -101,10 +101,12 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not.
+/// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not. Models that
+/// are half trained or half profiled are good for nothing.
 fn failure(error: ExecutorError) -> Failure {
-    match error.is_bad_input() {
-        true => Failure::bad_input(error),
-        false => Failure::running(error),
+    match error {
+        ExecutorError::Interrupted => Failure::Interrupted("nothing was written".into()),
+        error if error.is_bad_input() => Failure::bad_input(error),
+        error => Failure::running(error),
     }
 }

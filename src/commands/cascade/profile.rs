@@ -14,6 +14,7 @@ use tenantry_traces::outcome::{ProfiledModels, PruneStep};
 use super::{Asked, Unfinished, failure};
 use crate::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{print, say, style};
 
 pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -23,6 +24,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             args.tolerance
         )));
     }
+    let interrupt = interrupt::flag();
     let unfinished = Unfinished::new(&args.out)?;
     let Asked {
         models,
@@ -60,7 +62,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         calibrations: calibrations.as_ref(),
         routes: &routes,
     };
-    let profiled = profile(&models, asked, &mut watch).map_err(failure)?;
+    let profiled = profile(&models, asked, &interrupt, &mut watch).map_err(failure)?;
     let all: Vec<&Outputs> = profiled
         .iter()
         .flat_map(|model| std::iter::once(&model.whole).chain(&model.pruned))
