@@ -73,6 +73,9 @@ enum Outcome {
 #[derive(Serialize)]
 struct Written<'a> {
     schema: u32,
+    /// Cards are missing, since the user stopped it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    interrupted: bool,
     cards: &'a [OfCard],
 }
 
@@ -84,11 +87,38 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     let runs: usize = cards.iter().map(|(_, paper)| 1 + 2 * paper.assumptions().count()).sum();
     let bar = progress::bar(runs as u64, "varying", output.quiet);
     let flag = interrupt::flag();
-    let cards = { cards.par_iter() }
+    let results: Vec<Result<OfCard, Failure>> = { cards.par_iter() }
         .map(|(leading, paper)| of_card(leading, paper, &flag, &bar))
-        .collect::<Result<Vec<OfCard>, Failure>>()?;
+        .collect();
     bar.finish_and_clear();
-    publish(args, output, &cards)
+    let finished = finished(results)?;
+    let interrupted = finished.len() < cards.len();
+    publish(args, output, &finished, interrupted)?;
+    match interrupted {
+        false => Ok(()),
+        true => Err(Failure::Interrupted(format!(
+            "{} of {} cards are in {}",
+            finished.len(),
+            cards.len(),
+            args.out.display()
+        ))),
+    }
+}
+
+/// The cards that were whole when the user stopped it, or all. Where there is none, nothing is written.
+fn finished(results: Vec<Result<OfCard, Failure>>) -> Result<Vec<OfCard>, Failure> {
+    let (mut finished, mut stopped) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(card) => finished.push(card),
+            Err(Failure::Interrupted(why)) => stopped = Some(Failure::Interrupted(why)),
+            Err(failure) => return Err(failure),
+        }
+    }
+    match stopped.filter(|_| finished.is_empty()) {
+        None => Ok(finished),
+        Some(stopped) => Err(stopped),
+    }
 }
 
 fn of_card(
@@ -165,13 +195,20 @@ impl Outcome {
     }
 }
 
-fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard]) -> Result<(), Failure> {
+fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard], interrupted: bool) -> Result<(), Failure> {
     let folder = &args.out;
     make_folder(folder)?;
-    let written = Written { schema: 1, cards };
+    let written = Written {
+        schema: 1,
+        interrupted,
+        cards,
+    };
     let bytes = json(&written).map_err(Failure::running)?;
     write_whole(&folder.join("sensitivity.json"), &bytes).map_err(Failure::running)?;
-    let pages: Vec<String> = cards.iter().map(show::markdown).collect();
+    let mut pages: Vec<String> = cards.iter().map(show::markdown).collect();
+    if interrupted {
+        pages.insert(0, "Interrupted: cards are missing.\n".to_owned());
+    }
     let page = folder.join("sensitivity.md");
     write_whole(&page, pages.join("\n").as_bytes()).map_err(Failure::running)?;
     print(output, &written, || {
@@ -180,4 +217,34 @@ fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard]) -> Resul
     })?;
     say(output, &format!("report: {}", page.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_that_are_whole_are_kept_of_what_is_interrupted() {
+        let card = |card| {
+            Ok(OfCard {
+                card,
+                paper: String::new(),
+                results: Vec::new(),
+                assumptions: Vec::new(),
+            })
+        };
+        let stopped = || Err(Failure::Interrupted("nothing was written".into()));
+        let names = |results| {
+            let finished = finished(results)?;
+            Ok::<_, Failure>(finished.iter().map(|card| card.card).collect::<Vec<_>>())
+        };
+        assert_eq!(names(vec![card("a"), card("b")]).unwrap(), ["a", "b"]);
+        assert_eq!(names(vec![stopped(), card("b"), stopped()]).unwrap(), ["b"]);
+        assert!(matches!(names(vec![stopped()]), Err(Failure::Interrupted(_))));
+        let broken = Err(Failure::Running("a law".into()));
+        assert!(matches!(
+            names(vec![card("a"), stopped(), broken]),
+            Err(Failure::Running(_))
+        ));
+    }
 }
