@@ -1,22 +1,26 @@
 //! `tenantry report`: the page of one run's folder, or of several side by side.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use tenantry_reports::compared::{Compared, Finished, read_plan};
+use tenantry_reports::figure::{self, Figures};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::page::PlanPage;
 use tenantry_reports::plan::PlanReport;
 use tenantry_reports::whole::write_whole;
-use tenantry_reports::{ReportError, figure, terminal};
+use tenantry_reports::{ReportError, terminal};
 
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
-use crate::output::{Started, make_folder, print, say, style};
+use crate::interrupt;
+use crate::output::{Started, check_folder, make_folder, print, say, style};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     each_once(&args.folders)?;
+    check_places(args)?;
     if let [folder] = &args.folders[..]
         && let Some((plan, manifest)) = read_plan(folder).map_err(of_folder)?
     {
@@ -35,23 +39,27 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
         compared = compared.anonymous();
     }
     write(&page, &compared.render().map_err(Failure::running)?)?;
-    let figures = args
-        .figures
-        .as_deref()
-        .map(|folder| figure::write(folder, &compared.page()));
-    let figures = figures.transpose().map_err(Failure::running)?;
+    let figures = draw(args, |folder, interrupt| {
+        figure::write(folder, &compared.page(), interrupt)
+    })?;
+    let files = figures.as_ref().map(|figures| &figures.files);
     let summaries: Vec<_> = compared.runs.iter().map(|run| &run.summary).collect();
-    let value = json!({ "scenario": compared.scenario, "page": page, "figures": figures, "runs": summaries });
+    let value = json!({ "scenario": compared.scenario, "page": page, "figures": files, "runs": summaries });
     print(output, &value, || terminal::systems(&compared.runs, style()))?;
     say(output, &format!("report: {}", page.display()));
-    say_figures(args, output, figures.as_deref(), "no request was answered");
-    Ok(())
+    say_figures(args, output, figures.as_ref(), "no request was answered")
 }
 
 /// A folder beside itself compares nothing.
 fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     let mut known: Vec<PathBuf> = Vec::new();
     for folder in folders {
+        if folder.is_file() {
+            return Err(Failure::BadInput(format!(
+                "DIR: must be a folder that a command left its results in, got {}, which is a file",
+                folder.display()
+            )));
+        }
         // One that is not there is missed when it is read.
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         if known.contains(&real) {
@@ -65,6 +73,16 @@ fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Better known before pages are made and figures drawn.
+fn check_places(args: &ReportArgs) -> Result<(), Failure> {
+    if let Some(folder) = args.out.as_deref().and_then(Path::parent) {
+        check_folder("--out", folder)?;
+    }
+    args.figures
+        .as_deref()
+        .map_or(Ok(()), |folder| check_folder("--figures", folder))
+}
+
 /// The page of a plan's folder again.
 fn of_plan(
     args: &ReportArgs,
@@ -76,25 +94,43 @@ fn of_plan(
     let page = args.out.clone().unwrap_or_else(|| folder.join("plan.html"));
     let plan_page = PlanPage { plan, manifest };
     write(&page, &plan_page.render().map_err(Failure::running)?)?;
-    let figures = args.figures.as_deref();
-    let figures = figures.map(|folder| figure::write_plan(folder, &plan_page)).transpose();
-    let figures = figures.map_err(Failure::running)?;
+    let figures = draw(args, |folder, interrupt| {
+        figure::write_plan(folder, &plan_page, interrupt)
+    })?;
     print(output, plan, || plan.text(style()))?;
     say(output, &format!("report: {}", page.display()));
-    say_figures(args, output, figures.as_deref(), "nothing keeps the target");
-    Ok(())
+    say_figures(args, output, figures.as_ref(), "nothing keeps the target")
+}
+
+/// The figures, where they are asked for.
+fn draw(
+    args: &ReportArgs,
+    write: impl FnOnce(&Path, &AtomicBool) -> Result<Figures, ReportError>,
+) -> Result<Option<Figures>, Failure> {
+    let drawn = { args.figures.as_deref() }.map(|folder| write(folder, &interrupt::flag()));
+    drawn.transpose().map_err(Failure::running)
 }
 
 /// `why_none`: why there may be nothing to draw.
-fn say_figures(args: &ReportArgs, output: &OutputArgs, written: Option<&[PathBuf]>, why_none: &str) {
-    if let (Some(folder), Some(written)) = (&args.figures, written) {
-        let folder = folder.display();
-        let text = match written.len() {
-            0 => format!("figures: none in {folder}, since {why_none}"),
-            files => format!("figures: {files} files in {folder}"),
-        };
-        say(output, &text);
+fn say_figures(
+    args: &ReportArgs,
+    output: &OutputArgs,
+    figures: Option<&Figures>,
+    why_none: &str,
+) -> Result<(), Failure> {
+    let (Some(folder), Some(Figures { files, drawn, of })) = (&args.figures, figures) else {
+        return Ok(());
+    };
+    let folder = folder.display();
+    if drawn < of {
+        return Err(Failure::Interrupted(format!("{drawn} of {of} figures are in {folder}")));
     }
+    let text = match files.len() {
+        0 => format!("figures: none in {folder}, since {why_none}"),
+        files => format!("figures: {files} files in {folder}"),
+    };
+    say(output, &text);
+    Ok(())
 }
 
 fn write(page: &Path, html: &str) -> Result<(), Failure> {

@@ -197,7 +197,21 @@ const BAD: &[Case] = &[
         &["missing: must be a run's folder with a summary.json"],
     ),
     (&["report", "card"], 2, &["card: must be a run's folder"]),
-    (&["report", "s.yaml"], 1, &["s.yaml"]),
+    (
+        &["report", "s.yaml"],
+        2,
+        &["DIR: must be a folder that a command left its results in, got s.yaml, which is a file"],
+    ),
+    (
+        &["report", "card", "--figures", "s.yaml"],
+        2,
+        &["--figures: must be a folder, or one that can be made, got s.yaml, where s.yaml is a file"],
+    ),
+    (
+        &["report", "card", "--out", "s.yaml/page.html"],
+        2,
+        &["--out: must be a folder, or one that can be made, got s.yaml, where s.yaml is a file"],
+    ),
     (
         &["report", "broken"],
         2,

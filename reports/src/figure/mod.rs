@@ -9,6 +9,7 @@ mod draw;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
@@ -26,56 +27,80 @@ const SIZE: (u32, u32) = (960, 600);
 /// Of a PNG: dots for each of those units.
 const DOTS: u32 = 2;
 
-/// What is drawn.
-#[derive(Clone, Copy)]
+/// What is drawn, with its title.
 enum Figure<'a> {
-    Lines(&'a str, &'a View),
-    Lanes(&'a str, &'a GanttView),
+    Lines(String, &'a View),
+    Lanes(String, &'a GanttView),
 }
 
-/// Writes all charts of a page into a folder, which is made where it is missing, and says which files there are now.
+/// What came of a page's figures.
+#[derive(Debug)]
+pub struct Figures {
+    /// The files that there are now, two of each figure.
+    pub files: Vec<PathBuf>,
+    /// Figures that were drawn.
+    pub drawn: usize,
+    /// Figures that there would be; fewer are drawn where somebody stops it.
+    pub of: usize,
+}
+
+/// Writes all charts of a page into a folder, which is made where it is missing. Once `interrupt` is set it ends with the figure.
 ///
 /// # Errors
 /// When a file cannot be written; the error names it.
-pub fn write(folder: &Path, page: &Page<'_>) -> Result<Vec<PathBuf>, ReportError> {
+pub fn write(folder: &Path, page: &Page<'_>, interrupt: &AtomicBool) -> Result<Figures, ReportError> {
     let (charts, gantt) = page.drawn();
-    write_all(folder, &charts, gantt.as_ref())
+    write_all(folder, &charts, gantt.as_ref(), interrupt)
 }
 
 /// Likewise of a plan's page: its front, where anything that was run keeps the target.
 ///
 /// # Errors
 /// As for [`write`].
-pub fn write_plan(folder: &Path, page: &PlanPage<'_>) -> Result<Vec<PathBuf>, ReportError> {
-    write_all(folder, page.front().as_slice(), None)
+pub fn write_plan(folder: &Path, page: &PlanPage<'_>, interrupt: &AtomicBool) -> Result<Figures, ReportError> {
+    write_all(folder, page.front().as_slice(), None, interrupt)
 }
 
-fn write_all(folder: &Path, charts: &[Chart], gantt: Option<&Gantt>) -> Result<Vec<PathBuf>, ReportError> {
+fn write_all(
+    folder: &Path,
+    charts: &[Chart],
+    gantt: Option<&Gantt>,
+    interrupt: &AtomicBool,
+) -> Result<Figures, ReportError> {
     fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
-    let mut written = Vec::new();
-    for chart in charts {
-        write_chart(folder, chart, &mut written)?;
-    }
-    if let Some(gantt) = gantt {
-        write_gantt(folder, gantt, &mut written)?;
+    let figures: Vec<_> = { charts.iter() }
+        .flat_map(of_chart)
+        .chain(gantt.into_iter().flat_map(of_gantt))
+        .collect();
+    let mut written = Figures {
+        files: Vec::new(),
+        drawn: 0,
+        of: figures.len(),
+    };
+    for (name, figure) in &figures {
+        if interrupt.load(Ordering::Relaxed) {
+            break;
+        }
+        write_both(folder, name, figure, &mut written.files)?;
+        written.drawn += 1;
     }
     Ok(written)
 }
 
-fn write_chart(folder: &Path, chart: &Chart, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
-    for (index, view) in chart.views.iter().enumerate().filter(|(_, view)| !view.xs.is_empty()) {
+fn of_chart(chart: &Chart) -> impl Iterator<Item = (String, Figure<'_>)> {
+    let views = chart.views.iter().enumerate().filter(|(_, view)| !view.xs.is_empty());
+    views.map(|(index, view)| {
         let (name, title) = named(&chart.id, &chart.title, &chart.choices, index);
-        write_both(folder, &name, Figure::Lines(&title, view), written)?;
-    }
-    Ok(())
+        (name, Figure::Lines(title, view))
+    })
 }
 
-fn write_gantt(folder: &Path, gantt: &Gantt, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
-    for (index, view) in gantt.views.iter().enumerate().filter(|(_, view)| !view.ops.is_empty()) {
+fn of_gantt(gantt: &Gantt) -> impl Iterator<Item = (String, Figure<'_>)> {
+    let views = gantt.views.iter().enumerate().filter(|(_, view)| !view.ops.is_empty());
+    views.map(|(index, view)| {
         let (name, title) = named(gantt.id, gantt.title, &gantt.choices, index);
-        write_both(folder, &name, Figure::Lanes(&title, view), written)?;
-    }
-    Ok(())
+        (name, Figure::Lanes(title, view))
+    })
 }
 
 /// The file's name without its ending, and the figure's title, of a chart's view.
@@ -112,7 +137,7 @@ fn slug(text: &str) -> String {
 }
 
 /// Under the name, or the name with a number where another figure of these has it.
-fn write_both(folder: &Path, name: &str, figure: Figure<'_>, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+fn write_both(folder: &Path, name: &str, figure: &Figure<'_>, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
     let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let mut free = std::iter::once(name.to_owned()).chain(numbered);
@@ -125,14 +150,14 @@ fn write_both(folder: &Path, name: &str, figure: Figure<'_>, written: &mut Vec<P
     Ok(())
 }
 
-fn to_svg(path: &Path, figure: Figure<'_>) -> Result<String, ReportError> {
+fn to_svg(path: &Path, figure: &Figure<'_>) -> Result<String, ReportError> {
     let mut text = String::new();
     draw_on(SVGBackend::with_string(&mut text, SIZE), 1, figure).map_err(|message| failed(path, message))?;
     Ok(text)
 }
 
 /// The library writes to a path: to one beside the file's own, which then takes its name.
-fn write_png(path: &Path, figure: Figure<'_>) -> Result<(), ReportError> {
+fn write_png(path: &Path, figure: &Figure<'_>) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let beside = tempfile::Builder::new()
         .prefix(PREFIX)
@@ -152,7 +177,7 @@ fn failed(path: &Path, message: String) -> ReportError {
     }
 }
 
-fn draw_on<DB: DrawingBackend>(backend: DB, dots: u32, figure: Figure<'_>) -> Result<(), String> {
+fn draw_on<DB: DrawingBackend>(backend: DB, dots: u32, figure: &Figure<'_>) -> Result<(), String> {
     static FONT: Once = Once::new();
     FONT.call_once(|| {
         let font = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
@@ -201,7 +226,9 @@ mod tests {
             manifest: &Manifest::default(),
         };
         let place = tempfile::tempdir().unwrap();
-        let written = write(&place.path().join("figures"), &page).unwrap();
+        let none = write(&place.path().join("none"), &page, &AtomicBool::new(true)).unwrap();
+        assert_eq!((none.files.len(), none.drawn), (0, 0));
+        let written = write(&place.path().join("figures"), &page, &AtomicBool::new(false)).unwrap();
         let named = |name: &str| place.path().join("figures").join(name);
         for name in [
             "sweep-p98-ms",
@@ -214,7 +241,9 @@ mod tests {
             assert!(png.starts_with(b"\x89PNG"), "{name}");
         }
         let on_disk = fs::read_dir(place.path().join("figures")).unwrap().count();
-        assert_eq!(written.len(), on_disk, "and nothing temporary");
+        assert_eq!(written.files.len(), on_disk, "and nothing temporary");
+        let all = on_disk / 2;
+        assert_eq!((written.drawn, written.of, none.of), (all, all, all));
     }
 
     #[test]
@@ -239,7 +268,7 @@ mod tests {
             manifest: &Manifest::default(),
         };
         let place = tempfile::tempdir().unwrap();
-        let written = write(place.path(), &page).unwrap();
+        let written = write(place.path(), &page, &AtomicBool::new(false)).unwrap().files;
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), written.len());
         for name in [
             "latency-arrivals-a-b.svg",
@@ -267,7 +296,7 @@ mod tests {
                 lines: vec![line(ys)],
                 ..View::empty()
             };
-            let svg = to_svg(Path::new("f.svg"), Figure::Lines("f", &view)).unwrap();
+            let svg = to_svg(Path::new("f.svg"), &Figure::Lines("f".into(), &view)).unwrap();
             svg.matches("<circle").count()
         };
         let (some, none) = (Some(1.0), None);
