@@ -11,7 +11,7 @@ use tenantry_reports::{Summary, terminal};
 
 use crate::cli::{OutputArgs, SweepArgs};
 use crate::failure::Failure;
-use crate::output::{Started, next, print, say, style};
+use crate::output::{Started, check_folder, next, print, say, style};
 use crate::runs::{Loaded, scenario, simulate};
 use crate::sweep::identity::{Inputs, Sweep};
 use crate::sweep::job_file;
@@ -21,6 +21,7 @@ use crate::{interrupt, progress};
 
 pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
+    check_folder("--out", &args.out)?;
     // A point whose system is not possible on its card is left out, and said.
     let loaded = Loaded::of_what_fits(scenario(&args.scenario)?, args.profile.as_deref())?;
     if let (Some(engine), Some(shards)) = (args.job_file, args.shards) {

@@ -242,6 +242,21 @@ const CASES: &[Case] = &[
         2,
         &["--out: must be a folder, or one that can be made, got file, where file is a file"],
     ),
+    (
+        &["sweep", "s.yaml", "--out", "file"],
+        2,
+        &["--out: must be a folder, or one that can be made, got file, where file is a file"],
+    ),
+    (
+        &["reproduce", "tabi", "--out", "file"],
+        2,
+        &["--out: must be a folder, or one that can be made, got file, where file is a file"],
+    ),
+    (
+        &["reproduce", "tabi", "--sensitivity", "--out", "file/there"],
+        2,
+        &["--out: must be a folder, or one that can be made, got file/there, where file is a file"],
+    ),
     (&["simulate", "s.yaml", "--out", "/proc/nothing"], 1, &["/proc/nothing"]),
 ];
 

@@ -24,7 +24,7 @@ use tenantry_reports::whole::write_whole;
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::{make_folder, print, say, style};
+use crate::output::{check_folder, make_folder, print, say, style};
 use crate::{interrupt, progress};
 use grounds::Ground;
 use lab::Lab;
@@ -64,6 +64,7 @@ struct Written<'a> {
 }
 
 pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+    check_folder("--out", &args.out)?;
     if args.sensitivity {
         return sensitivity::run(args, output);
     }
