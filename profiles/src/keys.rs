@@ -108,7 +108,7 @@ pub enum TokensOf {
 }
 named!(TokensOf { Texts => "texts", Sequences => "sequences" });
 
-/// A kind of parameter-efficient fine-tuning (PetS, section 2.2), and LoRA beside them.
+/// A kind of parameter-efficient fine-tuning (PetS, section 2.3), and LoRA beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PetKind {

@@ -458,7 +458,7 @@ family! {
 }
 
 family! {
-    /// One layer's task-specific operators over the mini-batch of one task (PetS, the β of section 4.2).
+    /// One layer's task-specific operators over the mini-batch of one task (PetS, the β of section 4.1).
     PetRow: Pet,
     names {
         /// The model's name.

@@ -265,22 +265,22 @@ fn pets_is_reproduced() {
                 1.0,
             ),
             (
-                "Section 8",
+                "Section 7",
                 "500/s: p98 of batches planned online over that of batches of 8 or 32 that wait until they are full: below 1",
                 0.758,
             ),
             (
-                "Section 8",
+                "Section 7",
                 "1000/s: over that of up to 32 or 128 taken as soon as the card is free: at most 1.02",
                 0.110,
             ),
             (
-                "Section 8",
+                "Section 7",
                 "900/s: interactive queries within 150 ms where bulk ones have 600 ms, over planning with 150 ms for all: more",
                 2.90,
             ),
             (
-                "Section 8",
+                "Section 7",
                 "1300/s: interactive queries within 150 ms where bulk ones have 600 ms, over planning with 150 ms for all: more",
                 53.7,
             ),

@@ -1,4 +1,4 @@
-//! Batches that are planned as requests arrive, and latency targets by service class. The paper leaves quality of service as future work (section 8): all
+//! Batches that are planned as requests arrive, and latency targets by service class. The paper leaves quality of service as future work (section 7): all
 //! rows are ours.
 
 use tenantry_reports::RunSummary;
@@ -9,7 +9,7 @@ use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 use crate::runs::seen;
 
-const FIGURE: &str = "Section 8";
+const FIGURE: &str = "Section 7";
 const SCENARIO: &str = "pets/online";
 const RATE: &str = "workload.arrivals.poisson.rate";
 /// Requests a second that wait for each other; at fewer all ways of planning take what there is.

@@ -1,4 +1,4 @@
-//! How a planned batch becomes an op: its mini-batches by task, on streams (PetS, section 5.3).
+//! How a planned batch becomes an op: its mini-batches by task, on streams (PetS, section 3.4.3).
 
 use super::*;
 
