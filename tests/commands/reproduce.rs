@@ -231,7 +231,7 @@ fn pets_is_reproduced() {
             ("Table 5", "PetS over SeqS, DistilBERT on V100, 32 GB", 27.8),
             ("Table 5", "PetS over SeqS, least of the nine", 13.0),
             (
-                "Table 5",
+                "Table 1",
                 "a task of BERT-large over its model, masks as they are stored",
                 2.82,
             ),

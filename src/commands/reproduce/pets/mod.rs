@@ -16,6 +16,7 @@ pub const TITLE: &str = "PetS: parameter-efficient tasks in one batch (cards pap
 
 /// In the paper's order.
 pub const FIGURES: &[Figure] = &[
+    memory::table_1,
     memory::table_5,
     throughput::figure_7,
     throughput::figure_8,
