@@ -70,6 +70,10 @@ const ARLO_NOT_MET: &[NotMet] = &[
     ),
     ("Fig. 11", "8 runtimes: no request beyond the SLO"),
     (
+        "Fig. 11",
+        "16 runtimes are as good as 8, within a tenth: their mean over that of 8",
+    ),
+    (
         "Table 3",
         "even, median over mean: most requests do not queue, below a tenth",
     ),
@@ -363,6 +367,11 @@ fn arlo_is_reproduced() {
             ("Fig. 10b", "mean, Arlo below ST", 98.5),
             ("Fig. 10b", "mean, Arlo below DT", 27.5),
             ("Fig. 11", "8 runtimes, mean", 33.0),
+            (
+                "Fig. 11",
+                "16 runtimes are as good as 8, within a tenth: their mean over that of 8",
+                1.26,
+            ),
             ("Table 3", "global, mean", 133.0),
             ("Table 3", "each period, mean", 7.09),
             ("Table 4", "25 cards, 6,000/s, RS: mean", 245.0),
@@ -375,7 +384,7 @@ fn arlo_is_reproduced() {
             (
                 "Section 6",
                 "two streams on 16 cards, mean: the shares that are best for the whole workload over shares that follow the work: longer",
-                3.89,
+                8.87,
             ),
         ],
     );

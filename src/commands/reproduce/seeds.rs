@@ -12,7 +12,7 @@ pub struct Seeds(pub Vec<Runs>);
 /// A figure over several seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// What is compared with the paper's.
+    /// What is compared with the paper's; of a quotient that of the medians.
     pub median: f64,
     least: f64,
     greatest: f64,
@@ -40,6 +40,14 @@ impl Seeds {
             least: figures[0],
             greatest: figures[figures.len() - 1],
             seeds: figures.len(),
+        }
+    }
+
+    /// One figure over another: the quotient of their medians, which is what a reader makes of the two, and the range of the seeds' own.
+    pub fn ratio(&self, of: impl Fn(&Runs) -> f64, over: impl Fn(&Runs) -> f64) -> Spread {
+        Spread {
+            median: self.spread(&of).median / self.spread(&over).median,
+            ..self.spread(|runs| of(runs) / over(runs))
         }
     }
 

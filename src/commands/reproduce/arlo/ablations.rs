@@ -61,7 +61,7 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         shape("8 runtimes: no request beyond the SLO", "%", late(8), |late| late == 0.0)
             .note(format!("the paper's 98th percentile, 84 ms, is a fifth of the SLO, and so its load lighter than ours or its bursts milder. {load}")),
     );
-    let more = seeds.spread(|runs| latency_ms(of(runs, 16)) / latency_ms(of(runs, 8)));
+    let more = seeds.ratio(|runs| latency_ms(of(runs, 16)), |runs| latency_ms(of(runs, 8)));
     rows.push(
         shape(
             "16 runtimes are as good as 8, within a tenth: their mean over that of 8",
@@ -206,7 +206,7 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
         }
         for (system, name) in &DISPATCHERS[..2] {
             let [by_mean, by_tail] = [latency_ms as fn(&RunSummary) -> f64, p98_ms]
-                .map(|of| seeds.spread(|runs| of(runs.of("arlo")) / of(runs.of(system))));
+                .map(|of| seeds.ratio(|runs| of(runs.of("arlo")), |runs| of(runs.of(system))));
             for (what, ours) in [("mean", by_mean), ("98th percentile", by_tail)] {
                 let what = format!("{scale}: RS over {name}, {what}: no worse");
                 rows.push(Row::shape(FIGURE, what, "×", ours.median, ours.median <= 1.01).over(ours));
@@ -214,7 +214,7 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
         }
         let [ilb, ig] = [papers[0].0, papers[1].0];
         let than = if ig > ilb { "worse" } else { "better" };
-        let ours = seeds.spread(|runs| latency_ms(runs.of("ig")) / latency_ms(runs.of("ilb")));
+        let ours = seeds.ratio(|runs| latency_ms(runs.of("ig")), |runs| latency_ms(runs.of("ilb")));
         let row = Row::shape(
             FIGURE,
             format!("{scale}: IG over ILB, mean: {than}"),
@@ -259,7 +259,7 @@ fn replanned(lab: &Lab) -> Result<Vec<Row>, Failure> {
         ("arlo", "ig", "RS over IG"),
         ("ig", "ilb", "IG over ILB"),
     ] {
-        let ours = seeds.spread(|runs| latency_ms(runs.of(less)) / latency_ms(runs.of(more)));
+        let ours = seeds.ratio(|runs| latency_ms(runs.of(less)), |runs| latency_ms(runs.of(more)));
         let what = format!("25 cards, 6,000/s, planned every 120 s: {what}, mean: better");
         rows.push(Row::shape(FIGURE, what, "×", ours.median, ours.median < 1.0).over(ours));
     }

@@ -10,7 +10,7 @@ pub fn section_6(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let seeds = lab.seeds("arlo/streams", &[], &SEEDS)?;
     let row = |(system, name): (&str, &str)| {
         let [shared, fixed] = ["arlo", system].map(|system| seeds.spread(|runs| latency_ms(runs.of(system))).median);
-        let over = seeds.spread(|runs| latency_ms(runs.of(system)) / latency_ms(runs.of("arlo")));
+        let over = seeds.ratio(|runs| latency_ms(runs.of(system)), |runs| latency_ms(runs.of("arlo")));
         let what = format!("two streams on 16 cards, mean: {name} over shares that follow the work: longer");
         let row = Row::ours("Section 6", what, "×", over.median, over.median > 1.0).over(over);
         row.note(format!("{fixed:.0} over {shared:.0} ms in the median"))
