@@ -312,8 +312,8 @@ fn punica_is_reproduced() {
             ("Fig. 11", "7B, a queue for each LoRA, skewed", 846.0),
             ("Abstract", "7B, Punica over vLLM, distinct", 12.0),
             ("Fig. 12", "vLLM backbone, identical", 445.0),
-            ("Fig. 12", "Punica, distinct (441 to 446)", 405.0),
-            ("Fig. 12", "vLLM backbone, distinct (21 to 25)", 19.5),
+            ("Fig. 12", "Punica, distinct", 405.0),
+            ("Fig. 12", "vLLM backbone, distinct", 19.5),
             (
                 "Fig. 13",
                 "a card that runs is full or nearly (28 to 32), share of its time: usually",

@@ -43,6 +43,26 @@ impl Kind {
 /// How far an input may be off: the card is fitted by arithmetic, and runs have beginnings and ends.
 const INPUT_TOLERANCE: f64 = 0.05;
 
+/// What a paper says.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Said {
+    /// A number.
+    Number(f64),
+    /// From the least to the most of several figures, of which the text has no more.
+    Range([f64; 2]),
+}
+
+impl Said {
+    /// What a figure of ours is set against: of a range the nearest.
+    fn nearest(self, ours: f64) -> f64 {
+        match self {
+            Said::Number(number) => number,
+            Said::Range([least, most]) => ours.clamp(least, most),
+        }
+    }
+}
+
 /// A figure of the paper beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -56,7 +76,7 @@ pub struct Row {
     pub kind: Kind,
     /// The paper's, where it says one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub paper: Option<f64>,
+    pub paper: Option<Said>,
     /// Ours, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
@@ -102,11 +122,11 @@ impl Row {
         }
     }
 
-    fn compared(self, paper: f64, ours: f64) -> Row {
+    fn compared(self, paper: Said, ours: f64) -> Row {
         Row {
             paper: Some(paper),
             ours: Some(rounded(ours)),
-            difference: Some(rounded(ours / paper - 1.0)),
+            difference: Some(rounded(ours / paper.nearest(ours) - 1.0)),
             ..self
         }
     }
@@ -122,14 +142,14 @@ impl Row {
     /// What the card was fitted to.
     pub fn input(figure: &'static str, what: impl Into<String>, unit: &'static str, paper: f64, ours: f64) -> Row {
         Row::new(Kind::Input, figure, what, unit)
-            .compared(paper, ours)
+            .compared(Said::Number(paper), ours)
             .judged(INPUT_TOLERANCE)
     }
 
     /// A share in percent that `draws` outcomes were made to have: it must come out within three standard errors.
     pub fn drawn(figure: &'static str, what: impl Into<String>, paper: f64, ours: f64, draws: f64) -> Row {
         let row = Row::new(Kind::Input, figure, what, "%")
-            .compared(paper, ours)
+            .compared(Said::Number(paper), ours)
             .in_points();
         let share = paper / 100.0;
         row.judged(300.0 * (share * (1.0 - share) / draws).sqrt())
@@ -144,7 +164,21 @@ impl Row {
         tolerance: f64,
     ) -> Row {
         Row::new(Kind::Predicted, figure, what, unit)
-            .compared(paper, ours)
+            .compared(Said::Number(paper), ours)
+            .judged(tolerance)
+    }
+
+    /// Likewise of a range, as far as ours is outside it.
+    pub fn predicted_within(
+        figure: &'static str,
+        what: impl Into<String>,
+        unit: &'static str,
+        range: [f64; 2],
+        ours: f64,
+        tolerance: f64,
+    ) -> Row {
+        Row::new(Kind::Predicted, figure, what, unit)
+            .compared(Said::Range(range), ours)
             .judged(tolerance)
     }
 
@@ -158,7 +192,7 @@ impl Row {
     ) -> Row {
         let row = Row::new(Kind::Assumed, figure, what, unit);
         match paper {
-            Some(paper) => row.compared(paper, ours),
+            Some(paper) => row.compared(Said::Number(paper), ours),
             None => Row {
                 ours: Some(rounded(ours)),
                 ..row
@@ -175,7 +209,7 @@ impl Row {
         why: impl Into<String>,
     ) -> Row {
         Row::new(Kind::Contradicted, figure, what, unit)
-            .compared(paper, ours)
+            .compared(Said::Number(paper), ours)
             .note(why)
     }
 
@@ -203,7 +237,8 @@ impl Row {
 
     /// An unjudged share in percent, set against the paper's in points: of shares near 100 % a relative difference says little.
     pub fn in_points(self) -> Row {
-        let difference = self.ours.zip(self.paper).map(|(ours, paper)| rounded(ours - paper));
+        let pair = self.ours.zip(self.paper);
+        let difference = pair.map(|(ours, paper)| rounded(ours - paper.nearest(ours)));
         Row {
             difference,
             in_points: true,
@@ -268,6 +303,15 @@ mod tests {
         let predicted = |ours| Row::predicted("Fig. 1", "x", "/s", [100.0, ours], 0.1);
         assert!(!predicted(109.0).missed() && predicted(111.0).missed() && predicted(f64::NAN).missed());
         assert_eq!(predicted(111.0).difference, Some(0.11));
+        let of_range = |ours| Row::predicted_within("Fig. 1", "x", "/s", [100.0, 110.0], ours, 0.1);
+        let differences = [90.0, 104.0, 121.0, 122.0].map(|ours| (of_range(ours).difference, of_range(ours).missed()));
+        let met = |difference| (Some(difference), false);
+        assert_eq!(differences[..3], [met(-0.1), met(0.0), met(0.1)]);
+        assert!(differences[3].1);
+        assert_eq!(
+            serde_json::to_value(of_range(104.0).paper).unwrap(),
+            serde_json::json!([100.0, 110.0])
+        );
         let input = Row::input("Fig. 1", "x", "/s", 100.0, 90.0);
         assert!(input.missed() && input.within == Some(false));
         assert!(!Row::assumed("Fig. 1", "x", "/s", Some(100.0), 1.0).missed());

@@ -6,7 +6,7 @@ use tenantry_reports::human;
 use tenantry_reports::terminal::{self, Style};
 
 use super::number::{fixed, proper, signed, with_unit};
-use super::row::{Kind, Row};
+use super::row::{Kind, Row, Said};
 use super::seeds::Range;
 use super::{OfFigure, Reproduction};
 use crate::caveats::table_caveats;
@@ -49,6 +49,10 @@ fn grounds(of_figures: &[OfFigure]) -> Vec<String> {
 
 fn cells(row: &Row) -> [String; HEADER.len()] {
     let figure = |value: Option<f64>| value.map_or(human::ABSENT.to_owned(), |value| with_unit(value, row.unit));
+    let paper = |said: Said| match said {
+        Said::Number(number) => with_unit(number, row.unit),
+        Said::Range([least, most]) => format!("{} to {}", proper(&human::number(least)), with_unit(most, row.unit)),
+    };
     let ours = match row.range {
         None => figure(row.ours),
         Some(Range { seeds, least, greatest }) => {
@@ -73,7 +77,7 @@ fn cells(row: &Row) -> [String; HEADER.len()] {
     };
     [
         row.what.clone(),
-        figure(row.paper),
+        row.paper.map_or(human::ABSENT.to_owned(), paper),
         ours,
         row.difference.map_or(human::ABSENT.to_owned(), off),
         match row.extrapolated {
