@@ -56,10 +56,7 @@ fn main() -> std::process::ExitCode {
         Command::Schema => commands::schema::run(),
         Command::Presets(args) => commands::presets::run(&args, &output),
         Command::Scenarios(args) => commands::scenarios::run(&args, &output),
-        Command::Completions(args) => {
-            commands::completions::run(&args);
-            Ok(())
-        }
+        Command::Completions(args) => commands::completions::run(&args, &output),
         Command::Doctor(args) => commands::doctor::run(&args, &output),
         #[cfg(not(feature = "libtorch"))]
         Command::Execute(_) | Command::Validate(_) | Command::Cascade { .. } => {

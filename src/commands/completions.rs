@@ -3,15 +3,24 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use serde_json::json;
 use tenantry_profiles::ModelShape;
 use tenantry_scenarios::{presets, shipped_names};
 
 use crate::cards::card_names;
-use crate::cli::{Cli, CompletionsArgs};
+use crate::cli::{Cli, CompletionsArgs, OutputArgs};
+use crate::failure::Failure;
+use crate::output::{print, to_stdout};
 
-pub fn run(args: &CompletionsArgs) {
+pub fn run(args: &CompletionsArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut command = with_names(Cli::command(), args.shell);
-    clap_complete::generate(args.shell, &mut command, "tenantry", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "tenantry", &mut script);
+    if output.json {
+        let value = json!({ "shell": args.shell.to_string(), "script": String::from_utf8_lossy(&script) });
+        return print(output, &value, String::new);
+    }
+    to_stdout(&script)
 }
 
 /// The same commands with the names that some arguments are for. They are only offered: commands go on taking what else is right.

@@ -170,6 +170,11 @@ fn shells_get_their_completions() {
     let folder = folder();
     for shell in ["bash", "zsh", "fish"] {
         let text = good(folder.path(), &["completions", shell]);
+        let value = good_json(folder.path(), &["completions", shell]);
+        assert_eq!(
+            (&value["shell"], &value["script"]),
+            (&shell.into(), &text.as_str().into())
+        );
         assert!(text.contains("simulate") && text.contains("tenantry"), "{shell}");
         // Names that commands know. Fish is told of flags' values only.
         for name in ["hbert-adapter", "llama-7b", "a100-sxm", "quickstart"] {
