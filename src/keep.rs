@@ -141,13 +141,10 @@ impl Keep {
         Ok(anything.then_some(watch))
     }
 
-    /// A sentence on files that lay in the folder before and are not of these runs.
-    pub fn note(&self) -> Option<String> {
-        self.earlier.clone()
-    }
-
-    /// Writes the files from what was kept of all runs, in their order.
-    pub fn write(self, kept: Vec<Kept>) -> Result<(), Failure> {
+    /// Writes the files from what was kept of all runs, in their order. What must be known of the folder: files that lay in it before and are
+    /// not of these runs, and a timeline with nothing in it.
+    pub fn write(self, kept: Vec<Kept>) -> Result<Vec<String>, Failure> {
+        let nothing_ran = !kept.is_empty() && kept.iter().all(|kept| kept.nothing_ran);
         let (mut requests, mut timeline) = (Vec::new(), Vec::new());
         for kept in kept {
             requests.extend(kept.requests);
@@ -162,7 +159,14 @@ impl Keep {
         if let Some((path, _)) = &self.timeline {
             timeline::join(path, &timeline).map_err(Failure::running)?;
         }
-        Ok(())
+        let empty = self.timeline.filter(|_| nothing_ran).map(|(_, window)| {
+            let window = window.map_or_else(
+                || format!("the {} s after the warm-up", TIMELINE.as_secs_f64()),
+                |Range { start, end }| format!("from {} to {} s", start.as_secs_f64(), end.as_secs_f64()),
+            );
+            format!("{TIMELINE_FILE} is empty: no op of any run ran in its window, {window}.")
+        });
+        Ok(self.earlier.into_iter().chain(empty).collect())
     }
 }
 
@@ -178,6 +182,8 @@ pub struct Watch {
 pub struct Kept {
     requests: Option<Part>,
     timeline: Option<Part>,
+    /// No op ran within the timeline's window.
+    nothing_ran: bool,
     record: Option<TraceFile>,
 }
 
@@ -187,6 +193,7 @@ impl Watch {
         let lanes = || run.lanes.iter().map(|lane| lane.name.as_str());
         let part = |part: Option<Result<Part, ReportError>>| part.transpose().map_err(Failure::running);
         Ok(Kept {
+            nothing_ran: self.timeline.as_ref().is_some_and(TimelinePart::is_empty),
             requests: part(self.requests.map(RequestsPart::finish))?,
             timeline: part(self.timeline.map(|timeline| timeline.finish(lanes())))?,
             record: self.record.map(Recorder::finish).transpose()?,

@@ -25,6 +25,7 @@ pub struct TimelinePart {
     window: Range<Time>,
     process: u64,
     name: String,
+    ops: u64,
     out: PartFile,
     /// The first thing that went wrong; nothing is written after it.
     failed: Option<io::Error>,
@@ -47,9 +48,15 @@ impl TimelinePart {
             window,
             process,
             name: format!("{title}, {}, repeat {}", labels.machine, labels.repeat),
+            ops: 0,
             out: Part::begin(path).map_err(|source| ReportError::io(path, source))?,
             failed: None,
         })
+    }
+
+    /// Whether no op has run within the window so far.
+    pub fn is_empty(&self) -> bool {
+        self.ops == 0
     }
 
     /// The run is over; `lanes` are the names of its lanes, in the order of their ids.
@@ -95,6 +102,7 @@ impl Observer for TimelinePart {
         if ran.ended <= self.window.start || ran.started >= self.window.end {
             return;
         }
+        self.ops += 1;
         let micros = |ns: u64| ns as f64 / 1e3;
         let (name, category) = name(&ran.kind);
         let event = json!({

@@ -43,8 +43,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    caveats.extend(keep.note());
-    keep.write(kept)?;
+    caveats.extend(keep.write(kept)?);
     caveats.extend(loaded.machine_caveats());
     caveats.extend(unanswered_in_recordings(&loaded.runs)?);
     caveats.extend(silence_caveats(loaded.runs.iter().zip(&runs)));

@@ -49,8 +49,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.machine_caveats());
     caveats.extend(loaded.refused_tasks());
     caveats.extend(extrapolation_caveat(finished.iter().flat_map(|run| &run.extrapolated)));
-    caveats.extend(keep.note());
-    keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;
+    caveats.extend(keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?);
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
     match interrupted {

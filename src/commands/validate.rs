@@ -110,9 +110,8 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         interrupted |= stopped;
     }
     bar.finish_and_clear();
-    caveats.extend(keep.note());
     let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
-    keep.write(kept_simulated.chain(kept_executed).collect())?;
+    caveats.extend(keep.write(kept_simulated.chain(kept_executed).collect())?);
     let runs: Vec<Run> = { simulated.iter().map(|run| &run.run) }
         .chain(&executed)
         .cloned()

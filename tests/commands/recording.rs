@@ -447,6 +447,24 @@ fn a_timeline_holds_its_window_and_begins_after_the_warm_up() {
 }
 
 #[test]
+fn a_timeline_of_a_window_in_which_nothing_ran_is_said() {
+    let folder = folder();
+    let at = folder.path();
+    let told = |window: &str| {
+        good(at, &["simulate", "s.yaml", window, "--out", "out"]);
+        let caveats = json(&at.join("out/manifest.json"))["caveats"].clone();
+        let caveats: Vec<String> = serde_json::from_value(caveats).unwrap();
+        let of_timeline = caveats.into_iter().filter(|caveat| caveat.contains("timeline.json"));
+        of_timeline.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told("--timeline=1000s..2000s"),
+        ["timeline.json is empty: no op of any run ran in its window, from 1000 to 2000 s."]
+    );
+    assert!(told("--timeline=0s..2000s").is_empty());
+}
+
+#[test]
 fn nothing_is_written_down_unasked_and_nothing_temporary_is_left() {
     let folder = folder();
     good(folder.path(), &["simulate", "s.yaml", "--out", "plain"]);
