@@ -153,7 +153,7 @@ fn rates(folder: &Path) -> Result<(), TraceError> {
 }
 
 fn tenants(folder: &Path) -> Result<(), TraceError> {
-    let totals = activity::totals(
+    let (totals, _) = activity::totals(
         &folder.join("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz"),
         false,
     )?;

@@ -58,7 +58,7 @@ fn main() -> Result<(), TraceError> {
         )?;
     }
     rates(&folder)?;
-    let totals = activity::totals(
+    let (totals, _) = activity::totals(
         &folder.join("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz"),
         false,
     )?;

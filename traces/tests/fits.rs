@@ -41,7 +41,7 @@ fn constants_are_what_the_fit_gives() {
         );
     }
     if let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") {
-        let [seen, _] = azure_functions::halves(&activity::totals(&path, false).unwrap());
+        let [seen, _] = azure_functions::halves(&activity::totals(&path, false).unwrap().0);
         let knots = azure_functions::fit(&seen);
         assert!(knots == azure_functions::LOG_REQUESTS, "LOG_REQUESTS\n{knots:?}\n");
     }
@@ -240,7 +240,7 @@ fn generated_tenants_are_as_uneven_as_both_halves() {
     let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") else {
         return;
     };
-    let [seen, unseen] = azure_functions::halves(&activity::totals(&path, false).unwrap());
+    let [seen, unseen] = azure_functions::halves(&activity::totals(&path, false).unwrap().0);
     let generated = azure_functions::weights(unseen.len() as u32);
     let histogram = |totals: &[f64]| totals.iter().map(|total| total.round() as u32).collect::<Histogram>();
     for real in [&seen, &unseen] {

@@ -245,7 +245,7 @@ fn azure_functions() {
         })
         .unwrap();
         assert_eq!((cells, most), (334_418, 697));
-        let totals = activity::totals(&path, false).unwrap();
+        let totals = activity::totals(&path, false).unwrap().0;
         assert_eq!((totals.len(), totals.iter().sum::<f64>()), (1_350, 996_503.0));
         assert!((concentration(&totals, 0.01).unwrap() - 0.461).abs() < 0.01);
         assert!((concentration(&totals, 0.1).unwrap() - 0.792).abs() < 0.001);
@@ -300,7 +300,7 @@ fn azure_functions() {
         }
     }
     if let Some(path) = data("azure_functions/azure_functions_2019_original_format_head100.csv") {
-        let totals = activity::totals(&path, false).unwrap();
+        let totals = activity::totals(&path, false).unwrap().0;
         assert_eq!((totals.len(), totals.iter().sum::<f64>()), (100, 123_090.0));
     }
 }
@@ -330,7 +330,7 @@ fn azure_functions_2021() {
         .zip(&durations)
         .map(|(row, duration)| row.arrival.unwrap().as_secs_f64() + duration);
     assert!((ends.fold(0.0, f64::max) - 1_260.055_798).abs() < 1e-5);
-    assert_eq!(activity::totals(&path, false).unwrap().iter().sum::<f64>(), 199.0);
+    assert_eq!(activity::totals(&path, false).unwrap().0.iter().sum::<f64>(), 199.0);
 }
 
 #[test]

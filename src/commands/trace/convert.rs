@@ -311,16 +311,10 @@ fn aggregated(
                 args.cut.as_deref().unwrap_or_default()
             )));
         }
-        let mut tenants = 0;
-        let extent = activity::for_each(&args.file, args.read.skip_bad_lines, |cell| {
-            tenants = tenants.max(cell.tenant + 1);
-        })
-        .map_err(Failure::bad_input)?;
+        let (totals, extent) = activity::totals(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
         skipped_lines = extent.skipped;
-        // Those who ask for nothing are tenants too.
-        tenants = tenants.max(extent.rows as u32);
         filled_in.push("arrivals are drawn within each minute".into());
-        overrides.push(format!("tenants.count={}", tenants.max(1)));
+        overrides.push(format!("tenants.count={}", totals.len()));
         overrides.push("tenants.popularity=of-arrivals".into());
         overrides.push(format!(
             "workload.arrivals={}",

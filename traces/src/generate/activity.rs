@@ -1,7 +1,7 @@
 //! Arrivals from a recording of tenants' activity, minute by minute.
 
 use super::arrival::Arrival;
-use super::popularity::Rows;
+use super::popularity::{Rows, none_of_those_drawn};
 use crate::draw::Draws;
 use crate::error::TraceError;
 use crate::read::activity::{self, Cell};
@@ -44,7 +44,7 @@ impl ActiveTenants {
             return Err(TraceError::none(&spec.path, "have requests", extent.skipped));
         };
         // Also those who ask for nothing, and minutes in which nobody does.
-        recorded.resize(recorded.len().max(extent.rows), Vec::new());
+        let recorded = extent.rows(recorded);
         let minutes = extent.minutes.max(last_minute + 1);
         let rows = Rows::new(seed, recorded.len(), tenants);
         let mut cells: Vec<Cell> = Vec::new();
@@ -66,10 +66,7 @@ impl ActiveTenants {
             same
         });
         if cells.is_empty() {
-            return Err(TraceError::file(
-                &spec.path,
-                "must have requests of the tenants drawn from it, got none",
-            ));
+            return Err(none_of_those_drawn(&spec.path));
         }
         Ok(ActiveTenants {
             cells,

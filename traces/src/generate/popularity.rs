@@ -1,5 +1,7 @@
 //! Which tenant asks, as a function of the ticket; and properties of tenants, as functions of the tenant.
 
+use std::path::Path;
+
 use super::alias::Alias;
 use crate::draw::{Draws, Purpose};
 use crate::error::{TraceError, not_negative};
@@ -79,9 +81,13 @@ impl TenantsByTicket {
             }
             PopularitySpec::AzureFunctions => azure_functions::weights(tenants),
             PopularitySpec::File(path) => {
-                let totals = activity::totals(path, false)?;
+                let (totals, _) = activity::totals(path, false)?;
                 let rows = Rows::new(seed, totals.len(), tenants);
-                (0..tenants).map(|tenant| totals[rows.of(tenant)]).collect()
+                let weights: Vec<f64> = (0..tenants).map(|tenant| totals[rows.of(tenant)]).collect();
+                if weights.iter().all(|&weight| weight == 0.0) {
+                    return Err(none_of_those_drawn(path));
+                }
+                weights
             }
         };
         Ok(TenantsByTicket::Table {
@@ -111,6 +117,11 @@ pub(super) const PART_ON_OFF: u64 = 4;
 pub(super) const PART_DIURNAL_PHASE: u64 = 5;
 pub(super) const PART_LIFE: u64 = 6;
 const PART_SHARES: u64 = 1 << 32;
+
+/// A recording whose rows were drawn so that no tenant asks.
+pub(super) fn none_of_those_drawn(path: &Path) -> TraceError {
+    TraceError::file(path, "must have requests of the tenants drawn from it, got none")
+}
 
 /// Which row of a recording each tenant is: its own where there are as many, else one drawn with replacement.
 pub struct Rows {

@@ -14,7 +14,7 @@ pub(super) const FIRST_MINUTE: [&str; 2] = ["1", "1_minute"];
 /// Requests of one tenant in one minute. Only minutes with requests are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Dense, from 0, in the order of the file.
+    /// The line in the wide form, as the file has it in the sparse form; of invocations dense, from 0, in the order of the file.
     pub tenant: u32,
     /// From 0.
     pub minute: u32,
@@ -31,6 +31,18 @@ pub struct Extent {
     pub minutes: u32,
     /// Broken lines that were left out.
     pub skipped: u64,
+}
+
+impl Extent {
+    /// One row for each tenant, of what was gathered by the tenants' numbers, in their order. A silent line of the wide form is a tenant,
+    /// while a number that no line of the sparse form has is nobody's: such numbers are a part of a larger recording's.
+    pub(crate) fn rows<T: Clone + Default + PartialEq>(&self, mut by_number: Vec<T>) -> Vec<T> {
+        match self.rows {
+            0 => by_number.retain(|row| *row != T::default()),
+            rows => by_number.resize(rows, T::default()),
+        }
+        by_number
+    }
 }
 
 /// Calls `take` for every cell of a recording, in the order of the file; what it is of. With `skip_bad_lines`, broken lines are left out.
@@ -129,11 +141,11 @@ fn for_each_invocation(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(C
     Ok(skipped + records.skipped())
 }
 
-/// Requests of each tenant over the whole recording.
+/// Requests of each tenant over the whole recording, and what it is of.
 ///
 /// # Errors
 /// As [`for_each`], and [`TraceError::File`] where there are no requests at all.
-pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError> {
+pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<(Vec<f64>, Extent), TraceError> {
     let mut totals: Vec<f64> = Vec::new();
     let extent = for_each(path, skip_bad_lines, |cell| {
         let tenant = cell.tenant as usize;
@@ -145,8 +157,7 @@ pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError>
     if totals.is_empty() {
         return Err(TraceError::none(path, "have requests", extent.skipped));
     }
-    totals.resize(totals.len().max(extent.rows), 0.0);
-    Ok(totals)
+    Ok((extent.rows(totals), extent))
 }
 
 /// More tenants than any cluster has; a table of them still fits a laptop.

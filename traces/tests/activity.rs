@@ -1,0 +1,80 @@
+//! Tenants as active as in a recording: whose rows they are.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::workloads::{requests, spec};
+use tenantry_traces::build;
+use tenantry_traces::spec::{ActivitySpec, ArrivalsSpec, PopularitySpec, WorkloadSpec};
+
+fn activity(path: &Path) -> ArrivalsSpec {
+    ArrivalsSpec::Activity(ActivitySpec {
+        path: path.to_path_buf(),
+        scale: 1.0,
+        skip_bad_lines: false,
+        repeat: false,
+    })
+}
+
+fn popular(path: &Path, seed: u64, tenants: u32) -> WorkloadSpec {
+    WorkloadSpec {
+        seed,
+        tenants,
+        popularity: PopularitySpec::File(path.to_path_buf()),
+        ..spec(ArrivalsSpec::Poisson { rate_per_s: 10.0 })
+    }
+}
+
+/// A part of a larger recording keeps that one's numbers, of which those left out are nobody's.
+#[test]
+fn tenants_of_the_sparse_form_are_those_who_ask() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("part.csv");
+    let lines: String = (0..100)
+        .map(|tenant| format!("{},{},{}\n", 1000 + 3 * tenant, tenant % 7, 1 + tenant % 2))
+        .collect();
+    std::fs::write(&path, format!("tenant,minute,invocations\n{lines}5,0,0\n")).unwrap();
+
+    let own = WorkloadSpec {
+        tenants: 100,
+        popularity: PopularitySpec::OfArrivals,
+        ..spec(activity(&path))
+    };
+    let mut asked = vec![0; 100];
+    requests(&own)
+        .iter()
+        .for_each(|request| asked[request.tenant as usize] += 1);
+    let must_be: Vec<u32> = (0..100).map(|tenant| 1 + tenant % 2).collect();
+    assert_eq!(asked, must_be, "each its own row");
+
+    for (tenants, at_least) in [(100, 100), (5, 5)] {
+        let asked: BTreeSet<u32> = requests(&popular(&path, 3, tenants))
+            .iter()
+            .map(|request| request.tenant)
+            .collect();
+        assert!(asked.len() * 100 >= at_least * 99, "{} of {tenants}", asked.len());
+    }
+}
+
+#[test]
+fn rows_that_are_all_silent_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.csv");
+    let silent = "a,b,c,http,0,0\n".repeat(30);
+    let header = "HashOwner,HashApp,HashFunction,Trigger,1,2\n";
+    std::fs::write(&path, format!("{header}{silent}a,b,d,http,0,2\n")).unwrap();
+    let own = WorkloadSpec {
+        tenants: 2,
+        popularity: PopularitySpec::OfArrivals,
+        ..spec(activity(&path))
+    };
+    for drawn in [popular(&path, 1, 2), own] {
+        let error = build(&drawn).map(drop).unwrap_err().to_string();
+        assert!(
+            error.ends_with("wide.csv: must have requests of the tenants drawn from it, got none"),
+            "{error}"
+        );
+    }
+}
