@@ -9,7 +9,7 @@ use common::workloads::{mean, message, part, requests, spec};
 use tenantry_traces::describe::dispersion;
 use tenantry_traces::spec::{
     ActivitySpec, ArrivalsSpec, CancellationsSpec, CountsSpec, Cut, MmppState, Placement, PopularitySpec, RampPoint,
-    Stop, TraceSpec, WorkloadSpec,
+    ShapeSpec, Stop, TraceSpec, WorkloadSpec,
 };
 use tenantry_traces::{Duration, Entry, Request, Time, build};
 
@@ -270,6 +270,80 @@ fn a_part_that_repeats_does_so_with_draws_of_its_own() {
         message(&spec(endless)),
         "workload.arrivals.cut.length: must be given where a part repeats, since its last request does not say when it ends, got nothing"
     );
+}
+
+/// That a round draws no request is not that there are none.
+#[test]
+fn rounds_without_a_request_do_not_end_a_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let ramp = |per_h: f64| ArrivalsSpec::Ramp {
+        points: [(0, 0.0), (1800, per_h), (3600, 0.0)]
+            .map(|(at_s, per_h)| RampPoint {
+                at: Time(at_s * 1_000_000_000),
+                rate_per_s: per_h / 3600.0,
+            })
+            .to_vec(),
+    };
+    let counts = |length| {
+        ArrivalsSpec::Counts(CountsSpec {
+            path: file("counts.csv", &format!("requests\n{}", "0\n0\n0\n1\n".repeat(60))),
+            placement: Placement::Poisson,
+            scale: 0.05,
+            drop_zeros_from: None,
+            skip_bad_lines: false,
+            cut: Cut {
+                length,
+                ..Cut::default()
+            },
+        })
+    };
+    let shape = || {
+        ArrivalsSpec::Shape(ShapeSpec {
+            path: file("shape.csv", "hour,requests_per_hour\n0,1\n1,3\n"),
+            rate_per_s: 1.0 / 3600.0,
+            step: None,
+            repeat: false,
+        })
+    };
+    let activity = || {
+        ArrivalsSpec::Activity(ActivitySpec {
+            path: file("activity.csv", "tenant,minute,invocations\n0,0,1\n0,1,1\n"),
+            scale: 0.5,
+            skip_bad_lines: false,
+            repeat: false,
+        })
+    };
+    let both = ArrivalsSpec::Superpose(vec![ramp(1.0), shape()]);
+    let inner = part(600, None, false, 60, ramp(4.0));
+    for (arrivals, from_s, length_s, ends_s) in [
+        (ramp(4.0), 60, 3600, 3600),
+        (counts(None), 60, 120, 240),
+        (counts(Some(Duration::from_secs(90))), 60, 120, 90),
+        (shape(), 60, 7200, 7200),
+        (activity(), 60, 60, 120),
+        (both, 60, 3600, 7200),
+        (inner, 60, 3600, 3060),
+    ] {
+        let rare = WorkloadSpec {
+            popularity: match arrivals {
+                ArrivalsSpec::Activity(_) => PopularitySpec::OfArrivals,
+                _ => PopularitySpec::Uniform,
+            },
+            ..spec(part(from_s, Some(length_s), true, 0, arrivals.clone()))
+        };
+        assert_eq!(requests(&rare).len(), 1000, "{arrivals:?}");
+        assert_eq!(
+            message(&spec(part(ends_s, Some(length_s), true, 0, arrivals))),
+            format!(
+                "workload.arrivals.cut.from: must be before the end of the arrivals that it is a part of, {ends_s}.000000 s, got {ends_s}.000000 s"
+            )
+        );
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod arrival;
 mod build;
 mod closed_loop;
 mod counts;
+mod ends;
 mod giving_up;
 mod groups;
 mod lengths;

@@ -1,6 +1,8 @@
 //! A part of other arrivals: from an instant on, for some time, once or again and again.
 
 use super::arrival::{Arrival, Arrivals};
+use super::build::is_compressed;
+use super::ends;
 use crate::error::TraceError;
 use crate::spec::PartSpec;
 use crate::time::{Duration, Time};
@@ -27,6 +29,8 @@ pub struct Part {
     /// From one round to the next.
     period: Option<Duration>,
     empty_rounds: u32,
+    /// Whether nothing is drawn of the arrivals' instants, so that a round without a request means that none has one.
+    alike: bool,
     /// Whether the current round's arrivals have come as far as `from`.
     came_to_from: bool,
 }
@@ -45,6 +49,14 @@ impl Part {
             let end = cut.from.0.checked_add(length.0).map(Time);
             end.ok_or_else(|| TraceError::spec(&format!("{field}.length"), "below 584 years after `from`", length))
         };
+        if cut.repeat
+            && cut.from > Duration::ZERO
+            && let Some(end) = ends::end(&spec.arrivals)?
+            && Time(cut.from.0) >= end
+        {
+            let must_be = format!("before the end of the arrivals that it is a part of, {end}");
+            return Err(TraceError::spec(&format!("{field}.from"), &must_be, Time(cut.from.0)));
+        }
         Ok(Part {
             arrivals: build(0)?,
             build,
@@ -54,6 +66,7 @@ impl Part {
             end: cut.length.map(end).transpose()?,
             period: cut.length.filter(|_| cut.repeat),
             empty_rounds: 0,
+            alike: is_compressed(&spec.arrivals) == Some(true),
             came_to_from: false,
             field,
         })
@@ -85,7 +98,7 @@ impl Part {
         if self.begins.is_none() {
             return Ok(());
         }
-        if !std::mem::take(&mut self.came_to_from) {
+        if !std::mem::take(&mut self.came_to_from) && self.alike {
             // They end, as a recording does, and so they would in every round.
             let must_be = "before the last request of the arrivals that it is a part of";
             return Err(TraceError::spec(&format!("{}.from", self.field), must_be, self.from));
@@ -124,7 +137,12 @@ mod tests {
         let spec = PartSpec {
             cut,
             delay: Duration::ZERO,
-            arrivals: Box::new(ArrivalsSpec::Poisson { rate_per_s: 1.0 }),
+            arrivals: Box::new(ArrivalsSpec::ThreadBursts {
+                threads: 1,
+                stagger: Duration::ZERO,
+                period: Duration::from_secs(1),
+                repeats: 10,
+            }),
         };
         // A second each.
         let build = |_| {
