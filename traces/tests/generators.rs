@@ -210,6 +210,78 @@ fn lengths_drift_to_another_distribution_and_back() {
     );
 }
 
+/// Whether the outer mixture takes `from` and what the inner one then takes have nothing to do with each other.
+#[test]
+fn a_mixture_inside_of_another_has_a_coin_of_its_own() {
+    const TURN: u64 = 1000;
+    let drifting = |from, to| LengthSpec::Drifting {
+        from: Box::new(from),
+        to: Box::new(to),
+        requests: TURN,
+    };
+    let inner = || drifting(LengthSpec::Fixed(1), LengthSpec::Fixed(2));
+    let outer = || LengthSpec::Fixed(3);
+    for (lengths, inner_first) in [(drifting(inner(), outer()), true), (drifting(outer(), inner()), false)] {
+        let nested = WorkloadSpec {
+            lengths: LengthsSpec::Independent {
+                input: lengths,
+                output: LengthSpec::Fixed(0),
+            },
+            stop: Stop {
+                requests: Some(300 * TURN),
+                after: None,
+            },
+            ..spec(ArrivalsSpec::Constant { rate_per_s: 1.0 })
+        };
+        // Where in its turn a mixture takes `to` with a chance of 0.34 to 0.65.
+        let within: Vec<u32> = requests(&nested)
+            .iter()
+            .filter(|request| (200..300).contains(&(request.ticket % TURN)))
+            .map(|request| request.input_tokens)
+            .collect();
+        let chance = |ticket: u64| (1.0 - (std::f64::consts::TAU * ticket as f64 / TURN as f64).cos()) / 2.0;
+        let mean = |of: &dyn Fn(f64) -> f64| (200..300).map(|ticket| of(chance(ticket))).sum::<f64>() / 100.0;
+        let inner_share = |chance: f64| if inner_first { 1.0 - chance } else { chance };
+        for (tokens, must_be) in [
+            (1, mean(&|chance| inner_share(chance) * (1.0 - chance))),
+            (2, mean(&|chance| inner_share(chance) * chance)),
+            (3, mean(&|chance| 1.0 - inner_share(chance))),
+        ] {
+            let share = within.iter().filter(|&&input| input == tokens).count() as f64 / within.len() as f64;
+            assert!((share - must_be).abs() < 0.01, "{tokens}: {share}, must be {must_be}");
+        }
+    }
+}
+
+#[test]
+fn points_of_a_distribution_go_from_share_0_to_share_1() {
+    let quantiles = |points: &[(f64, f64)]| WorkloadSpec {
+        lengths: LengthsSpec::Independent {
+            input: LengthSpec::Quantiles(
+                points
+                    .iter()
+                    .map(|&(probability, tokens)| QuantilePoint { probability, tokens })
+                    .collect(),
+            ),
+            output: LengthSpec::Fixed(0),
+        },
+        ..spec(ArrivalsSpec::Constant { rate_per_s: 1.0 })
+    };
+    let field = "workload.lengths.input.quantiles";
+    let must_be = "must be a list of points from share 0 to share 1, got";
+    for (points, error) in [
+        (&[][..], format!("{field}: {must_be} an empty list")),
+        (&[(0.0, 5.0)], format!("{field}: {must_be} one point, of share 0")),
+        (&[(0.0, 5.0), (0.5, 6.0)], format!("{field}: {must_be} 2 from 0 to 0.5")),
+        (
+            &[(0.0, 5.0), (0.5, 6.0), (0.4, 7.0), (1.0, 8.0)],
+            format!("{field}[2].share: must be from the point before, 0.5, to 1, got 0.4"),
+        ),
+    ] {
+        assert_eq!(message(&quantiles(points)), error);
+    }
+}
+
 #[test]
 fn classes_are_shared_out_among_tenants() {
     let shares = Shares::new("kinds", 7, 1, &[1.0, 0.0, 3.0]).unwrap();

@@ -145,6 +145,8 @@ pub enum Length {
         from: Box<Length>,
         to: Box<Length>,
         requests: u64,
+        /// Which of the coins is this mixture's: one inside of another has a coin of its own.
+        coin: u64,
     },
 }
 
@@ -221,9 +223,12 @@ impl Length {
                 if *requests < 2 {
                     return Err(TraceError::spec(&format!("{field}.requests"), "at least 2", requests));
                 }
+                let from = Length::new(&format!("{field}.from"), from, side)?;
+                let to = Length::new(&format!("{field}.to"), to, side)?;
                 Ok(Length::Drifting {
-                    from: Box::new(Length::new(&format!("{field}.from"), from, side)?),
-                    to: Box::new(Length::new(&format!("{field}.to"), to, side)?),
+                    coin: from.coins().max(to.coins()),
+                    from: Box::new(from),
+                    to: Box::new(to),
                     requests: *requests,
                 })
             }
@@ -332,24 +337,37 @@ impl Length {
         }
     }
 
+    /// How many coins are tossed for one length.
+    fn coins(&self) -> u64 {
+        match self {
+            Length::Drifting { coin, .. } => coin + 1,
+            _ => 0,
+        }
+    }
+
     #[inline(always)]
     fn of(&self, draws: Draws, ticket: Ticket) -> u32 {
         match self {
             Length::Fixed(tokens) => *tokens,
             Length::Range { first, alias } => first + alias.pick(draws.about(ticket).bits()),
             Length::Table { values, alias } => values[alias.pick(draws.about(ticket).bits()) as usize],
-            Length::Drifting { from, to, requests } => drifting(from, to, *requests, draws, ticket),
+            Length::Drifting {
+                from,
+                to,
+                requests,
+                coin,
+            } => drifting([from, to], *requests, *coin, draws, ticket),
         }
     }
 }
 
 /// Apart from the others, which it would keep from being inlined.
 #[inline(never)]
-fn drifting(from: &Length, to: &Length, requests: u64, draws: Draws, ticket: Ticket) -> u32 {
+fn drifting([from, to]: [&Length; 2], requests: u64, coin: u64, draws: Draws, ticket: Ticket) -> u32 {
     let turn = (ticket % requests) as f64 / requests as f64;
     let share = (1.0 - libm::cos(std::f64::consts::TAU * turn)) / 2.0;
     // Which of the two is a draw of its own, so that both see the same draws of lengths.
-    let is_far = draws.part(0).about(ticket).unit() < share;
+    let is_far = draws.part(coin).about(ticket).unit() < share;
     if is_far { to } else { from }.of(draws, ticket)
 }
 
@@ -366,13 +384,16 @@ fn lognormal_cdf(tokens: f64, median: f64, sigma: f64) -> f64 {
 }
 
 fn check_quantiles(field: &str, points: &[QuantilePoint]) -> Result<(), TraceError> {
-    let ends = (
-        points.first().map(|point| point.probability),
-        points.last().map(|point| point.probability),
-    );
-    if ends != (Some(0.0), Some(1.0)) {
-        let got = format!("{} points from {:?} to {:?}", points.len(), ends.0, ends.1);
-        return Err(TraceError::spec(field, "points from probability 0 to 1", got));
+    let must_be = "a list of points from share 0 to share 1";
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return Err(TraceError::spec(field, must_be, "an empty list"));
+    };
+    if (first.probability, last.probability) != (0.0, 1.0) {
+        let got = match points.len() {
+            1 => format!("one point, of share {}", first.probability),
+            count => format!("{count} from {} to {}", first.probability, last.probability),
+        };
+        return Err(TraceError::spec(field, must_be, got));
     }
     for (i, point) in points.iter().enumerate() {
         let tokens_field = format!("{field}[{i}].tokens");
@@ -391,7 +412,7 @@ fn check_quantiles(field: &str, points: &[QuantilePoint]) -> Result<(), TraceErr
         if !(least..=1.0).contains(&point.probability) {
             let must_be = format!("from the point before, {least}, to 1");
             return Err(TraceError::spec(
-                &format!("{field}[{i}].probability"),
+                &format!("{field}[{i}].share"),
                 &must_be,
                 point.probability,
             ));
