@@ -61,11 +61,69 @@ fn constants_are_what_the_fit_gives() {
             plateau_s: plateau_s.to_vec(),
             calm_rate: calm_rate.to_vec(),
             plateau_rate: plateau_rate.to_vec(),
-            calm_memory_s,
-            plateau_memory_s,
+            // The shipped ones are the counts' own.
+            calm_memory_s: fitted.calm_memory_s,
+            plateau_memory_s: fitted.plateau_memory_s,
         };
         assert!(fitted == constants, "RATES\n{fitted:?}\n");
+        assert!(fitted.calm_memory_s > 1.2 * calm_memory_s, "{}", fitted.calm_memory_s);
+        assert!(
+            fitted.plateau_memory_s > 1.2 * plateau_memory_s,
+            "{}",
+            fitted.plateau_memory_s
+        );
     }
+}
+
+/// Neither the noise of counts nor the levels' distribution is taken for forgetting.
+#[test]
+fn a_fitted_memory_is_the_one_that_levels_were_made_with() {
+    const SECONDS: u64 = 600_000;
+    let shipped = twitter::RATES;
+    let regimes = twitter::Regimes {
+        calm_s: shipped.calm_s.to_vec(),
+        plateau_s: shipped.plateau_s.to_vec(),
+        calm_rate: shipped.calm_rate.to_vec(),
+        plateau_rate: shipped.plateau_rate.to_vec(),
+        calm_memory_s: 425.0,
+        plateau_memory_s: 135.0,
+    };
+    let spec = WorkloadSpec {
+        arrivals: ArrivalsSpec::Regimes {
+            rate_per_s: regimes.mean_rate_per_s(),
+            regimes: regimes.clone(),
+        },
+        stop: Stop {
+            requests: None,
+            after: Some(Time(SECONDS * 1_000_000_000)),
+        },
+        ..spec()
+    };
+    let mut counts = vec![0; SECONDS as usize];
+    let mut workload = build(&spec).unwrap();
+    while let Some(entry) = workload.next().unwrap() {
+        if let Entry::Request(request) = entry {
+            counts[(request.arrival.0 / 1_000_000_000) as usize] += 1;
+        }
+    }
+    let fitted = twitter::fit_rates(&counts).unwrap();
+    close("calm memory, s", regimes.calm_memory_s, fitted.calm_memory_s, 0.1);
+    close(
+        "plateau memory, s",
+        regimes.plateau_memory_s,
+        fitted.plateau_memory_s,
+        0.15,
+    );
+}
+
+/// Counts of any size are added up.
+#[test]
+fn rates_of_huge_counts_are_fitted() {
+    let counts: Vec<u32> = (0..24_000)
+        .map(|second| if second / 300 % 4 == 0 { u32::MAX } else { 500_000_000 })
+        .collect();
+    let fitted = twitter::fit_rates(&counts).unwrap();
+    assert_eq!(fitted.plateau_rate[8].1, 4_294_970_000.0);
 }
 
 /// A row of the table: real, generated, and by how much they may differ.

@@ -6,6 +6,7 @@
 
 pub mod azure_functions;
 pub mod cascade;
+mod memory;
 pub mod quantiles;
 pub mod sharegpt;
 pub mod twitter;

@@ -6,6 +6,7 @@
 //! a level that is drawn from the regime's quantiles through an autoregressive Gaussian (Cario and Nelson, "Autoregressive to
 //! anything", Operations Research Letters 19, 1996).
 
+use super::memory::memory_s;
 use super::quantiles::{self, Knot, LengthKnot};
 
 /// Where the lengths come from.
@@ -92,13 +93,15 @@ pub struct Regimes<K = Vec<Knot>> {
     pub calm_rate: K,
     /// The rate in plateaus.
     pub plateau_rate: K,
-    /// Over what time the level of a calm is forgotten: the time constant of its autocorrelation, in seconds.
+    /// Over what time the level of a calm is forgotten, in seconds: the time constant of the autocorrelation of the Gaussian that it is a
+    /// quantile by.
     pub calm_memory_s: f64,
     /// Over what time the level of a plateau is forgotten.
     pub plateau_memory_s: f64,
 }
 
-/// The sample stream's.
+/// The sample stream's. Its memories are the time constants of the counts' own autocorrelation, which is less than that of the Gaussian behind them:
+/// a level is forgotten sooner than the stream's, for which [`fit_rates`] finds 477 s and 128 s. Published results are with these.
 pub const RATES: Regimes<&[Knot]> = Regimes {
     calm_s: &[
         (0.0, 30.0),
@@ -167,6 +170,9 @@ pub const RATES: Regimes<&[Knot]> = Regimes {
 /// The length of a step of the level, in seconds: within it the stream is Poisson.
 pub const STEP_S: usize = 10;
 
+/// The autocorrelation of levels is matched at a minute. In steps.
+const MEMORY_LAG: usize = 60 / STEP_S;
+
 /// A step is on a plateau where its rate is above so many times the median.
 const PLATEAU_OVER_MEDIAN: f64 = 2.25;
 
@@ -182,7 +188,7 @@ const DURATION_PROBABILITIES: [f64; 9] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 
 pub fn fit_rates(counts: &[u32]) -> Option<Regimes> {
     let rates: Vec<f64> = counts
         .chunks_exact(STEP_S)
-        .map(|step| f64::from(step.iter().sum::<u32>()) / STEP_S as f64)
+        .map(|step| step.iter().map(|&count| f64::from(count)).sum::<f64>() / STEP_S as f64)
         .collect();
     let median = quantiles::fit(&rates, &[0.5]).first()?.1;
     let mut on_plateau: Vec<bool> = rates.iter().map(|&rate| rate > PLATEAU_OVER_MEDIAN * median).collect();
@@ -209,13 +215,23 @@ pub fn fit_rates(counts: &[u32]) -> Option<Regimes> {
     if calm_s.len() < 10 || plateau_s.len() < 10 {
         return None;
     }
+    let (calm_rate, plateau_rate) = (
+        quantiles::fit(&levels(false), &RATE_PROBABILITIES),
+        quantiles::fit(&levels(true), &RATE_PROBABILITIES),
+    );
+    let memory_s = |plateau: bool, rates: &[Knot]| {
+        // The first and the last step of a run are in part of the run beside it.
+        let of_regime = runs.iter().filter(|run| run.0 == plateau);
+        let steps: Vec<&[f64]> = of_regime.filter_map(|(_, run)| run.get(1..run.len() - 1)).collect();
+        memory_s(&steps, rates, STEP_S, MEMORY_LAG)
+    };
     Some(Regimes {
         calm_s: quantiles::fit(&calm_s, &DURATION_PROBABILITIES),
         plateau_s: quantiles::fit(&plateau_s, &DURATION_PROBABILITIES),
-        calm_rate: quantiles::fit(&levels(false), &RATE_PROBABILITIES),
-        plateau_rate: quantiles::fit(&levels(true), &RATE_PROBABILITIES),
-        calm_memory_s: memory_s(&runs, false),
-        plateau_memory_s: memory_s(&runs, true),
+        calm_memory_s: memory_s(false, &calm_rate),
+        plateau_memory_s: memory_s(true, &plateau_rate),
+        calm_rate,
+        plateau_rate,
     })
 }
 
@@ -243,23 +259,6 @@ fn split_runs<'a>(on_plateau: &[bool], rates: &'a [f64]) -> Vec<(bool, &'a [f64]
         (run[0], steps)
     };
     on_plateau.chunk_by(|a, b| a == b).map(split).collect()
-}
-
-/// The time constant with the autocorrelation at a minute that the regime's levels have inside of its runs.
-fn memory_s(runs: &[(bool, &[f64])], plateau: bool) -> f64 {
-    const LAG: usize = 60 / STEP_S;
-    let levels = || runs.iter().filter(move |run| run.0 == plateau).flat_map(|run| run.1);
-    let count = levels().count() as f64;
-    let mean = levels().sum::<f64>() / count;
-    let variance = levels().map(|level| (level - mean) * (level - mean)).sum::<f64>() / count;
-    let pairs = || {
-        runs.iter()
-            .filter(move |run| run.0 == plateau)
-            .flat_map(|run| run.1.iter().zip(run.1.iter().skip(LAG)))
-    };
-    let covariance = pairs().map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / pairs().count().max(1) as f64;
-    let correlation = (covariance / variance).clamp(0.01, 0.9999);
-    (-((LAG * STEP_S) as f64) / libm::log(correlation)).round()
 }
 
 impl<K: AsRef<[Knot]>> Regimes<K> {
