@@ -78,3 +78,48 @@ fn rows_that_are_all_silent_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_minute_of_more_requests_than_memory_holds_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge.csv");
+    for (lines, scale) in [("0,7,4294967295\n", 1.0), ("0,7,30\n1,7,30\n", 1e9)] {
+        std::fs::write(&path, format!("tenant,minute,invocations\n{lines}")).unwrap();
+        let huge = WorkloadSpec {
+            tenants: lines.lines().count() as u32,
+            popularity: PopularitySpec::OfArrivals,
+            ..spec(ArrivalsSpec::Activity(ActivitySpec {
+                path: path.clone(),
+                scale,
+                skip_bad_lines: false,
+                repeat: false,
+            }))
+        };
+        let error = build(&huge).map(drop).unwrap_err().to_string();
+        let must_be = "huge.csv: must have at most 20000000 requests in a minute, times `scale`, got";
+        assert!(error.contains(must_be) && error.ends_with("in minute 7"), "{error}");
+    }
+}
+
+/// Rather than looked for, for ever.
+#[test]
+fn activity_that_hardly_ever_asks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("seldom.csv");
+    std::fs::write(&path, "tenant,minute,invocations\n0,0,1\n").unwrap();
+    let seldom = WorkloadSpec {
+        tenants: 1,
+        popularity: PopularitySpec::OfArrivals,
+        ..spec(ArrivalsSpec::Activity(ActivitySpec {
+            path,
+            scale: 1e-30,
+            skip_bad_lines: false,
+            repeat: true,
+        }))
+    };
+    let error = build(&seldom).unwrap().next().unwrap_err().to_string();
+    assert!(
+        error.contains("must be more frequent than a request in 30000000 steps of their rate"),
+        "{error}"
+    );
+}

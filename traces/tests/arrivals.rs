@@ -451,7 +451,65 @@ fn a_client_that_thinks_beyond_the_end_of_time_asks_no_more() {
         asked += 1;
         workload.finished(request.arrival, request.ticket);
     }
-    assert_eq!(asked, 6, "at 0, 1, … 5 centuries of the 584 years that there are");
+    assert_eq!(asked, 3, "at 0, 1 and 2 centuries of the 292 years that there are");
+}
+
+/// Half of what a time holds is left for what becomes of the last request.
+#[test]
+fn nothing_arrives_at_the_end_of_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    let rows: String = (0..100).map(|second| format!("{second},7,1\n")).collect();
+    std::fs::write(
+        &path,
+        format!("arrived_at,num_prefill_tokens,num_decode_tokens\n{rows}"),
+    )
+    .unwrap();
+    let trace = |speed, length| {
+        ArrivalsSpec::Trace(TraceSpec {
+            path: path.clone(),
+            speed,
+            skip_bad_lines: false,
+            cut: Cut {
+                from: Duration::ZERO,
+                length,
+                repeat: length.is_some(),
+            },
+        })
+    };
+    let scaled = |factor| ArrivalsSpec::Scaled {
+        factor,
+        arrivals: Box::new(trace(1.0, None)),
+    };
+    let decade = Duration::from_secs(10 * 365 * 86_400);
+    for (arrivals, arrived) in [
+        (trace(1e-300, None), 1),
+        (trace(1e-9, None), 10),
+        (scaled(1e-9), 10),
+        (trace(1.0, Some(decade)), 100 * 30),
+    ] {
+        let spec = WorkloadSpec {
+            stop: Stop {
+                requests: Some(200_000),
+                after: None,
+            },
+            ..spec(arrivals)
+        };
+        let mut workload = build(&spec).unwrap();
+        let mut entries = std::iter::from_fn(|| workload.next().transpose());
+        let error = entries.by_ref().skip(arrived).next().unwrap().unwrap_err().to_string();
+        assert!(error.contains(".trace: must be replayed within 292 years"), "{error}");
+    }
+    // What is drawn ends.
+    let rare = requests(&spec(part(
+        0,
+        None,
+        false,
+        0,
+        ArrivalsSpec::Poisson { rate_per_s: 1e-9 },
+    )));
+    assert!((1..30).contains(&rare.len()), "{}", rare.len());
+    assert!(rare.iter().all(|request| request.arrival < Time::LAST));
 }
 
 /// Not the first of those beyond, or whoever mends it is told again and again.

@@ -158,7 +158,8 @@ impl Windows {
         let width = self.series.width.0;
         self.index = (now.0 / width) as usize;
         self.from = Time(self.index as u64 * width);
-        self.until = Time(self.from.0 + width);
+        // The last window ends with time itself.
+        self.until = Time(self.from.0.saturating_add(width));
     }
 }
 
@@ -650,5 +651,20 @@ impl Ledger {
             )));
         }
         Ok(self.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_window_ends_with_time() {
+        let mut windows = Windows::default();
+        for at in [0, 1 << 63, u64::MAX - 1, u64::MAX] {
+            windows.at(Time(at)).arrived += 1;
+        }
+        let arrived = windows.series.windows.iter().map(|window| window.arrived);
+        assert_eq!(arrived.sum::<u64>(), 4);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::arrival::Arrival;
 use super::popularity::{Rows, none_of_those_drawn};
+use super::process::{MOST_STEPS, too_seldom};
 use crate::draw::Draws;
 use crate::error::TraceError;
 use crate::read::activity::{self, Cell};
@@ -9,6 +10,9 @@ use crate::spec::ActivitySpec;
 use crate::time::Time;
 
 const NS_PER_MINUTE: u64 = 60_000_000_000;
+
+/// Requests of one minute are put in order in memory: these take a gigabyte.
+const MOST_A_MINUTE: f64 = 20_000_000.0;
 
 /// The cells of all tenants by minute, and the arrivals of the current minute.
 pub struct ActiveTenants {
@@ -68,6 +72,16 @@ impl ActiveTenants {
         if cells.is_empty() {
             return Err(none_of_those_drawn(&spec.path));
         }
+        for minute in cells.chunk_by(|a, b| a.minute == b.minute) {
+            let requests = scale * minute.iter().map(|cell| f64::from(cell.requests)).sum::<f64>();
+            if requests > MOST_A_MINUTE {
+                let number = minute[0].minute;
+                let message = format!(
+                    "must have at most {MOST_A_MINUTE} requests in a minute, times `scale`, got {requests:.3e} in minute {number}"
+                );
+                return Err(TraceError::file(&spec.path, message));
+            }
+        }
         Ok(ActiveTenants {
             cells,
             minutes,
@@ -115,7 +129,12 @@ impl Iterator for ActiveTenants {
     type Item = Result<Arrival, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let mut minutes = 0;
         while self.minute.is_empty() {
+            minutes += 1;
+            if minutes > MOST_STEPS {
+                return Some(Err(too_seldom()));
+            }
             if !self.fill() {
                 return None;
             }

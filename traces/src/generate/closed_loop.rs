@@ -39,8 +39,7 @@ impl ClosedLoop {
 
     fn due(&self) -> Option<Time> {
         let Reverse(at) = *self.idle_until.peek()?;
-        let over = self.stop.requests.is_some_and(|limit| self.issued >= limit)
-            || self.stop.after.is_some_and(|end| at >= end);
+        let over = self.stop.requests.is_some_and(|limit| self.issued >= limit) || at >= self.stop.end();
         (!over).then_some(at)
     }
 }

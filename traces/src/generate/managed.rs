@@ -145,7 +145,7 @@ impl Drawn {
         loop {
             let gap = Duration::from_secs_f64(self.stream.exponential() / per_s)?;
             self.at = Time(self.at.0.checked_add(gap.0)?);
-            if self.stop.after.is_some_and(|end| self.at >= end) {
+            if self.at >= self.stop.end() {
                 return None;
             }
             let mut point = self.stream.unit() * per_s;

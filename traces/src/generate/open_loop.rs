@@ -5,7 +5,7 @@ use super::presence::Presence;
 use super::requests::Requests;
 use crate::error::TraceError;
 use crate::request::{Entry, Lengths, Request, Ticket};
-use crate::spec::{Stop, WorkloadSpec};
+use crate::spec::WorkloadSpec;
 use crate::time::Time;
 use crate::workload::Workload;
 
@@ -20,7 +20,9 @@ pub struct OpenLoop<A> {
     ticket: u64,
     /// Drawn for this ticket and its neighbours.
     lengths: [Option<Lengths>; LENGTHS_AT_ONCE],
-    stop: Stop,
+    /// At most so many requests, and all of them before then.
+    stop: Option<u64>,
+    end: Time,
     /// Nobody comes any more.
     over: bool,
     /// The next request, as it will be taken: whoever asks when it is due asks at each event.
@@ -41,7 +43,8 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
             candidate: 0,
             ticket: 0,
             lengths: [None; LENGTHS_AT_ONCE],
-            stop: spec.stop,
+            stop: spec.stop.requests,
+            end: spec.stop.end(),
             over: false,
             ahead: None,
         }
@@ -49,12 +52,11 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
 
     /// Puts the next request ahead, if there is one.
     fn draw(&mut self) -> Result<(), TraceError> {
-        if self.over || self.stop.requests.is_some_and(|limit| self.ticket >= limit) {
+        if self.over || self.stop.is_some_and(|limit| self.ticket >= limit) {
             return Ok(());
         }
         let awake = self.next_awake()?;
-        let Some((arrival, tenant)) = awake.filter(|(arrival, _)| self.stop.after.is_none_or(|end| arrival.at < end))
-        else {
+        let Some((arrival, tenant)) = awake.filter(|(arrival, _)| arrival.at < self.end) else {
             self.over = true;
             return Ok(());
         };
@@ -126,8 +128,7 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
             let Some(presence) = &mut self.presence else {
                 return Ok(Some((arrival, tenant)));
             };
-            let over = self.stop.after.map_or(presence.over, |end| end.min(presence.over));
-            if arrival.at >= over {
+            if arrival.at >= self.end.min(presence.over) {
                 return Ok(None);
             }
             if presence.is_awake(tenant, arrival.at, self.candidate) {

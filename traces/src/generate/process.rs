@@ -53,6 +53,17 @@ impl Gaps {
     }
 }
 
+/// Steps of a rate that may go by without a request: a year of seconds. They take some seconds to look through, and who asks for less waits for
+/// ever.
+pub const MOST_STEPS: u64 = 30_000_000;
+
+/// What is said of arrivals that have had none in so many.
+#[cold]
+pub fn too_seldom() -> TraceError {
+    let must_be = format!("more frequent than a request in {MOST_STEPS} steps of their rate");
+    TraceError::spec("workload.arrivals", &must_be, "none in as many")
+}
+
 /// The whole part of so many nanoseconds, and the rest.
 #[cold]
 fn beyond(ns: f64) -> (u64, f64) {
@@ -99,6 +110,7 @@ impl<R: Rates> Process<R> {
     fn advance(&mut self) -> Result<Option<Time>, TraceError> {
         let mut gap = self.gaps.of(self.index);
         self.index += 1;
+        let mut steps = 0;
         loop {
             let Segment { until, slope, .. } = self.segment;
             let left_ns = (until.0 - self.now.0) as f64 - self.fraction;
@@ -129,6 +141,10 @@ impl<R: Rates> Process<R> {
             self.now = until;
             self.fraction = 0.0;
             self.segment_start = until;
+            steps += 1;
+            if steps > MOST_STEPS {
+                return Err(too_seldom());
+            }
             match self.rates.next()? {
                 Some(segment) => {
                     self.segment = segment;
@@ -146,5 +162,42 @@ impl<R: Rates> Iterator for Process<R> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.advance().map(|at| at.map(Arrival::at)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Purpose;
+
+    /// Nothing in each second but one.
+    struct Silence {
+        seconds: u64,
+        until_s: u64,
+    }
+
+    impl Rates for Silence {
+        fn next(&mut self) -> Result<Option<Segment>, TraceError> {
+            self.seconds += 1;
+            Ok(Some(Segment {
+                until: Time(self.seconds * 1_000_000_000),
+                rate_per_ns: if self.seconds == self.until_s { 1.0 } else { 0.0 },
+                slope: 0.0,
+            }))
+        }
+    }
+
+    #[test]
+    fn a_year_of_silence_is_waited_for_and_no_more() {
+        let first = |until_s| {
+            let gaps = Gaps::Exponential(Draws::new(7, Purpose::Arrival));
+            Process::new(Silence { seconds: 0, until_s }, gaps).next().unwrap()
+        };
+        assert_eq!(first(MOST_STEPS).unwrap().at.0 / 1_000_000_000, MOST_STEPS - 1);
+        let error = first(MOST_STEPS + 1).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "workload.arrivals: must be more frequent than a request in 30000000 steps of their rate, got none in as many"
+        );
     }
 }

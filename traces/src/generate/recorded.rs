@@ -15,6 +15,8 @@ pub struct Recorded {
     records: Records,
     path: PathBuf,
     skip_bad_lines: bool,
+    /// What it is called in errors.
+    field: String,
     /// As many as the workload has; 0 where it names none, and any will do.
     classes: usize,
     speed: f64,
@@ -47,6 +49,7 @@ impl Recorded {
             path: spec.path.clone(),
             skip_bad_lines: spec.skip_bad_lines,
             classes,
+            field: field.to_string(),
             speed: positive(&format!("{field}.speed"), spec.speed)? * factor,
             from,
             end: spec.cut.length.map(|length| from + length),
@@ -95,7 +98,7 @@ impl Recorded {
                 return Err(self.records.error(message));
             }
             self.any = true;
-            return Ok(Some(self.arrival(record, at)));
+            return self.arrival(record, at).map(Some);
         }
     }
 
@@ -108,20 +111,30 @@ impl Recorded {
         let Some(period) = self.period else {
             return Ok(false);
         };
-        self.rounds_before += period;
+        let rounds_before = self.rounds_before.0.checked_add(period.0).map(Duration);
+        self.rounds_before = rounds_before.ok_or_else(|| self.too_late())?;
         self.records = Records::open(&self.path, self.skip_bad_lines)?;
         self.last = Time::ZERO;
         Ok(true)
     }
 
-    fn arrival(&self, record: Record, at: Time) -> Arrival {
-        let since_start = self.rounds_before + at.since(self.from);
+    fn too_late(&self) -> TraceError {
+        let must_be =
+            "replayed within 292 years: at a higher `speed`, in shorter rounds, or without the silence before `from`";
+        TraceError::spec(&self.field, must_be, "later requests")
+    }
+
+    fn arrival(&self, record: Record, at: Time) -> Result<Arrival, TraceError> {
+        let since_start = self.rounds_before.0.saturating_add(at.since(self.from).0);
         let at = if self.speed == 1.0 {
-            since_start.0
+            since_start
         } else {
-            (since_start.0 as f64 / self.speed) as u64
+            (since_start as f64 / self.speed) as u64
         };
-        Arrival {
+        if Time(at) >= Time::LAST {
+            return Err(self.too_late());
+        }
+        Ok(Arrival {
             at: Time(at),
             tenant: record.tenant,
             lengths: record
@@ -129,7 +142,7 @@ impl Recorded {
                 .zip(record.output_tokens)
                 .map(|(input, output)| Lengths { input, output }),
             class: record.class,
-        }
+        })
     }
 }
 

@@ -258,23 +258,20 @@ impl Changes {
             return Ok(None);
         }
         let since = Duration(at.0.saturating_sub(self.from.0));
-        let at = Duration::from_secs_f64(since.as_secs_f64() / self.speed);
-        let must = || {
-            TraceError::spec(
-                "workload.management.trace.speed",
-                "one at which a run is below 584 years",
-                self.speed,
-            )
+        // The division would lose a recording's last digits.
+        let at = if self.speed == 1.0 {
+            Some(since)
+        } else {
+            Duration::from_secs_f64(since.as_secs_f64() / self.speed)
         };
-        Ok(Some(ManageRequest {
-            // The division would lose a recording's last digits.
-            at: if self.speed == 1.0 {
-                Time(since.0)
-            } else {
-                Time(at.ok_or_else(must)?.0)
-            },
-            change,
-        }))
+        let Some(at) = at.map(|at| Time(at.0)).filter(|at| *at < Time::LAST) else {
+            return Err(TraceError::spec(
+                "workload.management.trace.speed",
+                "one at which a run is below 292 years",
+                self.speed,
+            ));
+        };
+        Ok(Some(ManageRequest { at, change }))
     }
 }
 

@@ -58,6 +58,13 @@ pub struct Stop {
     pub after: Option<Time>,
 }
 
+impl Stop {
+    /// Nothing arrives at this time or later, whether or not that was asked for.
+    pub(crate) fn end(&self) -> Time {
+        self.after.map_or(Time::LAST, |after| after.min(Time::LAST))
+    }
+}
+
 /// When requests arrive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArrivalsSpec {
