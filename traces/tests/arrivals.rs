@@ -590,3 +590,67 @@ fn silent_tenants_and_minutes_are_part_of_their_recording() {
     let instants: std::collections::BTreeSet<u64> = each.iter().map(|request| request.arrival.0).collect();
     assert_eq!((each.len(), instants.len()), (30, 30));
 }
+
+/// A recording's `second`s are its clock, whatever they count from; at its first row a cut may begin that is before it.
+#[test]
+fn a_part_of_counts_is_by_their_own_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |text: &str, from_s: u64, length_s: Option<u64>, skip_bad_lines| {
+        let path = folder.path().join("counts.csv");
+        std::fs::write(&path, text).unwrap();
+        spec(ArrivalsSpec::Counts(CountsSpec {
+            path,
+            placement: Placement::Even,
+            scale: 1.0,
+            drop_zeros_from: None,
+            skip_bad_lines,
+            cut: Cut {
+                from: Duration::from_secs(from_s),
+                length: length_s.map(Duration::from_secs),
+                repeat: false,
+            },
+        }))
+    };
+    let per_second = |spec: &WorkloadSpec| {
+        let mut counts = [0; 4];
+        requests(spec)
+            .iter()
+            .for_each(|request| counts[(request.arrival.0 / 1_000_000_000) as usize] += 1);
+        counts
+    };
+    const EPOCH: u64 = 1_700_000_000;
+    let text = |first: u64| {
+        format!(
+            "second,requests\n{first},1\n{},2\n{},3\n{},4\n",
+            first + 1,
+            first + 2,
+            first + 3
+        )
+    };
+    for first in [0, 100, EPOCH] {
+        let text = text(first);
+        for (from_s, length_s, counts) in [
+            (first, None, [1, 2, 3, 4]),
+            (0, None, [1, 2, 3, 4]),
+            (first + 2, None, [3, 4, 0, 0]),
+            (first + 1, Some(2), [2, 3, 0, 0]),
+            (0, Some(3), [1, 2, 3, 0]),
+        ] {
+            let spec = of(&text, from_s, length_s, false);
+            assert_eq!(per_second(&spec), counts, "from {from_s} for {length_s:?}");
+        }
+    }
+    // Without the column they count from the first row, and a broken first row is a second too.
+    assert_eq!(per_second(&of("requests\n1\n2\n3\n", 1, None, false)), [2, 3, 0, 0]);
+    let broken = "second,requests\n100,x\n101,2\n102,3\n";
+    assert_eq!(per_second(&of(broken, 102, None, true)), [3, 0, 0, 0]);
+    let late = build(&of(&text(100), 104, None, false))
+        .unwrap()
+        .next()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        late.ends_with("must have requests from second 104 on, got none"),
+        "{late}"
+    );
+}

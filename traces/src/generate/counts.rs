@@ -15,11 +15,12 @@ pub struct CountedRates {
     path: PathBuf,
     counts: Counts,
     scale: f64,
-    /// In seconds of the recording.
+    /// By the recording's clock, in seconds.
     from: u64,
-    end: Option<u64>,
+    length: Option<u64>,
     skip_bad_lines: bool,
     repeat: bool,
+    /// How many seconds of this round through the file were read, those before `from` among them.
     second: u64,
     /// Whether this round through the file has had a request: without one, repeating would never end.
     any: bool,
@@ -68,7 +69,7 @@ impl CountedRates {
             counts: Counts::open(&spec.path, spec.skip_bad_lines)?,
             scale: positive(&format!("{field}.scale"), spec.scale)? * factor,
             from,
-            end: length.map(|length| from + length),
+            length,
             repeat: spec.cut.repeat,
             second: 0,
             any: false,
@@ -84,19 +85,22 @@ impl CountedRates {
     /// The next count of the cut, from its beginning again where it repeats.
     fn read(&mut self) -> Result<Option<u32>, TraceError> {
         loop {
-            let count = if self.end.is_some_and(|end| self.second >= end) {
+            // A clock that begins after `from` begins where the cut does: until it has been read, nothing of the cut has.
+            let before = self.from.saturating_sub(self.counts.first_second());
+            let count = if self.length.is_some_and(|length| self.second >= before + length) {
                 None
             } else {
                 self.counts.next().transpose()?
             };
+            let before = self.from.saturating_sub(self.counts.first_second());
             match count {
-                Some(_) if self.second < self.from => self.second += 1,
+                Some(_) if self.second < before => self.second += 1,
                 Some(count) => {
                     self.second += 1;
                     self.any |= count > 0;
                     return Ok(Some(count));
                 }
-                None if self.second <= self.from || (self.repeat && !self.any) => {
+                None if self.second <= before || (self.repeat && !self.any) => {
                     let message = format!("must have requests from second {} on, got none", self.from);
                     return Err(TraceError::file(&self.path, message));
                 }

@@ -15,6 +15,10 @@ pub struct Counts {
     lines: Lines,
     has_second: bool,
     second: Option<u32>,
+    /// Of the first line; known from the first line on that is not broken.
+    first_second: Option<u64>,
+    /// Seconds that were given so far.
+    given: u64,
     skip_bad_lines: bool,
     skipped: u64,
     /// What is left of a gap, with the line after it: so many counts, all but the last of them 0.
@@ -40,6 +44,8 @@ impl Counts {
             has_second: lines.line().contains(&b','),
             lines,
             second: None,
+            first_second: None,
+            given: 0,
             skip_bad_lines,
             skipped: 0,
             gap: 0,
@@ -50,6 +56,11 @@ impl Counts {
     /// How many broken lines there were so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// By the recording's clock, when the first count is; 0 where the file has no such column, or no line of it has been read yet.
+    pub fn first_second(&self) -> u64 {
+        self.first_second.unwrap_or(0)
     }
 
     fn parse(&mut self) -> Result<u32, String> {
@@ -92,12 +103,7 @@ impl Counts {
         (self.gap, self.after_gap) = (missing_s, count);
         Ok(0)
     }
-}
-
-impl Iterator for Counts {
-    type Item = Result<u32, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+    fn read(&mut self) -> Option<Result<u32, TraceError>> {
         if self.gap > 0 {
             self.gap -= 1;
             return Some(Ok(if self.gap == 0 { self.after_gap } else { 0 }));
@@ -113,9 +119,25 @@ impl Iterator for Counts {
                         self.second = before.map(|before| before.saturating_add(1));
                         Ok(0)
                     }
-                    parsed => parsed.map_err(|message| self.lines.error(message)),
+                    Err(message) => Err(self.lines.error(message)),
+                    Ok(count) => {
+                        // Broken lines before it are seconds too.
+                        let first = self.second.map(|second| u64::from(second).saturating_sub(self.given));
+                        self.first_second = self.first_second.or(first);
+                        Ok(count)
+                    }
                 })
             }
         }
+    }
+}
+
+impl Iterator for Counts {
+    type Item = Result<u32, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.read();
+        self.given += 1;
+        next
     }
 }
