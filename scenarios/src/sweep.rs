@@ -203,13 +203,21 @@ impl Bounds {
         } else {
             self.from + part * (to - self.from)
         };
-        // Six digits are more than any answer has, and read better than sixteen.
-        let short = || -> f64 { format!("{value:.5e}").parse().expect("a formatted number is a number") };
         match &self.unit {
             None if self.whole => Value::from(libm::floor(value).clamp(self.from, self.to) as i64),
-            None => Value::from(short()),
-            Some(unit) => Value::from(format!("{}{unit}", short())),
+            None => Value::from(self.short(value)),
+            Some(unit) => Value::from(format!("{}{unit}", self.short(value))),
         }
+    }
+
+    /// Six digits are more than any answer has, and read better than sixteen; where the first ones are the same for all of the range, six after these.
+    fn short(&self, value: f64) -> f64 {
+        let largest = self.from.abs().max(self.to.abs());
+        let same = libm::log10(largest / (self.to - self.from)).clamp(0.0, 11.0) as usize;
+        let short: f64 = format!("{value:.*e}", 5 + same)
+            .parse()
+            .expect("a formatted number is a number");
+        short.clamp(self.from, self.to)
     }
 }
 

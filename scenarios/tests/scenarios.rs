@@ -254,6 +254,31 @@ fn a_latin_hypercube_has_one_value_in_each_part_of_every_range() {
     assert_ne!(points, drawn("{latin-hypercube: 40}", 8));
 }
 
+/// However little of its values a narrow range leaves to differ in, samples lie in it and apart.
+#[test]
+fn samples_of_a_narrow_range_are_told_apart() {
+    for (from, to) in [
+        ("1000001/s", "1000004/s"),
+        ("0.9999999/s", "1.0000001/s"),
+        ("10/s", "1000/s"),
+    ] {
+        let more = format!(
+            "samples: {{latin-hypercube: 5}}\nsweep: {{workload.arrivals.poisson.rate: {{from: {from}, to: {to}}}}}\n"
+        );
+        let scenario = scenario("[{preset: bert-shared}]", &more, &[]);
+        let number = |text: &str| -> f64 { text.strip_suffix("/s").unwrap().parse().unwrap() };
+        let (from, to) = (number(from), number(to));
+        let runs = scenario.runs();
+        let values = runs.iter().map(|run| number(run.parameters[0].1.as_str().unwrap()));
+        let mut parts: Vec<u32> = values
+            .inspect(|value| assert!((from..=to).contains(value), "{value} of {from} to {to}"))
+            .map(|value| ((value - from) / (to - from) * 5.0) as u32)
+            .collect();
+        parts.sort_unstable();
+        assert_eq!(parts, [0, 1, 2, 3, 4], "{from} to {to}");
+    }
+}
+
 #[test]
 fn random_samples_stay_the_same_when_there_are_more() {
     let few = drawn("{random: 10}", 7);
