@@ -69,6 +69,21 @@ fn a_gzip_file_that_is_not_whole_says_so() {
             && error.ends_with("); copy or download it again"),
         "{error}"
     );
+    // Members one after another, and what fills up a block.
+    let half = |rows: &str| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(rows.as_bytes()).unwrap();
+        packed.finish().unwrap()
+    };
+    let members = [half("num_prefill_tokens,num_decode_tokens\n1,2\n3"), half(",4\n")].concat();
+    assert_eq!(read(&members).unwrap().len(), 2);
+    assert_eq!(read(&[&members[..], &[0; 100_000]].concat()).unwrap().len(), 2);
+    for garbage in [&b"x"[..], b"\0\0x", b"more of something else"] {
+        assert_eq!(
+            read(&[&members[..], garbage].concat()).unwrap_err(),
+            "FILE: must be a whole gzip file, got one with other bytes behind its end; copy or download it again"
+        );
+    }
     // Of an array of conversations as well, whose reader is another.
     let talk = "{\"conversations\": [{\"from\": \"human\", \"value\": \"x\"}]},\n".repeat(5_000);
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
@@ -233,6 +248,26 @@ fn broken_lines_can_be_skipped_and_are_counted() {
     let mut records = Records::open(file.path(), true).unwrap();
     assert_eq!(records.by_ref().collect::<Result<Vec<_>, _>>().unwrap().len(), 2);
     assert_eq!(records.skipped(), 2);
+}
+
+#[test]
+fn a_column_that_is_read_stands_in_the_first_line_once() {
+    let own = "ticket,tenant,arrival_ns,input_tokens,input_tokens,output_tokens,class";
+    for (header, name) in [
+        (own, "input_tokens"),
+        (
+            "arrived_at,num_prefill_tokens,num_decode_tokens,arrived_at",
+            "arrived_at",
+        ),
+        ("tenant,minute,tenant,invocations", "tenant"),
+    ] {
+        let must_be = format!("FILE: must have one column `{name}`, got 2");
+        assert_eq!(read(format!("{header}\n").as_bytes()).unwrap_err(), must_be);
+    }
+    let unread = read(b"more,num_prefill_tokens,num_decode_tokens,more\nx,1,2,y\n").unwrap();
+    assert_eq!(unread.len(), 1);
+    let named = file(b"num_prefill_tokens,num_decode_tokens,num_decode_tokens\n1,2,3\n");
+    assert!(Format::Sarathi.confirm(named.path()).is_err());
 }
 
 #[test]

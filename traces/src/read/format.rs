@@ -217,10 +217,12 @@ impl Format {
         match Start::of(path)? {
             Start::Parquet => Ok(Format::TenantryParquet),
             Start::Array => Ok(Format::ShareGpt),
-            Start::Line(line) => Format::ALL
-                .into_iter()
-                .find(|format| format.fits(&line))
-                .ok_or_else(|| TraceError::file(path, unknown(&line))),
+            Start::Line(line) => {
+                let found = Format::ALL.into_iter().find(|format| format.fits(&line));
+                let format = found.ok_or_else(|| TraceError::file(path, unknown(&line)))?;
+                format.has_each_once(path, &line)?;
+                Ok(format)
+            }
         }
     }
 
@@ -233,12 +235,30 @@ impl Format {
         let (fits, got) = match Start::of(path)? {
             Start::Parquet => (self == Format::TenantryParquet, "Parquet".to_owned()),
             Start::Array => (self == Format::ShareGpt, "a JSON array".to_owned()),
-            Start::Line(line) => (self.may_begin_with(&line), shown(&line)),
+            Start::Line(line) => {
+                self.has_each_once(path, &line)?;
+                (self.may_begin_with(&line), shown(&line))
+            }
         };
         match fits {
             true => Ok(()),
             false => Err(TraceError::file(path, self.must_be(&got))),
         }
+    }
+
+    /// That no column that is read stands in a first line twice: which of them is meant, nobody knows.
+    fn has_each_once(self, path: &Path, line: &[u8]) -> Result<(), TraceError> {
+        let change = self.layout().and_then(|layout| layout.change);
+        for name in self.marks().into_iter().chain(change) {
+            let times = fields(line).filter(|field| *field == name.as_bytes()).count();
+            if times > 1 {
+                return Err(TraceError::file(
+                    path,
+                    format!("must have one column `{name}`, got {times}"),
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn must_be(self, got: &str) -> String {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use crate::error::TraceError;
 
@@ -23,7 +23,7 @@ pub fn open_bytes(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = reader.fill_buf().map_err(|source| TraceError::io(path, source))?;
     Ok(if start.starts_with(&GZIP_MAGIC) {
-        let unpacked = Unpacked(MultiGzDecoder::new(reader));
+        let unpacked = Unpacked(Some(GzDecoder::new(reader)));
         Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
     } else {
         Box::new(reader)
@@ -37,18 +37,46 @@ pub fn first_bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     Ok(start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).to_vec())
 }
 
-/// Gzip, whose errors say what is wrong with the file and what to do about it.
-struct Unpacked<R>(MultiGzDecoder<R>);
+/// Gzip, whose errors say what is wrong with the file and what to do about it. One member follows another, and after the last there may be zeros:
+/// tapes and blocks are filled up with them. `None` when it is over.
+struct Unpacked<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Unpacked<R> {
+    /// The member behind the one that has ended, if there is one.
+    fn next_member(ended: GzDecoder<R>) -> io::Result<Option<GzDecoder<R>>> {
+        let mut reader = ended.into_inner();
+        if reader.fill_buf()?.first() == Some(&GZIP_MAGIC[0]) {
+            return Ok(Some(GzDecoder::new(reader)));
+        }
+        loop {
+            let rest = reader.fill_buf()?;
+            if rest.iter().any(|&byte| byte != 0) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, BrokenGzip::Followed));
+            }
+            match rest.len() {
+                0 => return Ok(None),
+                zeros => reader.consume(zeros),
+            }
+        }
+    }
+}
 
 impl<R: BufRead> Read for Unpacked<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.read(out).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), BrokenGzip::CutOff),
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                io::Error::new(error.kind(), BrokenGzip::Damaged(error.to_string()))
+        while let Some(member) = &mut self.0 {
+            let read = member.read(out).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), BrokenGzip::CutOff),
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                    io::Error::new(error.kind(), BrokenGzip::Damaged(error.to_string()))
+                }
+                _ => error,
+            })?;
+            if read > 0 || out.is_empty() {
+                return Ok(read);
             }
-            _ => error,
-        })
+            self.0 = self.0.take().map_or(Ok(None), Unpacked::next_member)?;
+        }
+        Ok(0)
     }
 }
 
@@ -59,6 +87,8 @@ pub enum BrokenGzip {
     CutOff,
     #[error("must be a whole gzip file, got one that is damaged ({0}); copy or download it again")]
     Damaged(String),
+    #[error("must be a whole gzip file, got one with other bytes behind its end; copy or download it again")]
+    Followed,
 }
 
 /// Reads line by line. A line is not copied: it is a part of what was read last.
