@@ -1,8 +1,8 @@
-//! Windows of time on the command line: `30s..32s`.
+//! Windows of time on the command line: `30s..32s`, of a run or by a recording's own clock.
 
 use std::ops::Range;
 
-use tenantry_scenarios::scalar::Span;
+use tenantry_scenarios::scalar::Moment;
 use tenantry_traces::{Duration, Time};
 
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub fn parse(flag: &str, text: &str) -> Result<Range<Time>, Failure> {
 
 /// `START..END` or `START..`: where it begins and how long it is, where that is said.
 pub fn parse_open(flag: &str, text: &str) -> Result<(Duration, Option<Duration>), Failure> {
-    let time = |text: &str| serde_yaml::from_str::<Span>(text).ok().map(|span| span.0);
+    let time = |text: &str| serde_yaml::from_str::<Moment>(text).ok().map(|moment| moment.0);
     let read = || {
         let (start, end) = text.split_once("..")?;
         let start = if start.is_empty() { Duration::ZERO } else { time(start)? };
@@ -45,6 +45,8 @@ mod tests {
         let range = parse("--timeline", "500ms..2s").unwrap();
         assert_eq!(range, Time(500_000_000)..Time(2_000_000_000));
         assert_eq!(parse_open("--cut", "1min..").unwrap(), (Duration::from_secs(60), None));
+        let epoch = Duration::from_secs(1_700_000_000);
+        assert_eq!(parse_open("--cut", "1700000000s..").unwrap(), (epoch, None));
         assert_eq!(
             parse_open("--cut", "..1min").unwrap(),
             (Duration::ZERO, Some(Duration::from_secs(60)))

@@ -23,6 +23,11 @@ fn files() -> tempfile::TempDir {
             "trace.csv",
             "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n0,3,1000,9,2,1\n1,4,2000000000,7,1,0\n",
         ),
+        (
+            "epoch.csv",
+            "arrived_at,num_prefill_tokens,num_decode_tokens\n1700000000.5,10,3\n1700000001.5,10,3\n",
+        ),
+        ("epoch-counts.csv", "second,requests\n1700000000,5\n1700000001,7\n"),
         ("activity.csv", "tenant,minute,invocations\n0,0,3\n1,2,5\n"),
         ("shape.csv", "hour,requests_per_hour\n0,10\n1,20\n"),
         (
@@ -98,6 +103,21 @@ fn all_arrivals() {
             "{joint: of-arrivals}",
         ),
         ("{trace: {path: FOLDER/trace.csv}}", "uniform", "{input: of-arrivals}"),
+        (
+            "{trace: {path: FOLDER/epoch.csv, from: 1700000000s}}",
+            "uniform",
+            "{joint: of-arrivals}",
+        ),
+        (
+            "{counts: {path: FOLDER/epoch-counts.csv, from: 1700000001s, length: 1s}}",
+            "uniform",
+            FIXED,
+        ),
+        (
+            "{cut: {from: 1700000000s, arrivals: {trace: {path: FOLDER/epoch.csv}}}}",
+            "uniform",
+            FIXED,
+        ),
         (
             "{activity: {path: FOLDER/activity.csv, scale: 2, repeat: true}}",
             "of-arrivals",

@@ -497,7 +497,7 @@ fn nothing_arrives_at_the_end_of_time() {
         };
         let mut workload = build(&spec).unwrap();
         let mut entries = std::iter::from_fn(|| workload.next().transpose());
-        let error = entries.by_ref().skip(arrived).next().unwrap().unwrap_err().to_string();
+        let error = entries.nth(arrived).unwrap().unwrap_err().to_string();
         assert!(error.contains(".trace: must be replayed within 292 years"), "{error}");
     }
     // What is drawn ends.

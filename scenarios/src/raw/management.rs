@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scalar::{Index, Part, Positive, RateOrZero, Span};
+use crate::scalar::{Index, Moment, Part, Positive, RateOrZero, Span};
 
 /// Tenants and domains that come, change and go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -74,7 +74,7 @@ pub struct RawManagementTrace {
     pub speed: Positive,
     /// Where it begins; this instant becomes the start of the run.
     #[serde(default)]
-    pub from: Span,
+    pub from: Moment,
 }
 
 fn all() -> Part {

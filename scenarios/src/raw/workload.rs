@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::raw::RawManagement;
 use crate::scalar::{
-    AboveOne, ClientCount, Count, LongCount, NotNegative, Part, Period, Positive, Rate, RateOrZero, Share, Span,
-    Variation,
+    AboveOne, ClientCount, Count, LongCount, LongPeriod, Moment, NotNegative, Part, Period, Positive, Rate, RateOrZero,
+    Share, Span, ThreadCount, Variation,
 };
 
 /// What is asked, and when.
@@ -153,7 +153,7 @@ pub enum RawArrivals {
     /// Threads that start one after another and ask at a steady pace.
     Burst {
         /// How many.
-        threads: Count,
+        threads: ThreadCount,
         /// Between the starts of two threads.
         stagger: Span,
         /// Between two requests of one thread.
@@ -211,7 +211,7 @@ pub struct RawPart {
     pub arrivals: Box<RawArrivals>,
     /// Where it begins, in the arrivals' own time; this instant becomes the start.
     #[serde(default)]
-    pub from: Span,
+    pub from: Moment,
     /// How long it is. Default: to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Period>,
@@ -230,7 +230,7 @@ pub struct RawMmppState {
     /// Mean requests per second in this state.
     pub rate: RateOrZero,
     /// Mean time in this state; the time itself is exponential.
-    pub mean_dwell: Period,
+    pub mean_dwell: LongPeriod,
 }
 
 /// A corner of a ramp.
@@ -251,7 +251,8 @@ pub struct RawRegime {
     pub lasts: Vec<RawTimePoint>,
     /// The rate in it, in any scale.
     pub rates: Vec<RawRatePoint>,
-    /// Over what time the level is forgotten: the time constant of its autocorrelation.
+    /// Over what time the level is forgotten: the time constant of the autocorrelation of the normal variable that it is the quantile of. The rates' own is
+    /// shorter where a few are far from the others, and that of counted requests is shorter still.
     pub memory: Period,
 }
 
@@ -293,9 +294,10 @@ pub struct RawCounts {
     /// Let a second with a broken line have no requests rather than stop at the first.
     #[serde(default)]
     pub skip_bad_lines: bool,
-    /// Where it begins; this instant becomes the start of the run.
+    /// Where it begins, by the recording's own `second`s, or counted from its first row; this instant becomes the start of the run. At or before the
+    /// first row it is the first row.
     #[serde(default)]
-    pub from: Span,
+    pub from: Moment,
     /// How long it is. Default: to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Period>,
@@ -322,7 +324,7 @@ pub enum RawPlacement {
         /// Share of the time in bursts; times `peak` at most 1.
         share: Share,
         /// Mean length of a burst.
-        mean_burst: Period,
+        mean_burst: LongPeriod,
     },
     /// Equal gaps: exactly the count.
     Even,
@@ -342,7 +344,7 @@ pub struct RawTrace {
     pub skip_bad_lines: bool,
     /// Where it begins, in the recording's own time; this instant becomes the start of the run.
     #[serde(default)]
-    pub from: Span,
+    pub from: Moment,
     /// How long it is, in the recording's own time. Default: to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Period>,
@@ -378,7 +380,7 @@ pub struct RawRateShape {
     pub rate: Rate,
     /// How long a step lasts. Default: as long as the table says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Period>,
+    pub step: Option<LongPeriod>,
     /// Whether it begins again at its end.
     #[serde(default)]
     pub repeat: bool,

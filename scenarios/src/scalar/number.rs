@@ -84,6 +84,8 @@ counts! {
     GpuCount(GPUS_MAX, "a whole number from 1 to 100000");
     /// Clients that wait for their answers.
     ClientCount(10_000_000, "a whole number from 1 to 10000000");
+    /// Threads that ask at a steady pace: those that have begun are kept in memory.
+    ThreadCount(10_000_000, "a whole number from 1 to 10000000");
     /// Times that something is done again.
     RepeatCount(10_000, "a whole number from 1 to 10000");
     /// Classes of a head, widths inside adapters, ranks.

@@ -37,7 +37,10 @@ const TIME_PATTERN: &str = r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|µs|ms|s|min
 /// Ten years: longer than any run, and far from where sums of times overflow.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-fn read_time(text: &str) -> Option<Duration> {
+/// 292 years, half of what a time holds: clocks count from 1970, and a length of time may follow.
+const LATEST: Duration = Duration(1 << 63);
+
+fn read_time(text: &str, at_most: Duration) -> Option<Duration> {
     let (amount, unit) = number_and_unit(text)?;
     let unit_ns = match unit {
         "min" => 60_000_000_000,
@@ -47,7 +50,18 @@ fn read_time(text: &str) -> Option<Duration> {
     };
     whole_amount(amount, unit_ns)
         .map(Duration)
-        .filter(|&time| time <= LONGEST)
+        .filter(|&time| time <= at_most)
+}
+
+fn read_span(plain: &Plain<'_>, at_most: Duration) -> Option<Duration> {
+    match plain {
+        Plain::Text(text) => read_time(text, at_most),
+        number => (number.float() == Some(0.0)).then_some(Duration::ZERO),
+    }
+}
+
+fn span_schema() -> Schema {
+    json_schema!({"anyOf": [{"type": "string", "pattern": TIME_PATTERN}, {"const": 0}]})
 }
 
 /// A length of time, maybe none.
@@ -58,10 +72,7 @@ impl Scalar for Span {
     const MUST: &'static str = "a time with its unit (us, ms, s, min, h), at most ten years, such as 20ms, or 0";
 
     fn read(plain: Plain<'_>) -> Option<Span> {
-        match plain {
-            Plain::Text(text) => read_time(&text).map(Span),
-            number => (number.float() == Some(0.0)).then_some(Span(Duration::ZERO)),
-        }
+        read_span(&plain, LONGEST).map(Span)
     }
 
     fn write(&self) -> Plain<'static> {
@@ -69,7 +80,28 @@ impl Scalar for Span {
     }
 
     fn schema() -> Schema {
-        json_schema!({"anyOf": [{"type": "string", "pattern": TIME_PATTERN}, {"const": 0}]})
+        span_schema()
+    }
+}
+
+/// An instant by a recording's own clock, which may count from long before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment(pub Duration);
+
+impl Scalar for Moment {
+    const MUST: &'static str =
+        "a time with its unit (us, ms, s, min, h), at most 292 years, such as 20s or 1700000000s, or 0";
+
+    fn read(plain: Plain<'_>) -> Option<Moment> {
+        read_span(&plain, LATEST).map(Moment)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Span(self.0).write()
+    }
+
+    fn schema() -> Schema {
+        span_schema()
     }
 }
 
@@ -83,7 +115,7 @@ impl Scalar for Period {
     fn read(plain: Plain<'_>) -> Option<Period> {
         plain
             .text()
-            .and_then(read_time)
+            .and_then(|text| read_time(text, LONGEST))
             .filter(|&time| time > Duration::ZERO)
             .map(Period)
     }
@@ -380,6 +412,15 @@ mod tests {
         for text in ["150", "-1s", "1 sec", "ms", "1ms2", "", "infs", "1e30h"] {
             assert_eq!(read::<Span>(text), None, "{text}");
         }
+        // Seconds since 1970 are no length of time, but when a recording may begin.
+        let epoch = read::<Moment>("1700000000s").unwrap();
+        assert_eq!(
+            (epoch.0, read::<Span>("1700000000s")),
+            (Duration::from_secs(1_700_000_000), None)
+        );
+        assert_eq!(read::<Moment>(&written(&epoch)), Some(epoch));
+        assert_eq!(Moment::read(Plain::Whole(0)), Some(Moment(Duration::ZERO)));
+        assert_eq!(read::<Moment>("10000000000s"), None);
         assert_eq!(read::<Period>("0s"), None);
         assert_eq!(Span::read(Plain::Whole(0)), Some(Span(Duration::ZERO)));
         assert_eq!(Span::read(Plain::Whole(5)), None);
