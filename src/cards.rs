@@ -10,9 +10,9 @@ use tenantry_profiles::roofline::Need;
 use tenantry_profiles::{Card, DeviceKind, ModelShape, ProfileError};
 use tenantry_scenarios::{RunSpec, Scenario};
 use tenantry_sim::{MetError, Prices};
-use tenantry_traces::TraceError;
 use tenantry_traces::generate::TenantGroups;
 use tenantry_traces::management::ManagementSpec;
+use tenantry_traces::{TraceError, Workload};
 
 use crate::failure::Failure;
 
@@ -103,12 +103,25 @@ pub fn complete(card: &mut Card, run: &RunSpec) {
     tenantry_profiles::roofline::complete(card, of_pools.chain(of_streams));
 }
 
+/// What the run's systems are asked.
+pub fn workload(run: &RunSpec) -> Result<Box<dyn Workload + Send>, Failure> {
+    tenantry_traces::build(&run.workload).map_err(|error| workload_failure(run, &error))
+}
+
+/// What is wrong with a workload, which is so whichever system serves it: a field is one of the scenario's file.
+pub fn workload_failure(run: &RunSpec, error: &TraceError) -> Failure {
+    match error {
+        TraceError::Spec { .. } => Failure::BadInput(format!("{}: {error}", run.file)),
+        _ => Failure::bad_input(error),
+    }
+}
+
 /// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
 /// each where the whole workload decides; or why it cannot be had there.
 pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
     let mut system = run.system.clone();
     if let Some(plot) = system.pool.plot.as_mut().filter(|plot| plot.met == Met::Counted) {
-        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let mut workload = workload(run)?;
         let model = &run.system.pool.model;
         let tokenizer = run.files.tokenizer();
         let groups = TenantGroups::new(&run.workload).map_err(Failure::bad_input)?;
@@ -132,7 +145,7 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         Err(error) => return Ok(Err(unfit(&error))),
     }
     if let AllocateSpec::Global(solver) = runtimes.allocate {
-        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let mut workload = workload(run)?;
         let cards = runtimes.scale.map_or(run.gpus, |scale| scale.cards_at_start);
         let question =
             tenantry_sim::whole_workload(runtimes, &mut *workload, cards * system.pool.instances_per_gpu, solver)

@@ -16,7 +16,7 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
 
-use crate::cards::cluster;
+use crate::cards::{cluster, workload};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
 use crate::runs::{run_failure, seen, summarized};
@@ -107,7 +107,7 @@ impl Device {
             domains: groups.domains().clone(),
             building: &show_building(bar),
         };
-        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let mut workload = workload(run)?;
         let interrupt = Arc::clone(interrupt);
         let mut seen = seen(run);
         // Its memory is the run's own, and not in part that of one before it in this process.
@@ -123,7 +123,7 @@ impl Device {
             match &error {
                 ExecuteError::Server(_) | ExecuteError::Answers(_) => Failure::BadInput(message),
                 ExecuteError::Executor(error) if error.is_bad_input() => Failure::BadInput(message),
-                ExecuteError::Run(error) => run_failure(message, error),
+                ExecuteError::Run(error) => run_failure(run, message, error),
                 ExecuteError::Executor(ExecutorError::Plot(PlotError::Interrupted { .. })) => {
                     Failure::Interrupted(format!("{message}; the same command goes on"))
                 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::RunRecord;
-use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
 use tenantry_core::server::tasks::refusals;
 use tenantry_core::spec::GenerationSpec;
@@ -21,7 +20,9 @@ use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
 
-use crate::cards::{card_of, card_of_option, cluster, complete, does_not_fit, on_card, refusal};
+use crate::cards::{
+    card_of, card_of_option, cluster, complete, does_not_fit, on_card, refusal, workload, workload_failure,
+};
 use crate::caveats::{
     Extrapolated, Measured, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
     sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
@@ -514,7 +515,7 @@ pub fn simulate_watched(
         seed: run.seed,
         answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
     };
-    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+    let mut workload = workload(run)?;
     let done = tenantry_sim::simulate(&spec, &mut *workload, interrupt, watch);
     done.map_err(|error| failure_of(run, error))
 }
@@ -583,18 +584,16 @@ pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
     let message = too_small.unwrap_or_else(|| format!("system {}: {error}", run.system.name));
     match error {
         SimulateError::Server(_) | SimulateError::Price(_) | SimulateError::Answers(_) => Failure::BadInput(message),
-        SimulateError::Run(error) => run_failure(message, &error),
+        SimulateError::Run(error) => run_failure(run, message, &error),
         SimulateError::Law(_) => Failure::Running(message),
     }
 }
 
-/// A trace that cannot be read is the input's fault, whatever else breaks a run off is not.
-pub fn run_failure(message: String, error: &RunError) -> Failure {
+/// A trace that cannot be read is the input's fault, whatever else breaks a run off is not; `message` says what of the latter.
+pub fn run_failure(run: &RunSpec, message: String, error: &RunError) -> Failure {
     match error {
-        RunError::Workload(TraceError::Io { .. }) | RunError::Machine(MachineError::Device(_)) => {
-            Failure::Running(message)
-        }
-        RunError::Workload(_) => Failure::BadInput(message),
+        RunError::Workload(error @ TraceError::Io { .. }) => Failure::running(error),
+        RunError::Workload(error) => workload_failure(run, error),
         RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
     }
 }
