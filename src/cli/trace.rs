@@ -155,9 +155,10 @@ pub struct TraceFitArgs {
     /// Of the generated requests that the fit is checked with.
     #[arg(long, default_value = "7")]
     pub seed: u64,
-    /// Runs of at least this much time without a request are holes of the recording and left out of rates.
-    #[arg(long, value_name = "TIME", default_value = "1min")]
-    pub drop_zeros_from: String,
+    /// Runs of at least this much time without a request are holes of the recording and left out of rates; by default 1min, or none
+    /// where the rate is so low that there are such runs.
+    #[arg(long, value_name = "TIME")]
+    pub drop_zeros_from: Option<String>,
     /// How many tenants the printed popularity is for; by default as many as the recording has.
     #[arg(long, value_name = "N", value_parser = super::count::<std::num::NonZeroU32>)]
     pub tenants: Option<std::num::NonZeroU32>,

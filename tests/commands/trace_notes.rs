@@ -12,9 +12,15 @@ fn said(folder: &std::path::Path, args: &[&str]) -> String {
     said
 }
 
-/// BurstGPT's clock counts from the first day of two months, of which a part may be taken.
+/// BurstGPT's clock counts from the first day of two months, of which a part may be taken; many others' count from 1970.
 #[test]
 fn a_clock_may_count_from_another_moment() {
+    for from_s in [5_270_400, 1_700_000_000] {
+        silence_before_the_first_request(from_s);
+    }
+}
+
+fn silence_before_the_first_request(from_s: u64) {
     let folder = folder();
     let at = folder.path();
     let rows = |from_s: u64| {
@@ -25,24 +31,36 @@ fn a_clock_may_count_from_another_moment() {
         )
     };
     fs::write(at.join("early.csv"), rows(0)).unwrap();
-    fs::write(at.join("late.csv"), rows(5_270_400)).unwrap();
+    fs::write(at.join("late.csv"), rows(from_s)).unwrap();
     let info = ["trace", "info", "early.csv", "late.csv"];
     let figures = good_json(at, &info);
     assert_eq!(figures[1]["requests_per_s"]["mean"], 1.00083, "{figures:#}");
     assert_eq!(figures[0]["requests_per_s"], figures[1]["requests_per_s"]);
     assert_eq!(
         (&figures[0]["silent_s"], &figures[1]["silent_s"]),
-        (&serde_json::Value::Null, &5_270_400.0.into())
+        (&serde_json::Value::Null, &(from_s as f64).into())
     );
     let note = said(at, &info);
     assert!(
-        note.contains("note: late.csv: the first request comes after 5270400 s of silence"),
+        note.contains(&format!(
+            "note: late.csv: the first request comes after {from_s} s of silence"
+        )),
         "{note}"
     );
     assert!(!note.contains("early.csv"), "{note}");
 
     // What the note says leaves it out.
-    good(at, &["trace", "convert", "late.csv", "cut.csv", "--cut", "5270400s.."]);
+    good(
+        at,
+        &[
+            "trace",
+            "convert",
+            "late.csv",
+            "cut.csv",
+            "--cut",
+            &format!("{from_s}s.."),
+        ],
+    );
     assert_eq!(
         good_json(at, &["trace", "info", "cut.csv"])[0]["span_s"],
         figures[1]["span_s"]
@@ -60,9 +78,10 @@ fn a_clock_may_count_from_another_moment() {
         (good_json(at, &args)["runs"][0].clone(), said(at, &args))
     };
     let (late, note) = run(&[]);
-    assert_eq!(late["workload"]["silent_s"], 5_270_400.0, "{late:#}");
-    assert!(note.contains("workload.arrivals.trace.from=5270400s"), "{note}");
-    let (cut, note) = run(&["--set", "workload.arrivals.trace.from=5270400s"]);
+    assert_eq!(late["workload"]["silent_s"], from_s as f64, "{late:#}");
+    let from = format!("workload.arrivals.trace.from={from_s}s");
+    assert!(note.contains(&from), "{note}");
+    let (cut, note) = run(&["--set", &from]);
     assert!(!note.contains("silence"), "{note}");
     assert_eq!(late["workload"]["rate_rps"], cut["workload"]["rate_rps"]);
 
@@ -80,7 +99,8 @@ fn a_clock_may_count_from_another_moment() {
     ];
     good(at, &[&["new", "ours.yaml"], &flags[..]].concat());
     let text = fs::read_to_string(at.join("ours.yaml")).unwrap();
-    assert!(text.contains("{ path: \"late.csv\", from: 5270400s }"), "{text}");
+    let arrivals = format!("{{ path: \"late.csv\", from: {from_s}s }}");
+    assert!(text.contains(&arrivals), "{text}");
     let run = &good_json(at, &["simulate", "ours.yaml"])["runs"][0];
     assert!(run["duration_s"].as_f64().unwrap() < 601.0, "{run:#}");
 }
@@ -162,4 +182,49 @@ fn nothing_is_converted_into_itself() {
         assert_eq!(fs::read_to_string(at.join("own.csv")).unwrap(), text);
     }
     good(at, &["trace", "convert", "link.csv", "other.csv"]);
+}
+
+/// What is written must not be a surprise when it is read again.
+#[test]
+fn a_trace_beyond_what_is_read_says_so() {
+    let folder = folder();
+    let at = folder.path();
+    let generate = |rate: &str| {
+        let arrivals = format!("{{constant: {{rate: {rate}}}}}");
+        let flags = ["--lengths", "{input: {fixed: 3}}", "--requests", "5"];
+        said(
+            at,
+            &[&["trace", "generate", "out.csv", "--arrivals", &arrivals], &flags[..]].concat(),
+        )
+    };
+    let note = "note: the last request comes after 4.500e9 s, and `tenantry trace info` and `convert` read two years of a trace";
+    assert!(generate("1e-9/s").contains(note));
+    assert!(!generate("1/s").contains("two years"));
+}
+
+/// A rate so low that minutes go by without a request has no holes where it is low.
+#[test]
+fn silence_of_a_low_rate_is_no_hole() {
+    let folder = folder();
+    let at = folder.path();
+    // As seldom as once in a hundred seconds, by a generator of full period.
+    let mut state = 1u64;
+    let rows = (0..40_000).map(|_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        format!("{}\n", u8::from((state >> 33).is_multiple_of(100)))
+    });
+    let seldom = format!("requests\n{}", rows.collect::<String>());
+    fs::write(at.join("seldom.csv"), &seldom).unwrap();
+    let notes = |args: &[&str]| {
+        good_json(at, &[&["trace", "fit", "twitter", "seldom.csv"], args].concat())["notes"].to_string()
+    };
+    assert!(notes(&[]).contains("count as silence, since so low a rate has some"));
+    assert!(notes(&["--drop-zeros-from", "1min"]).contains("are taken for holes of the recording"));
+
+    let often = "3\n5\n".repeat(900);
+    let hole = format!("requests\n{often}{}{often}", "0\n".repeat(1000));
+    fs::write(at.join("seldom.csv"), hole).unwrap();
+    assert!(notes(&[]).contains("1000 s in stretches of 1min and more without a request are taken for holes"));
 }

@@ -44,6 +44,14 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     };
     let mut out = TraceFile::create(&args.out)?;
     let mut watchdog = Watchdog::new();
+    if let (Some(tokenizer), true) = (&args.read.tokenizer, format != Format::ShareGpt) {
+        return Err(must_be_left_out(
+            "--tokenizer",
+            "lengths rather than texts",
+            &args.file,
+            tokenizer.display(),
+        ));
+    }
     let converted = match format {
         Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
             aggregated(args, format, cut, &mut out, &mut watchdog)?
@@ -152,10 +160,18 @@ fn requests(
             scale => Time((since as f64 / scale) as u64),
         };
         if request.arrival.0 / NS_PER_S >= MAX_SECONDS {
+            let number = converted.requests + sorted.len() as u64;
+            // A clock that counts from 1970 is no long recording.
+            let silence = match number {
+                0 => format!(
+                    "; --cut {}s.. leaves out the silence before it",
+                    (from.0 + since) / NS_PER_S
+                ),
+                _ => String::new(),
+            };
             return Err(Failure::BadInput(format!(
-                "{}: must end within two years of its start to be read again, got request {} at {:.3e} s",
+                "{}: must end within two years of its start to be read again, got request {number} at {:.3e} s{silence}",
                 args.out.display(),
-                converted.requests,
                 request.arrival.as_secs_f64()
             )));
         }
@@ -188,6 +204,14 @@ fn requests(
     Ok(converted)
 }
 
+/// A flag that would put in what is there.
+fn must_be_left_out(flag: &str, what: &str, path: &Path, got: impl std::fmt::Display) -> Failure {
+    let file = path.display();
+    Failure::BadInput(format!(
+        "{flag}: must be left out where the trace has {what}, as {file} has, got {got}"
+    ))
+}
+
 /// Puts in what a format does not say.
 struct Completion<'a> {
     args: &'a TraceConvertArgs,
@@ -211,14 +235,8 @@ impl Completion<'_> {
                 path.display()
             ))
         };
-        let given = |what: &str, flag: &str, got: f64| {
-            let file = path.display();
-            Failure::BadInput(format!(
-                "{flag}: must be left out where the trace has {what}, as {file} has, got {got}"
-            ))
-        };
         let arrival = match (record.arrival, self.args.rate) {
-            (Some(_), Some(rate)) => return Err(given("arrivals", "--rate", rate)),
+            (Some(_), Some(rate)) => return Err(must_be_left_out("--rate", "arrivals", path, rate)),
             (Some(arrival), None) => arrival,
             (None, Some(rate)) => {
                 self.note(|| format!("arrivals are evenly spaced at {rate} requests/s"));
@@ -228,7 +246,7 @@ impl Completion<'_> {
         };
         self.seen += 1;
         let input_tokens = match (record.input_tokens, self.args.input) {
-            (Some(_), Some(tokens)) => return Err(given("input lengths", "--input", tokens.into())),
+            (Some(_), Some(tokens)) => return Err(must_be_left_out("--input", "input lengths", path, tokens)),
             (Some(tokens), None) => tokens,
             (None, Some(tokens)) => {
                 self.note(|| format!("inputs are {tokens} tokens, outputs none"));
@@ -278,6 +296,13 @@ fn aggregated(
             format.name()
         )));
     };
+    if let Some(rate) = args.rate {
+        let what = match format {
+            Format::Counts => "a count a second",
+            _ => "a count a minute",
+        };
+        return Err(must_be_left_out("--rate", what, &args.file, rate));
+    }
     let path = json!(args.file);
     let mut filled_in = vec![format!("inputs are {input} tokens, outputs none")];
     let mut overrides = vec![format!("workload.lengths.input.fixed={input}")];

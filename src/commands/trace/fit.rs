@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tenantry_reports::page::{Fit, TracePage};
 use tenantry_reports::trace::{Collector, Comparison, Trace, table};
 use tenantry_reports::whole::write_whole;
+use tenantry_scenarios::scalar::Period;
 use tenantry_traces::fit::quantiles::{self, LENGTH_PROBABILITIES, LengthKnot, fit_lengths};
 use tenantry_traces::fit::{azure_functions, sharegpt, twitter};
 use tenantry_traces::read::{Counts, Format, activity};
@@ -19,7 +20,6 @@ use super::workload;
 use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, say, style};
-use crate::time_range;
 
 /// Keys of a scenario: a dotted path and a value.
 type Keys = Vec<(&'static str, Value)>;
@@ -201,11 +201,7 @@ const TIMES_AS_LONG: f64 = 20.0;
 /// Rates: of the generators that a scenario has, the one that is nearest to the part that is fitted.
 fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 1200;
-    let SecondCounts {
-        counts,
-        holes_s,
-        skipped,
-    } = counts(args)?;
+    let SecondCounts { counts, holes, skipped } = counts(args)?;
     if counts.len() < LEAST {
         return Err(too_few(args, "seconds with counts", LEAST, counts.len()));
     }
@@ -280,14 +276,7 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
             candidate(mean(&counts), name).expect("it could be had before"),
         )],
         notes: vec![
-            match holes_s {
-                0 => "no stretch without requests was taken for a hole of the recording".to_owned(),
-                seconds => format!(
-                    "{seconds} s in stretches of {} and more without a request are taken for holes of the recording and left out; with a longer --drop-zeros-from \
-                     they count as silence",
-                    args.drop_zeros_from
-                ),
-            },
+            holes,
             format!(
                 "`{name}` is the nearest to the first half ({} s) of poisson, mmpp, regimes and twitter",
                 seen.len()
@@ -351,43 +340,70 @@ fn distance(real: &Trace, generated: &Trace) -> f64 {
 struct SecondCounts {
     /// Without the recording's holes.
     counts: Vec<u32>,
-    /// Seconds of these.
-    holes_s: usize,
+    /// What became of stretches without a request.
+    holes: String,
     /// Broken lines that were left out.
     skipped: u64,
 }
 
+/// What is a hole of a recording where nothing else is said.
+const HOLE: &str = "1min";
+
 fn counts(args: &TraceFitArgs) -> Result<SecondCounts, Failure> {
-    let (hole, _) = time_range::parse_open("--drop-zeros-from", &format!("{}..", args.drop_zeros_from))?;
-    let hole_s = (hole.as_secs_f64().ceil() as usize).max(1);
-    let mut counts: Vec<u32> = Vec::new();
-    let (mut zeros, mut holes_s) = (0, 0);
-    let mut end_run = |counts: &mut Vec<u32>, zeros: usize| match zeros < hole_s {
-        true => counts.extend(std::iter::repeat_n(0, zeros)),
-        false => holes_s += zeros,
-    };
+    let hole = args.drop_zeros_from.as_deref().unwrap_or(HOLE);
+    let period: Period = serde_yaml::from_str(hole).map_err(|_| {
+        Failure::BadInput(format!(
+            "--drop-zeros-from: must be a time above 0 with its unit (us, ms, s, min, h), such as 1min, got {hole}"
+        ))
+    })?;
+    let hole_s = period.0.as_secs_f64().ceil() as usize;
     let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
-    for count in recorded.by_ref() {
-        match count.map_err(Failure::bad_input)? {
-            0 => zeros += 1,
-            count => {
-                end_run(&mut counts, zeros);
-                zeros = 0;
-                counts.push(count);
-            }
-        }
+    let all: Vec<u32> = recorded
+        .by_ref()
+        .collect::<Result<_, _>>()
+        .map_err(Failure::bad_input)?;
+    let skipped = recorded.skipped();
+    let runs = || all.chunk_by(|a, b| (*a == 0) == (*b == 0));
+    let is_hole = |run: &&[u32]| run[0] == 0 && run.len() >= hole_s;
+    let holes_s: usize = runs().filter(is_hole).map(<[u32]>::len).sum();
+    // How many such stretches follow on seconds with requests where these come at random, at the rate that is left.
+    let requests: f64 = all.iter().map(|&count| f64::from(count)).sum();
+    let rate = requests / (all.len() - holes_s).max(1) as f64;
+    let asked = all.iter().filter(|&&count| count > 0).count() as f64;
+    let expected = asked * (-rate * hole_s as f64).exp();
+    if holes_s > 0 && expected >= 0.5 && args.drop_zeros_from.is_none() {
+        return Ok(SecondCounts {
+            counts: all,
+            holes: format!(
+                "stretches of {hole} and more without a request count as silence, since so low a rate has some; --drop-zeros-from takes them for holes"
+            ),
+            skipped,
+        });
     }
-    end_run(&mut counts, zeros);
     Ok(SecondCounts {
-        counts,
-        holes_s,
-        skipped: recorded.skipped(),
+        holes: match holes_s {
+            0 => "no stretch without requests was taken for a hole of the recording".to_owned(),
+            seconds => format!(
+                "{seconds} s in stretches of {hole} and more without a request are taken for holes of the recording and left out; with a longer --drop-zeros-from \
+                 they count as silence"
+            ),
+        },
+        counts: runs().filter(|run| !is_hole(run)).flatten().copied().collect(),
+        skipped,
     })
 }
+
+/// Weights that are printed at most: they take ten megabytes.
+const WEIGHTS_MAX: u32 = 1_000_000;
 
 /// Popularity: how unevenly tenants ask.
 fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 20;
+    if let Some(tenants) = args.tenants.filter(|tenants| tenants.get() > WEIGHTS_MAX) {
+        return Err(Failure::BadInput(format!(
+            "--tenants: must be 1 to {WEIGHTS_MAX}, since each has a weight in the text that is printed, got {tenants}"
+        )));
+    }
     let (totals, format, skipped) = totals(args, watchdog)?;
     if totals.len() < LEAST {
         return Err(too_few(args, "tenants", LEAST, totals.len()));

@@ -5,10 +5,11 @@ use std::path::Path;
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Override, Scenario};
+use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
 use tenantry_traces::write::TraceFile;
-use tenantry_traces::{Entry, build};
+use tenantry_traces::{Entry, Time, TraceError, build};
 
 use super::source::Watchdog;
 use super::workload;
@@ -33,7 +34,12 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         ));
     }
     let mut watchdog = Watchdog::new();
-    let mut workload = build(&spec).map_err(Failure::bad_input)?;
+    // A field is one of the scenario's file, where there is one.
+    let bad_input = |error: TraceError| match (&error, scenario) {
+        (TraceError::Spec { .. }, Some(file)) => Failure::BadInput(format!("{file}: {error}")),
+        _ => Failure::bad_input(error),
+    };
+    let mut workload = build(&spec).map_err(bad_input)?;
     let mut file = match spec.management {
         ManagementSpec::None => TraceFile::create(out)?,
         _ => TraceFile::create_with_changes(out)?,
@@ -44,11 +50,13 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         output.quiet || spec.stop.requests.is_none(),
     );
     let mut requests: u64 = 0;
-    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
+    let mut last = Time::ZERO;
+    while let Some(entry) = workload.next().map_err(bad_input)? {
         watchdog.check()?;
         match entry {
             Entry::Request(request) => {
                 file.write(&request)?;
+                last = request.arrival;
                 requests += 1;
                 if requests.is_multiple_of(1 << 16) {
                     bar.set_position(requests);
@@ -77,6 +85,16 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
             spec.seed
         )
     })?;
+    if last.0 / 1_000_000_000 >= MAX_SECONDS {
+        say(
+            output,
+            &format!(
+                "note: the last request comes after {:.3e} s, and `tenantry trace info` and `convert` read two years of a trace; a scenario replays all of it",
+                last.as_secs_f64()
+            ),
+        );
+        return Ok(());
+    }
     let out = quoted(&out.display().to_string());
     next(output, &format!("tenantry trace info {out} (what is in it)"));
     Ok(())

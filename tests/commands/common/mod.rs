@@ -134,6 +134,10 @@ pub fn traces() -> TempDir {
     write("unknown.csv", "who,what,when\n1,2,3\n");
     write("empty.csv", "");
     write("lengths.csv", "num_prefill_tokens,num_decode_tokens\n10,20\n30,40\n");
+    write(
+        "epoch.csv",
+        "arrived_at,num_prefill_tokens,num_decode_tokens\n1700000000.5,10,3\n1700000001.5,10,3\n",
+    );
     write("counts.csv", "requests\n3\n0\n2\n4\n");
     write("activity.csv", "tenant,minute,invocations\n0,0,2\n1,1,3\n");
     write("shape.csv", "hour,requests_per_hour\n0,3\n1,4\n");
