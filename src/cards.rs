@@ -116,6 +116,14 @@ pub fn workload_failure(run: &RunSpec, error: &TraceError) -> Failure {
     }
 }
 
+/// The same of one that is being read: a file that breaks off is no fault of what was asked for.
+pub fn reading_failure(run: &RunSpec, error: &TraceError) -> Failure {
+    match error {
+        TraceError::Io { .. } => Failure::running(error),
+        error => workload_failure(run, error),
+    }
+}
+
 /// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
 /// each where the whole workload decides; or why it cannot be had there.
 pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
@@ -124,7 +132,7 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         let mut workload = workload(run)?;
         let model = &run.system.pool.model;
         let tokenizer = run.files.tokenizer();
-        let groups = TenantGroups::new(&run.workload).map_err(Failure::bad_input)?;
+        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(run, &error))?;
         let (corpus, tokenizer) = (&run.files.corpus, tokenizer.as_deref());
         let texts = Texts::new(corpus, tokenizer, run.seed, model.vocabulary, groups.domains());
         let texts = texts.map_err(Failure::bad_input)?;

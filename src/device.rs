@@ -16,7 +16,7 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
 
-use crate::cards::{cluster, workload};
+use crate::cards::{cluster, workload, workload_failure};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
 use crate::runs::{run_failure, seen, summarized};
@@ -84,7 +84,7 @@ impl Device {
     ) -> Result<ExecutedRun, Failure> {
         // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
         let host_share = if self.is_cpu() { 2 } else { 4 };
-        let groups = TenantGroups::new(&run.workload).map_err(Failure::bad_input)?;
+        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(run, &error))?;
         let spec = execute::Run {
             device: self.torch,
             card,

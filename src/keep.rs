@@ -164,7 +164,7 @@ impl Keep {
                 || format!("the {} s after the warm-up", TIMELINE.as_secs_f64()),
                 |Range { start, end }| format!("from {} to {} s", start.as_secs_f64(), end.as_secs_f64()),
             );
-            format!("{TIMELINE_FILE} is empty: no op of any run ran in its window, {window}.")
+            format!("{TIMELINE_FILE} has no ops: none of any run ran in its window, {window}.")
         });
         Ok(self.earlier.into_iter().chain(empty).collect())
     }

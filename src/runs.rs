@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::RunRecord;
 use tenantry_core::run::{Observer, RunError};
 use tenantry_core::server::tasks::refusals;
-use tenantry_core::spec::GenerationSpec;
+use tenantry_core::spec::{EngineSpec, GenerationSpec};
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::summary::GenerationSummary;
@@ -18,13 +18,13 @@ use tenantry_scenarios::Files;
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
-use tenantry_traces::{Time, TraceError};
+use tenantry_traces::Time;
 
 use crate::cards::{
-    card_of, card_of_option, cluster, complete, does_not_fit, on_card, refusal, workload, workload_failure,
+    card_of, card_of_option, cluster, complete, does_not_fit, on_card, reading_failure, refusal, workload,
 };
 use crate::caveats::{
-    Extrapolated, Measured, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
+    Extrapolated, Measured, TableUsed, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
     sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
@@ -351,8 +351,7 @@ impl Loaded {
 
     /// A sentence on each measured card whose prices need not be this machine's of today.
     pub fn machine_caveats(&self) -> Vec<String> {
-        let here = ThisMachine::now();
-        self.measured().filter_map(|card| card.otherwise(&here)).collect()
+        Measured::otherwise_than_here(self.measured())
     }
 
     /// A sentence on each card that is of another kind of device than the one that executes.
@@ -537,6 +536,8 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
     done.summary.host_memory_bytes = host_memory_bytes(run, record);
     if let (Some(of), Some(asked)) = (&mut done.summary.tasks, &run.system.pool.tasks) {
         of.max_batch_asked = (of.max_batch < asked.max_batch).then_some(asked.max_batch);
+        let may_compose = matches!(asked.engine, EngineSpec::Shared { .. });
+        of.mini_batches = of.mini_batches.or(may_compose.then_some(0));
     }
     if let (Some(of), Some(asked)) = (&mut done.summary.generation, &run.system.pool.generation) {
         none_is_zero(of, asked);
@@ -546,18 +547,12 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
 
 /// What a system may do and did not do is 0, where what it cannot do is absent.
 fn none_is_zero(of: &mut GenerationSummary, asked: &GenerationSpec) {
-    let applies = |may: bool, figures: &mut [&mut Option<u64>]| {
-        for figure in figures.iter_mut().filter(|_| may) {
-            figure.get_or_insert(0);
-        }
-    };
-    let shares = asked.shared_prefix_tokens > 0 || asked.prefix_caching;
-    applies(shares, &mut [&mut of.shared_tokens]);
-    applies(asked.host_slots().is_some(), &mut [&mut of.reads]);
-    applies(
-        asked.disaggregated.is_some(),
-        &mut [&mut of.transfers, &mut of.transferred_bytes],
-    );
+    let zero = |may: bool| may.then_some(0);
+    let apart = asked.disaggregated.is_some();
+    of.shared_tokens = { of.shared_tokens }.or(zero(asked.shared_prefix_tokens > 0 || asked.prefix_caching));
+    of.reads = of.reads.or(zero(asked.host_slots().is_some()));
+    of.transfers = of.transfers.or(zero(apart));
+    of.transferred_bytes = of.transferred_bytes.or(zero(apart));
 }
 
 /// What the host holds of tenants' parameters: of all, where it does not read them from the disk. Tasks' lie on the cards.
@@ -592,8 +587,7 @@ pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
 /// A trace that cannot be read is the input's fault, whatever else breaks a run off is not; `message` says what of the latter.
 pub fn run_failure(run: &RunSpec, message: String, error: &RunError) -> Failure {
     match error {
-        RunError::Workload(error @ TraceError::Io { .. }) => Failure::running(error),
-        RunError::Workload(error) => workload_failure(run, error),
+        RunError::Workload(error) => reading_failure(run, error),
         RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
     }
 }

@@ -15,10 +15,10 @@ use tenantry_profiles::{DType, ModelShape};
 
 use crate::adapters::AdapterShape;
 use crate::cascade::{ClassifierConfig, read_encoder};
-use crate::decoder::{DecoderConfig, map, parse, read_decoder};
+use crate::decoder::{DecoderConfig, read_decoder};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, LinearParameters, Pooler, Variant, read_checkpoint};
-use crate::stored_numbers::numbers;
+use crate::tensors_file::{map, numbers, parse};
 use crate::whole_models::WholeModel;
 
 const CONFIG: &str = "config.json";

@@ -97,7 +97,7 @@ pub mod precision;
 pub mod profiler;
 mod random;
 mod stored_blocks;
-mod stored_numbers;
+mod tensors_file;
 mod whole_models;
 
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};

@@ -19,7 +19,7 @@ use parquet::schema::types::TypePtr;
 use tenantry_core::command::{Command, Commands, Finish, Verdict};
 use tenantry_core::event::Event;
 use tenantry_core::ids::{InstanceId, RequestId};
-use tenantry_core::op::{Op, OpKind};
+use tenantry_core::op::OpKind;
 use tenantry_core::run::Observer;
 use tenantry_traces::{Request, Ticket, Time};
 
@@ -259,8 +259,7 @@ impl Observer for RequestsPart {
                 let ops = commands.ops(submission);
                 let is_run = ops.iter().any(|op| matches!(op.kind, OpKind::Run(_)));
                 // Plans, solutions, and what is looked up or copied by itself, are no batches.
-                let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_));
-                let is_batch = is_run || ops.iter().any(encodes);
+                let is_batch = ops.iter().any(|op| op.kind.computes());
                 for member in commands.members(submission) {
                     if let Some(inside) = self.inside.get_mut(&member.ticket) {
                         inside.start.get_or_insert(now);

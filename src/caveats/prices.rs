@@ -198,14 +198,14 @@ pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
 }
 
 /// Where and when a command runs.
-pub struct ThisMachine {
+struct ThisMachine {
     processor: String,
     boot: Option<String>,
     today: String,
 }
 
 impl ThisMachine {
-    pub fn now() -> ThisMachine {
+    fn now() -> ThisMachine {
         ThisMachine {
             processor: processor().unwrap_or_else(|| "an unknown processor".to_owned()),
             boot: boot(),
@@ -236,9 +236,15 @@ impl Measured {
         })
     }
 
+    /// A sentence on each that was measured elsewhere, or not today.
+    pub fn otherwise_than_here(cards: impl Iterator<Item = Measured>) -> Vec<String> {
+        let here = ThisMachine::now();
+        cards.filter_map(|card| card.otherwise(&here)).collect()
+    }
+
     /// A sentence where it was on another processor, before this machine was last started, or on another day: its prices are those of
     /// then and there.
-    pub fn otherwise(&self, here: &ThisMachine) -> Option<String> {
+    fn otherwise(&self, here: &ThisMachine) -> Option<String> {
         let started_since = matches!((&self.boot, &here.boot), (Some(then), Some(now)) if then != now);
         let why = if self.processor != here.processor {
             format!(

@@ -47,19 +47,13 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let value = json!({ "scenario": compared.scenario, "page": page, "figures": files, "runs": summaries });
     print(output, &value, || terminal::systems(&compared.runs, style()))?;
     say(output, &format!("report: {}", page.display()));
-    say_figures(args, output, figures.as_ref(), "no request was answered")
+    figures_done(args, output, figures.as_ref(), "no request was answered")
 }
 
 /// A folder beside itself compares nothing.
 fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     let mut known: Vec<PathBuf> = Vec::new();
     for folder in folders {
-        if folder.is_file() {
-            return Err(Failure::BadInput(format!(
-                "DIR: must be a folder that a command left its results in, got {}, which is a file",
-                folder.display()
-            )));
-        }
         // One that is not there is missed when it is read.
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         if known.contains(&real) {
@@ -75,8 +69,20 @@ fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
 
 /// Better known before pages are made and figures drawn.
 fn check_places(args: &ReportArgs) -> Result<(), Failure> {
-    if let Some(folder) = args.out.as_deref().and_then(Path::parent) {
-        check_folder("--out", folder)?;
+    if let Some(file) = args.folders.iter().find(|folder| folder.is_file()) {
+        return Err(Failure::BadInput(format!(
+            "DIR: must be a folder that a command left its results in, got {}, which is a file",
+            file.display()
+        )));
+    }
+    if let Some(page) = &args.out {
+        if page.is_dir() {
+            return Err(Failure::BadInput(format!(
+                "--out: must be a file, or one that can be made, got {}, which is a folder",
+                page.display()
+            )));
+        }
+        page.parent().map_or(Ok(()), |folder| check_folder("--out", folder))?;
     }
     args.figures
         .as_deref()
@@ -99,7 +105,7 @@ fn of_plan(
     })?;
     print(output, plan, || plan.text(style()))?;
     say(output, &format!("report: {}", page.display()));
-    say_figures(args, output, figures.as_ref(), "nothing keeps the target")
+    figures_done(args, output, figures.as_ref(), "nothing keeps the target")
 }
 
 /// The figures, where they are asked for.
@@ -112,7 +118,7 @@ fn draw(
 }
 
 /// `why_none`: why there may be nothing to draw.
-fn say_figures(
+fn figures_done(
     args: &ReportArgs,
     output: &OutputArgs,
     figures: Option<&Figures>,

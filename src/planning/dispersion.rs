@@ -92,7 +92,7 @@ impl Evenness {
                 bursts: None,
             });
         }
-        let runs = seeds(worth(ENOUGH / may_be_late, requests))?;
+        let runs = seeds(seeds_for(ENOUGH / may_be_late, requests))?;
         spans.extend(each(&runs[spans.len()..], |run| Span::of(run, interrupt))?);
         Ok(Evenness {
             dispersion,
@@ -107,24 +107,28 @@ impl Evenness {
     }
 }
 
-/// When the requests of a load come by many seeds, where they come by themselves: near capacity they are late in heaps all the same. Nothing where
-/// each seed's come at the same instants, or are not known before the run, or there is no target.
+/// When the requests of a load come by many seeds, where they come by themselves: near capacity they are late in heaps all the same. Nothing but
+/// of Poisson requests with a target.
 pub fn of_seeds(
     seeds: impl Fn(u32) -> Result<Vec<RunSpec>, Failure>,
     interrupt: &AtomicBool,
 ) -> Result<Option<Bursts>, Failure> {
     let runs = seeds(1)?;
-    let Some(slo) = runs[0].slo.filter(|_| is_poisson(&runs[0].workload.arrivals)) else {
+    let Some(slo) = runs[0]
+        .slo
+        .filter(|_| matches!(unscaled(&runs[0].workload.arrivals), ArrivalsSpec::Poisson { .. }))
+    else {
         return Ok(None);
     };
-    let requests = Span::of(&runs[0], interrupt)?.requests as f64;
-    let runs = seeds(worth(SEEDS_MAX, requests))?;
-    let spans = each(&runs, |run| Span::of(run, interrupt))?;
+    let first = Span::of(&runs[0], interrupt)?;
+    let runs = seeds(seeds_for(SEEDS_MAX, first.requests as f64))?;
+    let mut spans = vec![first];
+    spans.extend(each(&runs[1..], |run| Span::of(run, interrupt))?);
     Ok(Some(counted(&runs, &spans, slo, interrupt)?))
 }
 
 /// How many seeds are drawn, of so many that one would like, with so many requests each.
-fn worth(wanted: f64, requests: f64) -> u32 {
+fn seeds_for(wanted: f64, requests: f64) -> u32 {
     let most = SEEDS_MAX.min(REQUESTS_MAX / requests.max(1.0));
     wanted.min(most).max(SEEDS.into()) as u32
 }
@@ -152,22 +156,18 @@ fn counted(runs: &[RunSpec], spans: &[Span], slo: Slo, interrupt: &AtomicBool) -
 
 /// Whether requests are independent by how they are drawn, or, in a closed loop, not known before the run.
 fn is_even(workload: &WorkloadSpec) -> bool {
-    fn even(arrivals: &ArrivalsSpec) -> bool {
-        match arrivals {
-            ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::ClosedLoop { .. } => true,
-            ArrivalsSpec::Scaled { arrivals, .. } => even(arrivals),
-            _ => false,
-        }
-    }
-    even(&workload.arrivals) && workload.presence == PresenceSpec::default()
+    let even = matches!(
+        unscaled(&workload.arrivals),
+        ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::ClosedLoop { .. }
+    );
+    even && workload.presence == PresenceSpec::default()
 }
 
-/// Whether each request comes by itself.
-fn is_poisson(arrivals: &ArrivalsSpec) -> bool {
+/// The arrivals, whatever load is made of them.
+fn unscaled(arrivals: &ArrivalsSpec) -> &ArrivalsSpec {
     match arrivals {
-        ArrivalsSpec::Poisson { .. } => true,
-        ArrivalsSpec::Scaled { arrivals, .. } => is_poisson(arrivals),
-        _ => false,
+        ArrivalsSpec::Scaled { arrivals, .. } => unscaled(arrivals),
+        own => own,
     }
 }
 

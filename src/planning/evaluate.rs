@@ -510,22 +510,29 @@ impl<'a> Evaluator<'a> {
         if let Some(known) = locked(&self.known.evenness).get(&key) {
             return Ok(known.clone());
         }
-        let seeds = |repeats: u32| Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs());
         // What is not valid is refused when it is to be run.
         let is_known = !self.one_workload && self.scenario_of(cell, 1).is_ok();
         let found = match is_known {
-            true => {
-                self.bar.set_message(", counting when requests come with other seeds");
-                Evenness::of(seeds, &self.interrupt)?
-            }
+            true => self.counting(|| Evenness::of(|repeats| self.seeds_of(cell, repeats), &self.interrupt))?,
             false => Evenness::EVEN,
         };
-        self.bar.set_message("");
         locked(&self.known.evenness).insert(key, found.clone());
         Ok(found)
     }
 
-    /// When an even load's requests come by many seeds; nothing where that cannot be known, or tells nothing.
+    fn seeds_of(&self, cell: Cell, repeats: u32) -> Result<Vec<RunSpec>, Failure> {
+        Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs())
+    }
+
+    /// Says what takes a while.
+    fn counting<T>(&self, count: impl FnOnce() -> T) -> T {
+        self.bar.set_message(", counting when requests come with other seeds");
+        let counted = count();
+        self.bar.set_message("");
+        counted
+    }
+
+    /// When a load's Poisson requests come by many seeds; nothing where that cannot be known, or tells nothing.
     pub fn arrivals(&self, cell: Cell) -> Result<Option<Arc<Bursts>>, Failure> {
         let (.., tenants, load) = self.served(cell);
         let key = (load, tenants);
@@ -534,11 +541,9 @@ impl<'a> Evaluator<'a> {
         }
         let found = match self.one_workload {
             true => None,
-            false => {
-                let seeds = |repeats: u32| Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs());
-                of_seeds(seeds, &self.interrupt)?.map(Arc::new)
-            }
+            false => self.counting(|| of_seeds(|repeats| self.seeds_of(cell, repeats), &self.interrupt))?,
         };
+        let found = found.map(Arc::new);
         locked(&self.known.arrivals).insert(key, found.clone());
         Ok(found)
     }

@@ -16,6 +16,7 @@ use tenantry_sim::plan::Sample;
 use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::{Duration, Entry, Request, Time};
 
+use crate::cards::{reading_failure, workload};
 use crate::failure::Failure;
 use crate::planning::dispersion::Evenness;
 
@@ -108,9 +109,9 @@ impl Judged {
 
 /// Goes through a run's requests, until the user wants to stop.
 pub fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
-    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+    let mut workload = workload(run)?;
     let mut gone_through = 0_u64;
-    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
+    while let Some(entry) = workload.next().map_err(|error| reading_failure(run, &error))? {
         if let Entry::Request(request) = entry {
             see(&request);
         }

@@ -12,7 +12,7 @@ use tenantry_reports::manifest::Manifest;
 use tenantry_reports::whole::{remove_unfinished, write_whole};
 use tenantry_reports::{Run, RunFolder, RunSummary};
 
-use crate::caveats::{Extrapolated, TableUsed, ThisMachine, extrapolation_caveat, of_runs, table_caveats};
+use crate::caveats::{Extrapolated, Measured, TableUsed, extrapolation_caveat, of_runs, table_caveats};
 use crate::failure::Failure;
 use crate::keep::earlier_than_sweep;
 use crate::output::{Started, make_folder};
@@ -234,8 +234,7 @@ impl Union {
         }
         let mut caveats = self.sweep.caveats.clone();
         caveats.extend(table_caveats(&tables));
-        let machine = ThisMachine::now();
-        caveats.extend({ self.sweep.measured.iter() }.filter_map(|card| card.otherwise(&machine)));
+        caveats.extend(Measured::otherwise_than_here(self.sweep.measured.iter().cloned()));
         caveats.extend(extrapolation_caveat(&extrapolated));
         let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
         caveats.extend(refused.iter().map(sentence));

@@ -465,6 +465,10 @@ fn what_does_not_go_together_is_refused() {
 fn what_is_interrupted_leaves_nothing() {
     let folder = example();
     let folder = folder.path();
+    // Enough of them that it is under way when it is told to stop.
+    let items = fs::read_to_string(folder.join("profile.csv")).expect("the example has them");
+    let (head, rows) = items.split_once('\n').expect("a head, and rows");
+    fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(50))).expect("it is writable");
     let before = names(folder);
     // Until it has said the first of what it does.
     let interrupted = |args: &[&str]| {

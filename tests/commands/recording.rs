@@ -459,7 +459,7 @@ fn a_timeline_of_a_window_in_which_nothing_ran_is_said() {
     };
     assert_eq!(
         told("--timeline=1000s..2000s"),
-        ["timeline.json is empty: no op of any run ran in its window, from 1000 to 2000 s."]
+        ["timeline.json has no ops: none of any run ran in its window, from 1000 to 2000 s."]
     );
     assert!(told("--timeline=0s..2000s").is_empty());
 }

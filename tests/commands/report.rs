@@ -198,6 +198,11 @@ const BAD: &[Case] = &[
     ),
     (&["report", "card"], 2, &["card: must be a run's folder"]),
     (
+        &["report", "card", "--out", "card"],
+        2,
+        &["--out: must be a file, or one that can be made, got card, which is a folder"],
+    ),
+    (
         &["report", "s.yaml"],
         2,
         &["DIR: must be a folder that a command left its results in, got s.yaml, which is a file"],

@@ -1,10 +1,8 @@
 //! Weights in files: safetensors in Hugging Face's layout of Llama and OPT, in one file or several.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
@@ -16,7 +14,7 @@ use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::stored_numbers::numbers;
+use crate::tensors_file::{map, numbers, parse, unreadable, wrong};
 
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
@@ -64,22 +62,6 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
     Ok(block)
 }
 
-fn wrong(path: &Path, tensor: &str, must: String, got: String) -> ExecutorError {
-    ExecutorError::Checkpoint {
-        path: path.to_path_buf(),
-        tensor: tensor.to_string(),
-        must,
-        got,
-    }
-}
-
-fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ExecutorError + '_ {
-    |source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    }
-}
-
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -105,19 +87,6 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
     })?;
     let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
     Ok(names.into_iter().map(|name| path.join(name)).collect())
-}
-
-/// Maps a file into memory.
-pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {
-    let file = File::open(path).map_err(unreadable(path))?;
-    // SAFETY: the map is read before its reader returns; a file that someone truncates meanwhile is beyond repair.
-    unsafe { Mmap::map(&file) }.map_err(unreadable(path))
-}
-
-/// Reads a safetensors file's header.
-pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, ExecutorError> {
-    SafeTensors::deserialize(bytes)
-        .map_err(|error| wrong(path, "header", "that of a safetensors file".into(), error.to_string()))
 }
 
 fn copy(path: &Path, name: &str, tensor: &TensorView<'_>, place: &Place, block: &Tensor) -> Result<(), ExecutorError> {

@@ -13,7 +13,6 @@ mod parts;
 mod sample;
 mod step;
 
-pub(crate) use checkpoint::{map, parse};
 pub use checkpoint::{read_decoder, write_decoder};
 pub use config::DecoderConfig;
 pub use forward::{Decoder, TenantParameters};

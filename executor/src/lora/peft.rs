@@ -9,9 +9,8 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::shape::{Input, LoraShape};
-use crate::decoder::{map, parse};
 use crate::error::ExecutorError;
-use crate::stored_numbers::numbers;
+use crate::tensors_file::{map, numbers, parse};
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";

@@ -1,10 +1,8 @@
 //! Weights in files: safetensors in Hugging Face's layout of BERT.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
-use memmap2::Mmap;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use tch::{Device, Kind, Tensor};
@@ -13,7 +11,7 @@ use tenantry_profiles::{DType, ModelShape};
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::stored_numbers::numbers;
+use crate::tensors_file::{map, numbers, parse, wrong};
 
 /// Some checkpoints hold a task's whole model, with the encoder below this name.
 const PREFIX: &str = "bert.";
@@ -30,27 +28,15 @@ pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<
 
 /// Reads tensors into the block in host memory that their places make up.
 pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result<Tensor, ExecutorError> {
-    let unreadable = |source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    // SAFETY: the map is read before this function returns; a file that someone truncates meanwhile is beyond repair.
-    let bytes = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
-    let wrong = |tensor: &str, must: String, got: String| ExecutorError::Checkpoint {
-        path: path.to_path_buf(),
-        tensor: tensor.to_string(),
-        must,
-        got,
-    };
-    let tensors = SafeTensors::deserialize(&bytes)
-        .map_err(|error| wrong("header", "that of a safetensors file".into(), error.to_string()))?;
+    let bytes = map(path)?;
+    let tensors = parse(path, &bytes)?;
 
     let length: usize = places.iter().map(Place::length).sum();
     let block = Tensor::f_empty([length as i64], (kind(dtype), Device::Cpu))?;
     for place in places {
         let Some((name, found)) = find(&tensors, &place.name) else {
             return Err(wrong(
+                path,
                 &place.name,
                 format!("a tensor {:?}", place.shape),
                 "no such tensor".into(),
@@ -58,6 +44,7 @@ pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result
         };
         if found.shape() != place.shape {
             return Err(wrong(
+                path,
                 &name,
                 format!("of shape {:?}", place.shape),
                 format!("{:?}", found.shape()),

@@ -53,6 +53,8 @@ pub struct Checks {
     pub unavailable: Vec<String>,
     /// What should run and failed, with the error.
     pub failed: Vec<String>,
+    /// Whether somebody stopped it before all was looked at.
+    pub interrupted: bool,
 }
 
 impl Checks {
@@ -71,7 +73,11 @@ pub fn check(device: Device, dtypes: &[DType], interrupt: &AtomicBool) -> Checks
         prepare_lane_thread();
         let mut checks = Checks::default();
         let mut each = |parts: &dyn Fn(&mut Place<'_>)| {
-            for &dtype in dtypes.iter().take_while(|_| !interrupt.load(Ordering::Relaxed)) {
+            for &dtype in dtypes {
+                checks.interrupted |= interrupt.load(Ordering::Relaxed);
+                if checks.interrupted {
+                    return;
+                }
                 let mut place = Place {
                     device,
                     dtype,
@@ -177,8 +183,9 @@ mod tests {
             checks,
             unavailable,
             failed,
+            interrupted,
         } = check(Device::Cpu, DType::ALL, &AtomicBool::new(false));
-        assert!(failed.is_empty(), "{failed:?}");
+        assert!(failed.is_empty() && !interrupted, "{failed:?}");
         for check in &checks {
             println!("{check:?}");
         }

@@ -9,7 +9,7 @@ use crate::durations::{InRuns, Tally};
 use crate::event::{Done, Event};
 use crate::in_time::InTime;
 use crate::machine::{LaneUse, LookupCounts, Machine};
-use crate::op::{Op, OpKind, Submission};
+use crate::op::{Op, Submission};
 use crate::run::RunEnd;
 use crate::server::ScalingUse;
 use crate::server::cascade::StageCounts;
@@ -220,7 +220,7 @@ pub struct RunRecord {
     pub token_gap: Durations,
     /// Of each request with several tokens: the longest of these.
     pub longest_gap: Durations,
-    /// Tokens that were made after the warm-up, of the requests answered after it.
+    /// Tokens that were made after the warm-up, of the requests answered after it: an answer's as if evenly from its first one to its end.
     pub output_tokens: u64,
     /// Absent for encoders.
     pub generation: Option<GenerationCounts>,
@@ -302,7 +302,7 @@ impl Before {
     }
 }
 
-/// Tokens of an answer that ended now and were made at a time or later: after its first one as many as one would be in the same time.
+/// Tokens of an answer that ended now and were made at a time or later, as if evenly from its first one on.
 fn made_since(from: Time, now: Time, finish: &Finish) -> u32 {
     match finish.first_token {
         Some(first) if first < from => {
@@ -455,8 +455,7 @@ impl Ledger {
 
     fn submitted(&mut self, now: Time, submission: &Submission, ops: &[Op]) {
         // A decoder's steps are counted when they are over, and its adapters' copies are no batches.
-        let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_));
-        if !ops.iter().any(encodes) {
+        if !ops.iter().any(|op| op.kind.is_pass()) {
             return;
         }
         let shape = submission.shape;

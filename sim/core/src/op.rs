@@ -274,6 +274,11 @@ impl OpKind {
             OpKind::Encode(_) | OpKind::Run(_) | OpKind::Pet(_) | OpKind::Inspect | OpKind::Infer(_)
         )
     }
+
+    /// Whether it takes its batch through a model once: a decoder's run does so step by step.
+    pub fn is_pass(&self) -> bool {
+        matches!(self, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_))
+    }
 }
 
 /// Ops of the same batch that must have ended before this one starts, by index; those on the same lane are implied.

@@ -17,7 +17,7 @@ use tenantry_traces::Time;
 use super::grounds::{Ground, Grounds};
 use super::number::signed;
 use super::seeds::Seeds;
-use crate::cards::{cluster, find_card, on_card};
+use crate::cards::{cluster, find_card, on_card, workload};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
 use crate::runs::{Loaded, failure_of, summarized};
@@ -226,7 +226,6 @@ fn simulated(
     interrupt: &Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<(RunRecord, Vec<(Family, Beyond)>), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
     let system = on_card(run, card)?.map_err(Failure::BadInput)?;
     let spec = tenantry_sim::Run {
         card,
@@ -239,7 +238,7 @@ fn simulated(
         seed: 1,
         answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
     };
-    let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;
+    let mut workload = workload(run)?;
     let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(interrupt), watch)
         .map_err(|error| failure_of(run, error))?;
     match done.record.interrupted {

@@ -405,6 +405,11 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_floating_point_number_is_finite() {
+        assert!(are_finite("I32", &[255; 4]) && !are_finite("BF16", &[255; 4]));
+    }
+
+    #[test]
     fn a_tasks_own_sizes_are_its_own_and_one_at_least() {
         let shape = ModelShape::builtin("tiny").unwrap();
         let lora = |a: usize, b: usize| {

@@ -4,6 +4,7 @@ use tenantry_reports::RunSummary;
 use tenantry_traces::Entry;
 
 use super::{SEEDS, below, bursty, p98_ms};
+use crate::cards::workload;
 use crate::commands::reproduce::lab::{Changed, Lab, Runs, latency_ms};
 use crate::commands::reproduce::row::{Kind, Row};
 use crate::commands::reproduce::seeds::{Seeds, Spread};
@@ -36,7 +37,7 @@ pub fn section_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
         );
         tokens * hidden * (8.0 * hidden + 4.0 * intermediate + 4.0 * tokens)
     };
-    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+    let mut workload = workload(run)?;
     let (mut needed, mut done) = (0.0, 0.0);
     while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
         if let Entry::Request(request) = entry {

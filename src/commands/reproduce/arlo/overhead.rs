@@ -8,6 +8,7 @@ use tenantry_core::policy::levels::{LevelSpec, Levels, Rule};
 use tenantry_core::spec::SolverSpec;
 use tenantry_reports::human::count;
 
+use crate::cards::workload;
 use crate::commands::reproduce::lab::Lab;
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
@@ -152,7 +153,7 @@ fn question(lab: &Lab, cards: u32, count: u32, load: u32, clip: u32) -> Result<Q
     let loaded = lab.load("arlo/table-4", &changes.each_ref().map(String::as_str))?;
     let run = &loaded.runs[0];
     let runtimes = run.system.pool.runtimes.as_ref().expect("Arlo has runtimes");
-    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+    let mut workload = workload(run)?;
     tenantry_sim::whole_workload(runtimes, &mut *workload, cards, SolverSpec::Dynamic).map_err(Failure::bad_input)
 }
 

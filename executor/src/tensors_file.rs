@@ -1,36 +1,62 @@
-//! Numbers as safetensors files hold them.
+//! Safetensors files: mapped, parsed, and their numbers.
 
+use std::fs::File;
 use std::path::Path;
 
-use safetensors::Dtype;
+use memmap2::Mmap;
 use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use tch::{Kind, Tensor};
 use tenantry_core::policy::pet_tensors::{FINITE, INFINITE, are_finite};
 
 use crate::error::ExecutorError;
 
-/// A tensor's numbers, `[…]` as stored.
+/// Maps a file into memory.
+pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {
+    let file = File::open(path).map_err(unreadable(path))?;
+    // SAFETY: the map is read before its reader returns; a file that someone truncates meanwhile is beyond repair.
+    unsafe { Mmap::map(&file) }.map_err(unreadable(path))
+}
+
+/// Reads a safetensors file's header.
+pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, ExecutorError> {
+    SafeTensors::deserialize(bytes)
+        .map_err(|error| wrong(path, "header", "that of a safetensors file".into(), error.to_string()))
+}
+
+/// A tensor's numbers, `[…]` as stored, which another number format may not hold.
 ///
 /// # Errors
 /// Numbers of a kind that is not computed with, or that are none: whatever they are multiplied with is none either, and no answer.
 pub(crate) fn numbers(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Tensor, ExecutorError> {
-    let wrong = |must: &str, got: String| ExecutorError::Checkpoint {
-        path: path.to_path_buf(),
-        tensor: name.to_string(),
-        must: must.into(),
-        got,
+    let (stored, dtype) = match tensor.dtype() {
+        Dtype::F32 => (Kind::Float, "F32"),
+        Dtype::F16 => (Kind::Half, "F16"),
+        Dtype::BF16 => (Kind::BFloat16, "BF16"),
+        other => return Err(wrong(path, name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
     };
-    let stored = match tensor.dtype() {
-        Dtype::F32 => Kind::Float,
-        Dtype::F16 => Kind::Half,
-        Dtype::BF16 => Kind::BFloat16,
-        other => return Err(wrong("of F32, F16 or BF16", format!("{other:?}"))),
-    };
-    if !are_finite(&format!("{:?}", tensor.dtype()), tensor.data()) {
-        return Err(wrong(FINITE, INFINITE.into()));
+    if !are_finite(dtype, tensor.data()) {
+        return Err(wrong(path, name, FINITE.into(), INFINITE.into()));
     }
     let size: Vec<i64> = tensor.shape().iter().map(|&n| n as i64).collect();
     Ok(Tensor::f_from_data_size(tensor.data(), &size, stored)?)
+}
+
+/// A tensor, or a header, that is not what it must be.
+pub(crate) fn wrong(path: &Path, tensor: &str, must: String, got: String) -> ExecutorError {
+    ExecutorError::Checkpoint {
+        path: path.to_path_buf(),
+        tensor: tensor.to_string(),
+        must,
+        got,
+    }
+}
+
+pub(crate) fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ExecutorError + '_ {
+    |source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +95,5 @@ mod tests {
                 }
             }
         }
-        assert!(are_finite("I32", &[255, 255, 255, 255]));
     }
 }
