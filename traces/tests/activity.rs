@@ -5,9 +5,11 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::workloads::{requests, spec};
-use tenantry_traces::build;
-use tenantry_traces::spec::{ActivitySpec, ArrivalsSpec, PopularitySpec, WorkloadSpec};
+use common::workloads::{part, requests, spec};
+use tenantry_traces::spec::{
+    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, Placement, PopularitySpec, Stop, WorkloadSpec,
+};
+use tenantry_traces::{Time, build};
 
 fn activity(path: &Path) -> ArrivalsSpec {
     ArrivalsSpec::Activity(ActivitySpec {
@@ -122,4 +124,65 @@ fn activity_that_hardly_ever_asks_is_refused() {
         error.contains("must be more frequent than a request in 30000000 steps of their rate"),
         "{error}"
     );
+}
+
+/// A day of which one minute asks: the rounds reach the end of time before as many steps have gone by as are looked through.
+#[test]
+fn activity_that_hardly_ever_asks_ends_with_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("day.csv");
+    std::fs::write(&path, "tenant,minute,invocations\n0,1439,1\n").unwrap();
+    let day = WorkloadSpec {
+        tenants: 1,
+        popularity: PopularitySpec::OfArrivals,
+        ..spec(ArrivalsSpec::Activity(ActivitySpec {
+            path,
+            scale: 1e-6,
+            skip_bad_lines: false,
+            repeat: true,
+        }))
+    };
+    let asked = requests(&day);
+    assert!(asked.len() < 5, "{} in 107 thousand days", asked.len());
+    assert!(asked.iter().all(|request| request.arrival < Time::ARRIVALS_END));
+}
+
+/// Until then the others ask.
+#[test]
+fn what_hardly_ever_asks_is_looked_for_until_the_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let seldom = ArrivalsSpec::Activity(ActivitySpec {
+        path: file("activity.csv", "tenant,minute,invocations\n0,0,1\n"),
+        scale: 1e-30,
+        skip_bad_lines: false,
+        repeat: true,
+    });
+    let counts = ArrivalsSpec::Counts(CountsSpec {
+        path: file("counts.csv", "requests\n1\n"),
+        placement: Placement::Poisson,
+        scale: 1e-30,
+        drop_zeros_from: None,
+        skip_bad_lines: false,
+        cut: Cut {
+            repeat: true,
+            ..Cut::default()
+        },
+    });
+    let later = part(30, None, false, 60, counts.clone());
+    let often = || ArrivalsSpec::Constant { rate_per_s: 0.1 };
+    for rare in [seldom, counts, later] {
+        let both = WorkloadSpec {
+            stop: Stop {
+                requests: None,
+                after: Some(Time(3_600_000_000_000)),
+            },
+            ..spec(ArrivalsSpec::Superpose(vec![often(), rare]))
+        };
+        assert_eq!(requests(&both).len(), 360);
+    }
 }

@@ -1,7 +1,7 @@
 //! Numbers with a unit.
 
 use schemars::{Schema, json_schema};
-use tenantry_traces::Duration;
+use tenantry_traces::{Duration, Time};
 
 use super::{Plain, Scalar};
 
@@ -38,7 +38,7 @@ const TIME_PATTERN: &str = r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|µs|ms|s|min
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// 292 years, half of what a time holds: clocks count from 1970, and a length of time may follow.
-const LATEST: Duration = Duration(1 << 63);
+const LATEST: Duration = Duration(Time::ARRIVALS_END.0);
 
 fn read_time(text: &str, at_most: Duration) -> Option<Duration> {
     let (amount, unit) = number_and_unit(text)?;
@@ -127,6 +127,11 @@ impl Scalar for Period {
     fn schema() -> Schema {
         json_schema!({"type": "string", "pattern": TIME_PATTERN})
     }
+}
+
+impl Period {
+    /// What it must be, for whoever reads one elsewhere than in a scenario.
+    pub const MUST: &str = <Period as Scalar>::MUST;
 }
 
 /// A length of time that is drawn anew again and again.

@@ -21,6 +21,8 @@ pub struct ActiveTenants {
     minutes: u32,
     scale: f64,
     repeat: bool,
+    /// Nothing is asked for at this time or later.
+    end: Time,
     draws: Draws,
     next_cell: usize,
     rounds: u64,
@@ -34,6 +36,7 @@ impl ActiveTenants {
         tenants: u32,
         spec: &ActivitySpec,
         scale: f64,
+        end: Time,
         draws: Draws,
     ) -> Result<ActiveTenants, TraceError> {
         let mut recorded: Vec<Vec<Cell>> = Vec::new();
@@ -87,6 +90,7 @@ impl ActiveTenants {
             minutes,
             scale,
             repeat: spec.repeat,
+            end: end.min(Time::ARRIVALS_END),
             draws,
             next_cell: 0,
             rounds: 0,
@@ -105,6 +109,10 @@ impl ActiveTenants {
         }
         let recorded_minute = self.cells[self.next_cell].minute;
         let minute = self.rounds * u64::from(self.minutes) + u64::from(recorded_minute);
+        // Before it is looked through: where hardly anybody asks, time ends before somebody does.
+        let Some(begins) = minute.checked_mul(NS_PER_MINUTE).filter(|&at| at < self.end.0) else {
+            return false;
+        };
         let draws = self.draws.part(minute);
         while let Some(cell) = self
             .cells
@@ -116,7 +124,7 @@ impl ActiveTenants {
             let requests = (f64::from(cell.requests) * self.scale + stream.unit()) as u64;
             self.minute.extend((0..requests).map(|_| Arrival {
                 tenant: Some(cell.tenant),
-                ..Arrival::at(Time(minute * NS_PER_MINUTE + stream.below(NS_PER_MINUTE)))
+                ..Arrival::at(Time(begins + stream.below(NS_PER_MINUTE)))
             }));
         }
         self.minute

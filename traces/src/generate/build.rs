@@ -4,6 +4,7 @@ use super::activity::ActiveTenants;
 use super::arrival::Arrivals;
 use super::closed_loop::ClosedLoop;
 use super::counts::CountedRates;
+use super::ends;
 use super::giving_up::GivingUp;
 use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
@@ -24,7 +25,7 @@ use crate::draw::{Draws, Purpose};
 use crate::error::{TraceError, positive};
 use crate::fit::twitter;
 use crate::spec::{ArrivalsSpec, CountsSpec, Cut, PartSpec, Placement, Stop, WorkloadSpec};
-use crate::time::Duration;
+use crate::time::{Duration, Time};
 use crate::workload::Workload;
 
 /// The workload that `spec` describes.
@@ -70,6 +71,7 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
         classes: spec.class_shares.len(),
         awake: presence.as_ref().map_or(1.0, Presence::kept),
         round: 0,
+        end: spec.stop.end(),
     };
     if let ArrivalsSpec::Poisson { rate_per_s } = spec.arrivals {
         // The most usual arrivals are drawn right where they become requests, which spares them a box.
@@ -181,6 +183,8 @@ struct Builder {
     awake: f64,
     /// Of a part that repeats: each round has gaps and rates of its own.
     round: u64,
+    /// When the workload is over, in the arrivals' own time: what comes then or later need not be looked for.
+    end: Time,
 }
 
 impl Builder {
@@ -196,7 +200,8 @@ impl Builder {
     fn poisson(self, field: &str, part: u64, rate_per_s: f64, factor: f64) -> Result<Process<Constant>, TraceError> {
         let rate_per_s = positive(&format!("{field}.poisson.rate_per_s"), rate_per_s)?;
         let gaps = Gaps::Exponential(self.draws(Purpose::Arrival, part));
-        Ok(Process::new(Constant::new(rate_per_s * (factor / self.awake)), gaps))
+        let rates = Constant::new(rate_per_s * (factor / self.awake));
+        Ok(Process::new(rates, gaps, self.end))
     }
 
     /// `field` names `spec` in errors, `part` tells superposed ones apart, `factor` is what rates are multiplied by.
@@ -216,14 +221,16 @@ impl Builder {
         };
         Ok(match spec {
             ArrivalsSpec::Poisson { rate_per_s } => Box::new(self.poisson(field, part, *rate_per_s, factor)?),
-            ArrivalsSpec::Constant { rate_per_s } => Box::new(Process::new(rate("constant", *rate_per_s)?, Gaps::Even)),
+            ArrivalsSpec::Constant { rate_per_s } => {
+                Box::new(Process::new(rate("constant", *rate_per_s)?, Gaps::Even, self.end))
+            }
             ArrivalsSpec::Gamma { rate_per_s, cv } => {
                 let cv = positive(&name("gamma.cv"), *cv)?;
                 let gaps = Gaps::Gamma {
                     draws: gap_draws,
                     shape: 1.0 / (cv * cv),
                 };
-                Box::new(Process::new(rate("gamma", *rate_per_s)?, gaps))
+                Box::new(Process::new(rate("gamma", *rate_per_s)?, gaps, self.end))
             }
             ArrivalsSpec::Mmpp { states } => {
                 let mut states = states.clone();
@@ -231,18 +238,24 @@ impl Builder {
                 Box::new(Process::new(
                     Mmpp::new(&name("mmpp.states"), &states, rate_draws)?,
                     poisson,
+                    self.end,
                 ))
             }
             ArrivalsSpec::Ramp { points } => {
                 let mut points = points.clone();
                 points.iter_mut().for_each(|point| point.rate_per_s *= rate_factor);
-                Box::new(Process::new(Ramp::new(&name("ramp.points"), &points)?, poisson))
+                Box::new(Process::new(
+                    Ramp::new(&name("ramp.points"), &points)?,
+                    poisson,
+                    self.end,
+                ))
             }
             ArrivalsSpec::Twitter { rate_per_s } => {
                 let rate_per_s = positive(&name("twitter.rate_per_s"), *rate_per_s)? * rate_factor;
                 Box::new(Process::new(
                     RegimeRates::new(twitter::RATES, rate_per_s, rate_draws),
                     poisson,
+                    self.end,
                 ))
             }
             ArrivalsSpec::Regimes { rate_per_s, regimes } => {
@@ -251,6 +264,7 @@ impl Builder {
                 Box::new(Process::new(
                     RegimeRates::new(regimes.clone(), rate_per_s, rate_draws),
                     poisson,
+                    self.end,
                 ))
             }
             ArrivalsSpec::PeriodicPerTenant { period } => {
@@ -281,13 +295,14 @@ impl Builder {
                     self.tenants,
                     activity,
                     scale,
+                    self.end,
                     gap_draws,
                 )?)
             }
             ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor, self.classes)?),
             ArrivalsSpec::Shape(shape) => {
                 let rates = ShapedRates::open(&name("shape"), shape, rate_factor)?;
-                Box::new(Process::new(rates, poisson))
+                Box::new(Process::new(rates, poisson, self.end))
             }
             ArrivalsSpec::Superpose(parts) => {
                 let field = name("superpose");
@@ -340,10 +355,15 @@ impl Builder {
                     }
                     _ => spec.clone(),
                 };
+                // In the arrivals' own time the first round ends last. Where rounds are alike, how far the first one comes tells of all.
+                let end = match ends::draws_nothing(&arrivals) {
+                    true => Time::MAX,
+                    false => Time(self.end.0.saturating_sub(spec.delay.0).saturating_add(spec.cut.from.0)),
+                };
                 let build = move |round| {
                     // Rounds of a part within the rounds of another.
                     let round = self.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
-                    Builder { round, ..self }.build(&inner, part, &arrivals, factor)
+                    Builder { round, end, ..self }.build(&inner, part, &arrivals, factor)
                 };
                 Box::new(Part::new(field, &spec, Box::new(build))?)
             }
@@ -363,8 +383,8 @@ impl Builder {
     ) -> Result<Arrivals, TraceError> {
         let rates = CountedRates::open(field, spec, factor)?;
         Ok(match spec.placement {
-            Placement::Poisson => Box::new(Process::new(rates, Gaps::Exponential(gap_draws))),
-            Placement::Even => Box::new(Process::new(rates, Gaps::Even)),
+            Placement::Poisson => Box::new(Process::new(rates, Gaps::Exponential(gap_draws), self.end)),
+            Placement::Even => Box::new(Process::new(rates, Gaps::Even, self.end)),
             Placement::Bursty {
                 peak,
                 share,
@@ -377,7 +397,11 @@ impl Builder {
                     mean_burst,
                     rate_draws,
                 )?;
-                Box::new(Process::new(Product::new(rates, factors), Gaps::Exponential(gap_draws)))
+                Box::new(Process::new(
+                    Product::new(rates, factors),
+                    Gaps::Exponential(gap_draws),
+                    self.end,
+                ))
             }
         })
     }

@@ -1,9 +1,11 @@
 //! When arrivals end in their own time, whether or not a request is drawn near their end.
 
+use super::counts::CountedRates;
+use super::process::Rates;
 use crate::error::TraceError;
+use crate::read::activity;
 use crate::read::shape::RateShape;
-use crate::read::{Counts, activity};
-use crate::spec::{ArrivalsSpec, PartSpec};
+use crate::spec::{ArrivalsSpec, PartSpec, Placement};
 use crate::time::{Duration, Time};
 
 /// From when on no draw brings a request; `None` where there is no such time, or only a request's own instant can tell. What a file
@@ -19,13 +21,13 @@ pub fn end(arrivals: &ArrivalsSpec) -> Result<Option<Time>, TraceError> {
             after(shape.step.unwrap_or(table.step), table.values.len() as u64)
         }
         ArrivalsSpec::Counts(counts) if !counts.cut.repeat => {
-            let mut seconds = 0;
-            for count in Counts::open(&counts.path, counts.skip_bad_lines)? {
-                count?;
-                seconds += 1;
+            // What is wrong with its fields was said when it was built.
+            let mut rates = CountedRates::open("counts", counts, 1.0)?;
+            let mut end = Time::ZERO;
+            while let Some(segment) = rates.next()? {
+                end = segment.until;
             }
-            let whole = after(Duration::from_secs(1), seconds);
-            whole.map(|end| counts.cut.length.map_or(end, |length| end.min(Time(length.0))))
+            Some(end)
         }
         ArrivalsSpec::Activity(recorded) if !recorded.repeat => {
             let mut minutes = 0;
@@ -42,6 +44,29 @@ pub fn end(arrivals: &ArrivalsSpec) -> Result<Option<Time>, TraceError> {
         ArrivalsSpec::Part(part) if !part.cut.repeat => end_of_part(part)?,
         _ => None,
     })
+}
+
+/// Whether nothing is drawn of their instants, or nothing anew from round to round, so that all rounds of a part are alike.
+pub fn draws_nothing(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Constant { .. }
+        | ArrivalsSpec::Trace(_)
+        | ArrivalsSpec::PeriodicPerTenant { .. }
+        | ArrivalsSpec::ThreadBursts { .. } => true,
+        ArrivalsSpec::Counts(counts) => matches!(counts.placement, Placement::Even),
+        ArrivalsSpec::Superpose(parts) => parts.iter().all(draws_nothing),
+        ArrivalsSpec::Scaled { arrivals, .. } => draws_nothing(arrivals),
+        ArrivalsSpec::Part(part) => draws_nothing(&part.arrivals),
+        ArrivalsSpec::Poisson { .. }
+        | ArrivalsSpec::Gamma { .. }
+        | ArrivalsSpec::Mmpp { .. }
+        | ArrivalsSpec::Ramp { .. }
+        | ArrivalsSpec::Activity(_)
+        | ArrivalsSpec::Shape(_)
+        | ArrivalsSpec::ClosedLoop { .. }
+        | ArrivalsSpec::Regimes { .. }
+        | ArrivalsSpec::Twitter { .. } => false,
+    }
 }
 
 fn end_of_part(part: &PartSpec) -> Result<Option<Time>, TraceError> {

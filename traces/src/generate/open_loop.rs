@@ -21,7 +21,7 @@ pub struct OpenLoop<A> {
     /// Drawn for this ticket and its neighbours.
     lengths: [Option<Lengths>; LENGTHS_AT_ONCE],
     /// At most so many requests, and all of them before then.
-    stop: Option<u64>,
+    limit: Option<u64>,
     end: Time,
     /// Nobody comes any more.
     over: bool,
@@ -43,7 +43,7 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
             candidate: 0,
             ticket: 0,
             lengths: [None; LENGTHS_AT_ONCE],
-            stop: spec.stop.requests,
+            limit: spec.stop.requests,
             end: spec.stop.end(),
             over: false,
             ahead: None,
@@ -52,7 +52,7 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
 
     /// Puts the next request ahead, if there is one.
     fn draw(&mut self) -> Result<(), TraceError> {
-        if self.over || self.stop.is_some_and(|limit| self.ticket >= limit) {
+        if self.over || self.limit.is_some_and(|limit| self.ticket >= limit) {
             return Ok(());
         }
         let awake = self.next_awake()?;

@@ -1,7 +1,6 @@
 //! A part of other arrivals: from an instant on, for some time, once or again and again.
 
 use super::arrival::{Arrival, Arrivals};
-use super::build::is_compressed;
 use super::ends;
 use crate::error::TraceError;
 use crate::spec::PartSpec;
@@ -29,7 +28,7 @@ pub struct Part {
     /// From one round to the next.
     period: Option<Duration>,
     empty_rounds: u32,
-    /// Whether nothing is drawn of the arrivals' instants, so that a round without a request means that none has one.
+    /// Whether all rounds are alike, so that a round without a request means that none has one.
     alike: bool,
     /// Whether the current round's arrivals have come as far as `from`.
     came_to_from: bool,
@@ -49,6 +48,8 @@ impl Part {
             let end = cut.from.0.checked_add(length.0).map(Time);
             end.ok_or_else(|| TraceError::spec(&format!("{field}.length"), "below 584 years after `from`", length))
         };
+        // First of all: it says what is wrong with them, and where.
+        let arrivals = build(0)?;
         if cut.repeat
             && cut.from > Duration::ZERO
             && let Some(end) = ends::end(&spec.arrivals)?
@@ -58,7 +59,7 @@ impl Part {
             return Err(TraceError::spec(&format!("{field}.from"), &must_be, Time(cut.from.0)));
         }
         Ok(Part {
-            arrivals: build(0)?,
+            arrivals,
             build,
             round: 0,
             begins: Some(Time::ZERO + spec.delay),
@@ -66,7 +67,7 @@ impl Part {
             end: cut.length.map(end).transpose()?,
             period: cut.length.filter(|_| cut.repeat),
             empty_rounds: 0,
-            alike: is_compressed(&spec.arrivals) == Some(true),
+            alike: ends::draws_nothing(&spec.arrivals),
             came_to_from: false,
             field,
         })

@@ -75,6 +75,8 @@ fn beyond(ns: f64) -> (u64, f64) {
 pub struct Process<R> {
     rates: R,
     gaps: Gaps,
+    /// What comes at this time or later is not asked for.
+    end: Time,
     index: u64,
     segment: Segment,
     /// At the beginning of the segment: a product is quicker than a quotient.
@@ -86,10 +88,11 @@ pub struct Process<R> {
 }
 
 impl<R: Rates> Process<R> {
-    pub fn new(rates: R, gaps: Gaps) -> Process<R> {
+    pub fn new(rates: R, gaps: Gaps, end: Time) -> Process<R> {
         Process {
             rates,
             gaps,
+            end,
             index: 0,
             // Before the first segment: an empty one.
             segment: Segment {
@@ -135,12 +138,12 @@ impl<R: Rates> Process<R> {
                 return Ok(Some(Time(self.now.0 + u64::from(self.fraction >= 0.5))));
             }
             gap = (gap - (rate + 0.5 * slope * left_ns) * left_ns).max(0.0);
-            if until == Time::MAX {
-                return Ok(None);
-            }
             self.now = until;
             self.fraction = 0.0;
             self.segment_start = until;
+            if until >= self.end {
+                return Ok(None);
+            }
             steps += 1;
             if steps > MOST_STEPS {
                 return Err(too_seldom());
@@ -191,7 +194,9 @@ mod tests {
     fn a_year_of_silence_is_waited_for_and_no_more() {
         let first = |until_s| {
             let gaps = Gaps::Exponential(Draws::new(7, Purpose::Arrival));
-            Process::new(Silence { seconds: 0, until_s }, gaps).next().unwrap()
+            Process::new(Silence { seconds: 0, until_s }, gaps, Time::MAX)
+                .next()
+                .unwrap()
         };
         assert_eq!(first(MOST_STEPS).unwrap().at.0 / 1_000_000_000, MOST_STEPS - 1);
         let error = first(MOST_STEPS + 1).unwrap_err().to_string();

@@ -131,7 +131,7 @@ impl Recorded {
         } else {
             (since_start as f64 / self.speed) as u64
         };
-        if Time(at) >= Time::LAST {
+        if Time(at) >= Time::ARRIVALS_END {
             return Err(self.too_late());
         }
         Ok(Arrival {

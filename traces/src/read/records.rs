@@ -264,7 +264,7 @@ impl Changes {
         } else {
             Duration::from_secs_f64(since.as_secs_f64() / self.speed)
         };
-        let Some(at) = at.map(|at| Time(at.0)).filter(|at| *at < Time::LAST) else {
+        let Some(at) = at.map(|at| Time(at.0)).filter(|at| *at < Time::ARRIVALS_END) else {
             return Err(TraceError::spec(
                 "workload.management.trace.speed",
                 "one at which a run is below 292 years",

@@ -61,7 +61,8 @@ pub struct Stop {
 impl Stop {
     /// Nothing arrives at this time or later, whether or not that was asked for.
     pub(crate) fn end(&self) -> Time {
-        self.after.map_or(Time::LAST, |after| after.min(Time::LAST))
+        self.after
+            .map_or(Time::ARRIVALS_END, |after| after.min(Time::ARRIVALS_END))
     }
 }
 
