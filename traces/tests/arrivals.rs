@@ -289,19 +289,28 @@ fn rounds_without_a_request_do_not_end_a_part() {
             })
             .to_vec(),
     };
-    let counts = |length| {
+    let counts_of = |name: &str, text: &str, from_s, length, drop_zeros_from| {
         ArrivalsSpec::Counts(CountsSpec {
-            path: file("counts.csv", &format!("requests\n{}", "0\n0\n0\n1\n".repeat(60))),
+            path: file(name, text),
             placement: Placement::Poisson,
             scale: 0.05,
-            drop_zeros_from: None,
+            drop_zeros_from,
             skip_bad_lines: false,
             cut: Cut {
+                from: Duration::from_secs(from_s),
                 length,
-                ..Cut::default()
+                repeat: false,
             },
         })
     };
+    let minute = "0\n0\n0\n1\n".repeat(15);
+    let four = format!("requests\n{}", minute.repeat(4));
+    let counts = |length| counts_of("counts.csv", &four, 0, length, None);
+    let begun = counts_of("counts.csv", &four, 40, None, None);
+    let hole = format!("requests\n{minute}{minute}{}{minute}", "0\n".repeat(600));
+    let dropped = counts_of("hole.csv", &hole, 0, None, Some(Duration::from_secs(60)));
+    let ninety = Some(Duration::from_secs(90));
+    let broken = counts_of("broken.csv", &format!("{four}x\n"), 0, ninety, None);
     let shape = || {
         ArrivalsSpec::Shape(ShapeSpec {
             path: file("shape.csv", "hour,requests_per_hour\n0,1\n1,3\n"),
@@ -323,7 +332,10 @@ fn rounds_without_a_request_do_not_end_a_part() {
     for (arrivals, from_s, length_s, ends_s) in [
         (ramp(4.0), 60, 3600, 3600),
         (counts(None), 60, 120, 240),
-        (counts(Some(Duration::from_secs(90))), 60, 120, 90),
+        (counts(ninety), 60, 120, 90),
+        (begun, 60, 120, 200),
+        (dropped, 60, 120, 177),
+        (broken, 60, 120, 90),
         (shape(), 60, 7200, 7200),
         (activity(), 60, 60, 120),
         (both, 60, 3600, 7200),
@@ -509,7 +521,7 @@ fn nothing_arrives_at_the_end_of_time() {
         ArrivalsSpec::Poisson { rate_per_s: 1e-9 },
     )));
     assert!((1..30).contains(&rare.len()), "{}", rare.len());
-    assert!(rare.iter().all(|request| request.arrival < Time::LAST));
+    assert!(rare.iter().all(|request| request.arrival < Time::ARRIVALS_END));
 }
 
 /// Not the first of those beyond, or whoever mends it is told again and again.
@@ -643,7 +655,19 @@ fn a_part_of_counts_is_by_their_own_seconds() {
     // Without the column they count from the first row, and a broken first row is a second too.
     assert_eq!(per_second(&of("requests\n1\n2\n3\n", 1, None, false)), [2, 3, 0, 0]);
     let broken = "second,requests\n100,x\n101,2\n102,3\n";
-    assert_eq!(per_second(&of(broken, 102, None, true)), [3, 0, 0, 0]);
+    for (from_s, length_s, counts) in [
+        (102, None, [3, 0, 0, 0]),
+        (101, None, [2, 3, 0, 0]),
+        (100, None, [0, 2, 3, 0]),
+        (100, Some(2), [0, 2, 0, 0]),
+        (50, None, [0, 2, 3, 0]),
+        (50, Some(3), [0, 2, 3, 0]),
+        (0, None, [0, 2, 3, 0]),
+        (0, Some(2), [0, 2, 0, 0]),
+    ] {
+        let spec = of(broken, from_s, length_s, true);
+        assert_eq!(per_second(&spec), counts, "broken, from {from_s} for {length_s:?}");
+    }
     let late = build(&of(&text(100), 104, None, false))
         .unwrap()
         .next()

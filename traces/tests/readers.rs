@@ -266,6 +266,22 @@ fn a_column_that_is_read_stands_in_the_first_line_once() {
     }
     let unread = read(b"more,num_prefill_tokens,num_decode_tokens,more\nx,1,2,y\n").unwrap();
     assert_eq!(unread.len(), 1);
+    // Which of the columns is a minute's, nobody knows.
+    for (header, name) in [
+        ("HashOwner,HashApp,HashFunction,Trigger,1,2,3,2", "2"),
+        ("HashOwner,HashApp,HashFunction,Trigger,1_minute,1_minute", "1_minute"),
+        ("HashFunction,HashApp,HashFunction,Trigger,1,2", "HashFunction"),
+    ] {
+        let wide = file(format!("{header}\n").as_bytes());
+        let error = Format::of(wide.path()).unwrap_err().to_string();
+        assert!(
+            error.ends_with(&format!("must have one column `{name}`, got 2")),
+            "{error}"
+        );
+        assert!(Format::ActivityWide.confirm(wide.path()).is_err());
+    }
+    let wide = file(b"Hash,Hash,HashFunction,Trigger,1,2\na,b,c,http,1,2\n");
+    assert_eq!(Format::of(wide.path()).unwrap(), Format::ActivityWide);
     let named = file(b"num_prefill_tokens,num_decode_tokens,num_decode_tokens\n1,2,3\n");
     assert!(Format::Sarathi.confirm(named.path()).is_err());
 }
@@ -467,6 +483,16 @@ fn broken_lines_of_counts_and_activity_can_be_left_out() {
             .to_string()
             .contains(":3: requests: must be a whole number, got `x`")
     );
+    let broken = file(b"second,requests\n7,x\ny,5\n9,2\n10,3\n");
+    let mut leading = Counts::open(broken.path(), true).unwrap();
+    assert_eq!(leading.next().unwrap().unwrap(), 0);
+    assert_eq!(leading.first_second(), 7, "known with the first count");
+    let rest: Vec<u32> = leading.by_ref().collect::<Result<_, _>>().unwrap();
+    assert_eq!((rest, leading.skipped()), (vec![0, 2, 3], 2));
+    let broken = file(b"second,requests\nx,1\ny,5\n");
+    let mut all = Counts::open(broken.path(), true).unwrap();
+    assert_eq!(all.by_ref().map(Result::unwrap).collect::<Vec<_>>(), [0, 0]);
+    assert!(all.next().is_none());
     let mut left = Counts::open(counts.path(), true).unwrap();
     let kept: Vec<u32> = left.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!(

@@ -11,6 +11,10 @@ use crate::error::TraceError;
 /// What the wide form's first minute is called: as released, and as InVitro's samples of it have it.
 pub(super) const FIRST_MINUTE: [&str; 2] = ["1", "1_minute"];
 
+pub(super) fn is_first_minute(field: &[u8]) -> bool {
+    FIRST_MINUTE.iter().any(|name| field == name.as_bytes())
+}
+
 /// Requests of one tenant in one minute. Only minutes with requests are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
@@ -65,8 +69,7 @@ pub fn for_each(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -
     let layout = match format {
         Format::ActivitySparse => Layout::Sparse(positions(lines.line(), ["tenant", "minute", "invocations"])),
         Format::ActivityWide => {
-            let is_first = |field: &[u8]| FIRST_MINUTE.iter().any(|name| field == name.as_bytes());
-            let first = fields(lines.line()).position(is_first);
+            let first = fields(lines.line()).position(is_first_minute);
             Layout::Wide(first.expect("the format is known by this column"))
         }
         _ => {

@@ -17,12 +17,12 @@ pub struct Counts {
     second: Option<u32>,
     /// Of the first line; known from the first line on that is not broken.
     first_second: Option<u64>,
-    /// Seconds that were given so far.
-    given: u64,
+    /// Broken lines before it: seconds too, though only it tells which.
+    leading: u64,
     skip_bad_lines: bool,
     skipped: u64,
     /// What is left of a gap, with the line after it: so many counts, all but the last of them 0.
-    gap: u32,
+    gap: u64,
     after_gap: u32,
 }
 
@@ -45,7 +45,7 @@ impl Counts {
             lines,
             second: None,
             first_second: None,
-            given: 0,
+            leading: 0,
             skip_bad_lines,
             skipped: 0,
             gap: 0,
@@ -58,7 +58,7 @@ impl Counts {
         self.skipped
     }
 
-    /// By the recording's clock, when the first count is; 0 where the file has no such column, or no line of it has been read yet.
+    /// By the recording's clock, when the first count is; known with the first count. 0 where the file has no such column.
     pub fn first_second(&self) -> u64 {
         self.first_second.unwrap_or(0)
     }
@@ -100,35 +100,8 @@ impl Counts {
             return Ok(count);
         }
         self.skipped += 1;
-        (self.gap, self.after_gap) = (missing_s, count);
+        (self.gap, self.after_gap) = (u64::from(missing_s), count);
         Ok(0)
-    }
-    fn read(&mut self) -> Option<Result<u32, TraceError>> {
-        if self.gap > 0 {
-            self.gap -= 1;
-            return Some(Ok(if self.gap == 0 { self.after_gap } else { 0 }));
-        }
-        match self.lines.advance() {
-            Err(error) => Some(Err(error)),
-            Ok(false) => None,
-            Ok(true) => {
-                let before = self.second;
-                Some(match self.parse() {
-                    Err(_) if self.skip_bad_lines => {
-                        self.skipped += 1;
-                        self.second = before.map(|before| before.saturating_add(1));
-                        Ok(0)
-                    }
-                    Err(message) => Err(self.lines.error(message)),
-                    Ok(count) => {
-                        // Broken lines before it are seconds too.
-                        let first = self.second.map(|second| u64::from(second).saturating_sub(self.given));
-                        self.first_second = self.first_second.or(first);
-                        Ok(count)
-                    }
-                })
-            }
-        }
     }
 }
 
@@ -136,8 +109,47 @@ impl Iterator for Counts {
     type Item = Result<u32, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.read();
-        self.given += 1;
-        next
+        if self.gap > 0 {
+            self.gap -= 1;
+            return Some(Ok(if self.gap == 0 { self.after_gap } else { 0 }));
+        }
+        loop {
+            match self.lines.advance() {
+                Err(error) => return Some(Err(error)),
+                Ok(false) => {
+                    // Broken lines only.
+                    self.gap = std::mem::take(&mut self.leading);
+                    self.after_gap = 0;
+                    return (self.gap > 0).then(|| {
+                        self.gap -= 1;
+                        Ok(0)
+                    });
+                }
+                Ok(true) => {}
+            }
+            let before = self.second;
+            match self.parse() {
+                Err(_) if self.skip_bad_lines => {
+                    self.skipped += 1;
+                    self.second = before.map(|before| before.saturating_add(1));
+                    if self.has_second && before.is_none() {
+                        self.leading += 1;
+                        continue;
+                    }
+                    return Some(Ok(0));
+                }
+                Err(message) => return Some(Err(self.lines.error(message))),
+                Ok(count) => {
+                    let leading = std::mem::take(&mut self.leading);
+                    let first = self.second.map(|second| u64::from(second).saturating_sub(leading));
+                    self.first_second = self.first_second.or(first);
+                    if leading == 0 {
+                        return Some(Ok(count));
+                    }
+                    (self.gap, self.after_gap) = (leading, count);
+                    return Some(Ok(0));
+                }
+            }
+        }
     }
 }

@@ -246,19 +246,29 @@ impl Format {
         }
     }
 
-    /// That no column that is read stands in a first line twice: which of them is meant, nobody knows.
+    /// That no column that is read, or that the format is known by, stands in a first line twice: which of them is meant, nobody knows.
     fn has_each_once(self, path: &Path, line: &[u8]) -> Result<(), TraceError> {
         let change = self.layout().and_then(|layout| layout.change);
-        for name in self.marks().into_iter().chain(change) {
-            let times = fields(line).filter(|field| *field == name.as_bytes()).count();
-            if times > 1 {
-                return Err(TraceError::file(
-                    path,
-                    format!("must have one column `{name}`, got {times}"),
-                ));
+        let names: Vec<&str> = self.marks().into_iter().chain(change).collect();
+        let is_named = |field: &&[u8]| names.iter().any(|name| *field == name.as_bytes());
+        let mut read: Vec<&[u8]> = match self {
+            // From the first minute on, each is one.
+            Format::ActivityWide => {
+                let is_hash = |field: &&[u8]| !activity::is_first_minute(field);
+                let (hashes, minutes) = (fields(line).take_while(is_hash), fields(line).skip_while(is_hash));
+                hashes.filter(is_named).chain(minutes).collect()
             }
+            _ => fields(line).filter(is_named).collect(),
+        };
+        read.sort_unstable();
+        match read.chunk_by(|a, b| a == b).find(|same| same.len() > 1) {
+            Some(same) => {
+                let name = String::from_utf8_lossy(same[0]);
+                let message = format!("must have one column `{name}`, got {}", same.len());
+                Err(TraceError::file(path, message))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn must_be(self, got: &str) -> String {
@@ -293,8 +303,7 @@ impl Format {
             _ if begins_with(b'{') => false,
             Format::RateShape => shape::HEADERS.iter().any(|(names, _)| shape::is(&header, names)),
             Format::ActivityWide => {
-                let has = |name: &str| header.contains(&name.as_bytes());
-                has("HashFunction") && activity::FIRST_MINUTE.into_iter().any(has)
+                header.contains(&&b"HashFunction"[..]) && header.iter().any(|field| activity::is_first_minute(field))
             }
             // Other tables of aggregates have a `requests` column too.
             Format::Counts => matches!(header[..], [b"requests"] | [b"second", b"requests"]),
