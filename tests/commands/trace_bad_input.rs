@@ -309,7 +309,53 @@ const BAD: &[Case] = &[
     (
         &["trace", "fit", "twitter", "counts.csv", "--drop-zeros-from", "0s"],
         2,
-        &["--drop-zeros-from: must be a time above 0 with its unit (us, ms, s, min, h), such as 1min, got 0s"],
+        &[
+            "--drop-zeros-from: must be a time above 0 with its unit (us, ms, s, min, h), at most ten years, such as 20ms, got 0s",
+        ],
+    ),
+    (
+        &["trace", "fit", "twitter", "own.csv", "--drop-zeros-from", "5s"],
+        2,
+        &["--drop-zeros-from: must be left out but for twitter of per-second counts, got 5s"],
+    ),
+    (
+        &[
+            "trace",
+            "fit",
+            "azure-functions",
+            "activity.csv",
+            "--drop-zeros-from",
+            "5s",
+        ],
+        2,
+        &["--drop-zeros-from: must be left out but for twitter of per-second counts, got 5s"],
+    ),
+    (
+        &["trace", "fit", "sharegpt", "own.csv", "--tenants", "5"],
+        2,
+        &["--tenants: must be left out but for azure-functions, got 5"],
+    ),
+    (
+        &["trace", "fit", "twitter", "counts.csv", "--tokenizer", "none.json"],
+        2,
+        &["--tokenizer: must be left out where the trace has no texts, as counts.csv has, got none.json"],
+    ),
+    (
+        &["trace", "info", "own.csv", "counts.csv", "--tokenizer", "none.json"],
+        2,
+        &["--tokenizer: must be left out where the trace has no texts, as own.csv has, got none.json"],
+    ),
+    (
+        // One with texts is enough.
+        &["trace", "info", "own.csv", "chat.json", "--tokenizer", "missing.json"],
+        2,
+        &["missing.json: "],
+    ),
+    (
+        // Before an output is begun, whose name is wrong too.
+        &["trace", "convert", "own.csv", "out.txt", "--tokenizer", "none.json"],
+        2,
+        &["--tokenizer: must be left out where the trace has no texts, as own.csv has, got none.json"],
     ),
     (
         &[
@@ -363,9 +409,7 @@ const BAD: &[Case] = &[
             "none.json",
         ],
         2,
-        &[
-            "--tokenizer: must be left out where the trace has lengths rather than texts, as counts.csv has, got none.json",
-        ],
+        &["--tokenizer: must be left out where the trace has no texts, as counts.csv has, got none.json"],
     ),
     (
         &["trace", "convert", "epoch.csv", "out.csv"],
@@ -373,6 +417,11 @@ const BAD: &[Case] = &[
         &[
             "must end within two years of its start to be read again, got request 0 at 1.700e9 s; --cut 1700000000s.. leaves out the silence before it",
         ],
+    ),
+    (
+        &["trace", "convert", "epoch.csv", "out.csv", "--cut", "1h..1800000000s"],
+        2,
+        &["--cut 1700000000s..1800000000s leaves out the silence before it"],
     ),
     (
         &[

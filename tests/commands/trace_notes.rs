@@ -228,3 +228,17 @@ fn silence_of_a_low_rate_is_no_hole() {
     fs::write(at.join("seldom.csv"), hole).unwrap();
     assert!(notes(&[]).contains("1000 s in stretches of 1min and more without a request are taken for holes"));
 }
+
+/// What is left out by the first request's clock would be a guess where others may be earlier.
+#[test]
+fn no_cut_is_proposed_by_a_request_that_may_not_be_the_first() {
+    let folder = folder();
+    let rows = "arrived_at,num_prefill_tokens,num_decode_tokens\n1700000001.5,10,3\n1700000000.5,10,3\n";
+    fs::write(folder.path().join("epoch.csv"), rows).unwrap();
+    let output = tenantry(folder.path(), &["trace", "convert", "epoch.csv", "out.csv", "--sort"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("must end within two years of its start to be read again") && !said.contains("--cut"),
+        "{said}"
+    );
+}

@@ -9,7 +9,7 @@ use tenantry_traces::read::{Counts, Format, Record, activity};
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Duration, Entry, Request, Time, build, none_but};
 
-use super::source::{self, Watchdog};
+use super::source::{self, Watchdog, must_be_left_out};
 use super::workload;
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
@@ -44,14 +44,6 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     };
     let mut out = TraceFile::create(&args.out)?;
     let mut watchdog = Watchdog::new();
-    if let (Some(tokenizer), true) = (&args.read.tokenizer, format != Format::ShareGpt) {
-        return Err(must_be_left_out(
-            "--tokenizer",
-            "lengths rather than texts",
-            &args.file,
-            tokenizer.display(),
-        ));
-    }
     let converted = match format {
         Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
             aggregated(args, format, cut, &mut out, &mut watchdog)?
@@ -161,11 +153,13 @@ fn requests(
         };
         if request.arrival.0 / NS_PER_S >= MAX_SECONDS {
             let number = converted.requests + sorted.len() as u64;
-            // A clock that counts from 1970 is no long recording.
+            // A clock that counts from 1970 is no long recording. Of what is to be put in order, the first may not be the earliest.
+            let end = args.cut.as_deref().and_then(|cut| cut.split_once(".."));
             let silence = match number {
-                0 => format!(
-                    "; --cut {}s.. leaves out the silence before it",
-                    (from.0 + since) / NS_PER_S
+                0 if !args.sort => format!(
+                    "; --cut {}s..{} leaves out the silence before it",
+                    (from.0 + since) / NS_PER_S,
+                    end.map_or("", |(_, end)| end)
                 ),
                 _ => String::new(),
             };
@@ -202,14 +196,6 @@ fn requests(
     converted.management_requests = records.management_requests();
     converted.filled_in = completion.filled_in;
     Ok(converted)
-}
-
-/// A flag that would put in what is there.
-fn must_be_left_out(flag: &str, what: &str, path: &Path, got: impl std::fmt::Display) -> Failure {
-    let file = path.display();
-    Failure::BadInput(format!(
-        "{flag}: must be left out where the trace has {what}, as {file} has, got {got}"
-    ))
 }
 
 /// Puts in what a format does not say.

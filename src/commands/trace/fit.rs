@@ -39,10 +39,20 @@ struct Fitted {
 pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let mut watchdog = Watchdog::new();
+    let format = source::format(&args.file, &args.read)?;
+    let is_rates = args.kind == FitKind::Twitter && format == Format::Counts;
+    if let (Some(tenants), true) = (args.tenants, args.kind != FitKind::AzureFunctions) {
+        let message = format!("--tenants: must be left out but for azure-functions, got {tenants}");
+        return Err(Failure::BadInput(message));
+    }
+    if let (Some(hole), false) = (&args.drop_zeros_from, is_rates) {
+        let must_be = "must be left out but for twitter of per-second counts";
+        return Err(Failure::BadInput(format!("--drop-zeros-from: {must_be}, got {hole}")));
+    }
     let fitted = match args.kind {
-        FitKind::Twitter if source::format(&args.file, &args.read)? == Format::Counts => rates(args, &mut watchdog)?,
+        FitKind::Twitter if is_rates => rates(args, &mut watchdog)?,
         FitKind::Twitter | FitKind::Sharegpt => lengths(args, &mut watchdog)?,
-        FitKind::AzureFunctions => popularity(args, &mut watchdog)?,
+        FitKind::AzureFunctions => popularity(args, format, &mut watchdog)?,
     };
     let yaml = yaml(&args.file.display().to_string(), &fitted);
     let generated = fitted.generated.restricted_to(&fitted.real);
@@ -117,7 +127,6 @@ fn generate(args: &TraceFitArgs, keys: &Keys, stop: Value, watchdog: &mut Watchd
 /// Lengths as points of their distribution functions, outputs by how long the input is.
 fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 100;
-    source::format(&args.file, &args.read)?;
     let mut pairs: Vec<Lengths> = Vec::new();
     let mut records = source::records(&args.file, &args.read)?;
     let mut all = 0;
@@ -351,11 +360,8 @@ const HOLE: &str = "1min";
 
 fn counts(args: &TraceFitArgs) -> Result<SecondCounts, Failure> {
     let hole = args.drop_zeros_from.as_deref().unwrap_or(HOLE);
-    let period: Period = serde_yaml::from_str(hole).map_err(|_| {
-        Failure::BadInput(format!(
-            "--drop-zeros-from: must be a time above 0 with its unit (us, ms, s, min, h), such as 1min, got {hole}"
-        ))
-    })?;
+    let period: Period = serde_yaml::from_str(hole)
+        .map_err(|_| Failure::BadInput(format!("--drop-zeros-from: must be {}, got {hole}", Period::MUST)))?;
     let hole_s = period.0.as_secs_f64().ceil() as usize;
     let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
     let all: Vec<u32> = recorded
@@ -397,14 +403,14 @@ fn counts(args: &TraceFitArgs) -> Result<SecondCounts, Failure> {
 const WEIGHTS_MAX: u32 = 1_000_000;
 
 /// Popularity: how unevenly tenants ask.
-fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
+fn popularity(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 20;
     if let Some(tenants) = args.tenants.filter(|tenants| tenants.get() > WEIGHTS_MAX) {
         return Err(Failure::BadInput(format!(
             "--tenants: must be 1 to {WEIGHTS_MAX}, since each has a weight in the text that is printed, got {tenants}"
         )));
     }
-    let (totals, format, skipped) = totals(args, watchdog)?;
+    let (totals, skipped) = totals(args, format, watchdog)?;
     if totals.len() < LEAST {
         return Err(too_few(args, "tenants", LEAST, totals.len()));
     }
@@ -454,8 +460,7 @@ fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Fa
 }
 
 /// Requests of each tenant that asked, and how many broken lines were left out.
-fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, Format, u64), Failure> {
-    let format = source::format(&args.file, &args.read)?;
+fn totals(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> Result<(Vec<f64>, u64), Failure> {
     let mut totals: BTreeMap<u32, f64> = BTreeMap::new();
     let skipped = match format {
         Format::ActivitySparse | Format::ActivityWide => {
@@ -482,7 +487,7 @@ fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, For
             records.skipped()
         }
     };
-    Ok((totals.into_values().collect(), format, skipped))
+    Ok((totals.into_values().collect(), skipped))
 }
 
 /// The keys, nested as a scenario has them.

@@ -6,8 +6,9 @@ use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::TracePage;
 use tenantry_reports::trace::{Trace, table};
 use tenantry_reports::whole::write_whole;
+use tenantry_traces::read::Format;
 
-use super::source::{Watchdog, approximation, format, read};
+use super::source::{Watchdog, approximation, format_of, must_have_texts, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, say, style};
@@ -15,6 +16,9 @@ use crate::output::{Started, next, print, say, style};
 pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let mut watchdog = Watchdog::new();
+    let formats = args.files.iter().map(|file| format_of(file, &args.read));
+    let formats: Vec<Format> = formats.collect::<Result<_, _>>()?;
+    must_have_texts(&args.files[0], &args.read, &formats)?;
     let mut traces: Vec<Trace> = args
         .files
         .iter()
@@ -43,8 +47,8 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     let figures: Vec<_> = traces.iter().map(|trace| &trace.figures).collect();
     print(output, &figures, || table(&traces, style()))?;
-    for file in &args.files {
-        if let Some(note) = approximation(format(file, &args.read)?, &args.read) {
+    for (file, format) in args.files.iter().zip(&formats) {
+        if let Some(note) = approximation(*format, &args.read) {
             say(output, &format!("note: {}: {note}", file.display()));
         }
     }
@@ -86,7 +90,7 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
         say(output, &format!("report: {}", path.display()));
     }
     if let [file] = &args.files[..]
-        && format(file, &args.read)?.replays()
+        && formats[0].replays()
         && traces[0].figures.out_of_order.is_none()
     {
         let file = quoted(&file.display().to_string());

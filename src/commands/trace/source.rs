@@ -41,8 +41,33 @@ impl Watchdog {
     }
 }
 
-/// The format of a file: the one that `--format` names, which the file must fit, or what its first line says.
+/// The format of the one file that a command is given, as [`format_of`]; a tokenizer is for one with texts.
 pub fn format(path: &Path, args: &ReadArgs) -> Result<Format, Failure> {
+    let format = format_of(path, args)?;
+    must_have_texts(path, args, &[format])?;
+    Ok(format)
+}
+
+/// Refuses a tokenizer where none of the files, of which `path` is the first, has texts for it to count.
+pub fn must_have_texts(path: &Path, args: &ReadArgs, formats: &[Format]) -> Result<(), Failure> {
+    match &args.tokenizer {
+        Some(tokenizer) if !formats.contains(&Format::ShareGpt) => {
+            Err(must_be_left_out("--tokenizer", "no texts", path, tokenizer.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A flag that what a trace has, or has not, leaves nothing to do for.
+pub fn must_be_left_out(flag: &str, what: &str, path: &Path, got: impl std::fmt::Display) -> Failure {
+    let file = path.display();
+    Failure::BadInput(format!(
+        "{flag}: must be left out where the trace has {what}, as {file} has, got {got}"
+    ))
+}
+
+/// The format of a file: the one that `--format` names, which the file must fit, or what its first line says.
+pub fn format_of(path: &Path, args: &ReadArgs) -> Result<Format, Failure> {
     let Some(name) = &args.format else {
         return Format::of(path).map_err(Failure::bad_input);
     };
@@ -71,7 +96,7 @@ pub fn records(path: &Path, args: &ReadArgs) -> Result<Records, Failure> {
         Some(tokenizer) => Box::new(TokenizerJson::open(tokenizer).map_err(Failure::bad_input)?),
         None => Box::new(FOUR_CHARS_A_TOKEN),
     };
-    Records::open_as(path, format(path, args)?, args.skip_bad_lines, tokenize).map_err(Failure::bad_input)
+    Records::open_as(path, format_of(path, args)?, args.skip_bad_lines, tokenize).map_err(Failure::bad_input)
 }
 
 /// What must be said of lengths that are not what a tokenizer counts.
@@ -83,7 +108,7 @@ pub fn approximation(format: Format, args: &ReadArgs) -> Option<&'static str> {
 
 /// A whole file.
 pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Trace, Failure> {
-    let format = format(path, args)?;
+    let format = format_of(path, args)?;
     let name = path.display().to_string();
     let empty = |trace: Trace| match trace.figures.requests {
         0 => {
