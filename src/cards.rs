@@ -138,8 +138,8 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         let texts = texts.map_err(Failure::bad_input)?;
         let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
         let counted = counted.map_err(|error| match error {
-            MetError::Workload(TraceError::Io { .. }) | MetError::Tables(_) => Failure::running(error),
-            MetError::Workload(_) => Failure::bad_input(error),
+            MetError::Workload(error) => reading_failure(run, &error),
+            MetError::Tables(_) => Failure::running(error),
         })?;
         plot.met = counted.met;
         plot.domain_bytes = plot.domain_bytes.or(Some(counted.domain_bytes));

@@ -385,6 +385,11 @@ fn time() -> impl Strategy<Value = String> {
         .prop_map(|(amount, unit)| format!("{}{unit}", amount as f64 / 100.0))
 }
 
+/// At least a millisecond.
+fn long_time() -> impl Strategy<Value = String> {
+    (100u64..5_000_000, any_of(&["ms", "s"])).prop_map(|(amount, unit)| format!("{}{unit}", amount as f64 / 100.0))
+}
+
 fn rate() -> impl Strategy<Value = String> {
     (1u32..1_000_000, any_of(&["/s", " / min", "/h"]))
         .prop_map(|(amount, unit)| format!("{}{unit}", f64::from(amount) / 7.0))
@@ -396,7 +401,7 @@ fn arrivals() -> impl Strategy<Value = String> {
         rate().prop_map(|rate| format!("{{constant: {{rate: {rate}}}}}")),
         rate().prop_map(|rate| format!("{{twitter: {{rate: {rate}}}}}")),
         (rate(), 0.1f64..9.0).prop_map(|(rate, cv)| format!("{{gamma: {{rate: {rate}, cv: {cv}}}}}")),
-        proptest::collection::vec((rate(), time()), 1..4).prop_map(|states| {
+        proptest::collection::vec((rate(), long_time()), 1..4).prop_map(|states| {
             let states: Vec<String> = states
                 .iter()
                 .map(|(rate, dwell)| format!("{{rate: {rate}, mean_dwell: {dwell}}}"))
