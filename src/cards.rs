@@ -105,13 +105,13 @@ pub fn complete(card: &mut Card, run: &RunSpec) {
 
 /// What the run's systems are asked.
 pub fn workload(run: &RunSpec) -> Result<Box<dyn Workload + Send>, Failure> {
-    tenantry_traces::build(&run.workload).map_err(|error| workload_failure(run, &error))
+    tenantry_traces::build(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))
 }
 
-/// What is wrong with a workload, which is so whichever system serves it: a field is one of the scenario's file.
-pub fn workload_failure(run: &RunSpec, error: &TraceError) -> Failure {
-    match error {
-        TraceError::Spec { .. } => Failure::BadInput(format!("{}: {error}", run.file)),
+/// What is wrong with a workload, which is so whichever system serves it: a field is one of the scenario's file, where there is one.
+pub fn workload_failure(file: Option<&str>, error: &TraceError) -> Failure {
+    match (error, file) {
+        (TraceError::Spec { .. }, Some(file)) => Failure::BadInput(format!("{file}: {error}")),
         _ => Failure::bad_input(error),
     }
 }
@@ -120,7 +120,7 @@ pub fn workload_failure(run: &RunSpec, error: &TraceError) -> Failure {
 pub fn reading_failure(run: &RunSpec, error: &TraceError) -> Failure {
     match error {
         TraceError::Io { .. } => Failure::running(error),
-        error => workload_failure(run, error),
+        error => workload_failure(Some(&run.file), error),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         let mut workload = workload(run)?;
         let model = &run.system.pool.model;
         let tokenizer = run.files.tokenizer();
-        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(run, &error))?;
+        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))?;
         let (corpus, tokenizer) = (&run.files.corpus, tokenizer.as_deref());
         let texts = Texts::new(corpus, tokenizer, run.seed, model.vocabulary, groups.domains());
         let texts = texts.map_err(Failure::bad_input)?;

@@ -84,7 +84,7 @@ impl Device {
     ) -> Result<ExecutedRun, Failure> {
         // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
         let host_share = if self.is_cpu() { 2 } else { 4 };
-        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(run, &error))?;
+        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))?;
         let spec = execute::Run {
             device: self.torch,
             card,

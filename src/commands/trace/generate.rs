@@ -13,6 +13,7 @@ use tenantry_traces::{Entry, Time, TraceError, build};
 
 use super::source::Watchdog;
 use super::workload;
+use crate::cards::workload_failure;
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, say};
@@ -34,11 +35,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         ));
     }
     let mut watchdog = Watchdog::new();
-    // A field is one of the scenario's file, where there is one.
-    let bad_input = |error: TraceError| match (&error, scenario) {
-        (TraceError::Spec { .. }, Some(file)) => Failure::BadInput(format!("{file}: {error}")),
-        _ => Failure::bad_input(error),
-    };
+    let bad_input = |error: TraceError| workload_failure(scenario, &error);
     let mut workload = build(&spec).map_err(bad_input)?;
     let mut file = match spec.management {
         ManagementSpec::None => TraceFile::create(out)?,

@@ -158,7 +158,7 @@ impl GenerationServer {
                 let gap = gaps::between(last, outcome.first_step_ended);
                 sequence.longest_gap = sequence.longest_gap.max(gap);
                 if outcome.first_step_ended >= self.warm_up {
-                    self.gaps.away(gap);
+                    self.gaps.count(gap, 1);
                 }
             }
         }

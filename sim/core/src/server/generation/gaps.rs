@@ -84,11 +84,6 @@ impl Gaps {
         }
     }
 
-    /// Of one request that came back.
-    pub fn away(&mut self, gap: Duration) {
-        self.tally.record(gap);
-    }
-
     #[inline(never)]
     fn settle(&mut self) {
         self.tally.count(self.recent.iter().copied());
