@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::card::{Card, Device};
 use crate::error::Invalid;
 use crate::family::Family;
+use crate::model::ModelShape;
 use crate::stats::nearest_rank;
 
 /// How well one table's medians are known: half the width of their 95 % confidence intervals, as a share of the median.
@@ -115,11 +116,41 @@ impl Card {
         for (field, ours, theirs) in [
             ("device.name", ours.name.clone(), other.name.clone()),
             ("device.host.cpu", ours.host.cpu.clone(), other.host.cpu.clone()),
+            (
+                "device.host.cores",
+                ours.host.cores.to_string(),
+                other.host.cores.to_string(),
+            ),
             ("device.libtorch", libtorch(ours), libtorch(other)),
         ] {
             if ours != theirs {
                 let must = format!("{theirs:?}, to be added to");
                 return Err(Invalid::new(&self.name, field, must, format!("{ours:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses models that are called as known ones and are others: tables are told apart by their models' names.
+    ///
+    /// # Errors
+    /// One is another.
+    pub fn check_same_models(&self, models: &[ModelShape]) -> Result<(), Invalid> {
+        for model in models {
+            let known = self.models.iter().find(|known| known.name == model.name).cloned();
+            if let Some(known) = known.or_else(|| ModelShape::builtin(&model.name))
+                && known != *model
+            {
+                let must = format!(
+                    "the model of that name that is there, {}, to be added to; another needs a name, or a card, of its own",
+                    known.in_words()
+                );
+                return Err(Invalid::new(
+                    &self.name,
+                    &format!("models.{}", model.name),
+                    must,
+                    model.in_words(),
+                ));
             }
         }
         Ok(())
@@ -131,6 +162,7 @@ impl Card {
     /// It is another device's, or was measured with another libtorch.
     pub fn add_measured(&mut self, mut other: Card) -> Result<(), Invalid> {
         self.check_same_device(&other.device)?;
+        self.check_same_models(&other.models)?;
         let slices = self.tables.slices();
         other.certainty.retain(|certainty| {
             slices
@@ -172,7 +204,7 @@ impl Card {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{DType, ModelShape};
+    use crate::model::DType;
     use crate::testing::synthetic_card;
 
     #[test]

@@ -92,6 +92,31 @@ pub struct ModelError {
 }
 
 impl ModelShape {
+    /// Its dimensions: `decoder, 2 layers of 64, 4 heads (2 of keys and values), 256 between, 512 words, 128 positions`.
+    pub fn in_words(&self) -> String {
+        let ModelShape {
+            kind,
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            intermediate,
+            vocabulary,
+            positions,
+            gated,
+            name: _,
+        } = self;
+        let kind = match (kind, gated) {
+            (ModelKind::Encoder, _) => "encoder",
+            (ModelKind::Decoder, false) => "decoder",
+            (ModelKind::Decoder, true) => "gated decoder",
+        };
+        format!(
+            "{kind}, {layers} layers of {hidden}, {heads} heads ({kv_heads} of keys and values), {intermediate} between, {vocabulary} words, \
+             {positions} positions"
+        )
+    }
+
     /// The built-in shape called `name`.
     pub fn builtin(name: &str) -> Option<ModelShape> {
         let row = BUILTINS.iter().find(|row| row.0 == name)?;

@@ -8,7 +8,7 @@ use tenantry_profiles::{Card, Curve, DType, ModelShape, StaticModel, Surface};
 
 const BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What the composed models are off by, in per cent, by batch: the table of `docs/profiles.md`, which explains them.
+/// What the composed models are off by, in per cent, by batch: the table of `docs/profiles-imported.md`, which explains them.
 const EXPECTED: [(&str, u32, [f64; 7]); 4] = [
     ("bert-base", 128, [37.0, 19.0, 8.0, 5.0, 11.0, 6.0, 6.0]),
     ("bert-base", 384, [-16.0, -9.0, -6.0, 13.0, 4.0, -8.0, 8.0]),
@@ -92,7 +92,7 @@ fn median(mut errors: Vec<f64>) -> f64 {
     errors[errors.len() / 2]
 }
 
-/// Prints the table of `docs/profiles.md`.
+/// Prints the table of `docs/profiles-imported.md`.
 #[test]
 fn bert_composed_from_operators_against_whole_models() {
     let a100 = card("a100-sxm");

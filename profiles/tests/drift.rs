@@ -1,6 +1,6 @@
 //! A card measured twice: the page has what was kept of it.
 
-/// Rows of `docs/profiles.md`, and whose drift stands first in them.
+/// Rows of `docs/profiles-accuracy.md`, and whose drift stands first in them.
 const ROWS: [(&str, &[&str]); 12] = [
     ("encoder layers", &["encoder_layer"]),
     ("embeddings, heads", &["embedding", "head"]),
@@ -30,7 +30,7 @@ fn the_page_has_what_two_measurements_of_one_day_differ_by() {
         let drift = found.and_then(|ratios| ratios["drift"].as_f64());
         100.0 * drift.unwrap_or_else(|| panic!("{family} was compared"))
     };
-    let page = include_str!("../../docs/profiles.md");
+    let page = include_str!("../../docs/profiles-accuracy.md");
     for (row, families) in ROWS {
         let figure = |drift: f64| match drift < 10.0 {
             true => format!("{drift:.1}"),
@@ -38,6 +38,6 @@ fn the_page_has_what_two_measurements_of_one_day_differ_by() {
         };
         let figures: Vec<String> = families.iter().map(drift).map(figure).collect();
         let cells = format!("| {row} | {} % |", figures.join(", "));
-        assert!(page.contains(&cells), "docs/profiles.md must have {cells}");
+        assert!(page.contains(&cells), "docs/profiles-accuracy.md must have {cells}");
     }
 }

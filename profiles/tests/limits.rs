@@ -1,5 +1,5 @@
 //! How many tables of the measured cards that ship are within the limits on interpolation: none fewer than there were, and the numbers of
-//! `docs/profiles.md`.
+//! `docs/profiles-accuracy.md`.
 
 use tenantry_profiles::{Card, LeftOut, ModelKind, ModelShape, Source, TableError, leave_out_errors};
 
@@ -52,7 +52,7 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
         all.push(counted);
         own.push(counts(&errors, of, LeftOut::Own));
     }
-    let page = include_str!("../../docs/profiles.md");
+    let page = include_str!("../../docs/profiles-accuracy.md");
     for (row, what) in [
         "tables with points held out",
         "of these within 3 % in the median",
@@ -63,7 +63,10 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
     {
         let cells: Vec<String> = all.iter().map(|counted| counted[row].to_string()).collect();
         let line = format!("| {what} | {} |", cells.join(" | "));
-        assert!(page.contains(&line), "docs/profiles.md must have the row {line}");
+        assert!(
+            page.contains(&line),
+            "docs/profiles-accuracy.md must have the row {line}"
+        );
     }
     let cells: Vec<String> = own
         .iter()
@@ -73,7 +76,10 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
         "| without: of these within 3 % and 8 % at their own points | {} |",
         cells.join(" | ")
     );
-    assert!(page.contains(&line), "docs/profiles.md must have the row {line}");
+    assert!(
+        page.contains(&line),
+        "docs/profiles-accuracy.md must have the row {line}"
+    );
 }
 
 /// The tables beyond the limits, the farthest last: where another knot would help most.

@@ -10,7 +10,7 @@ pub enum Suite {
     /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need. Longer where three
     /// measurements of each take longer, as of large models on a CPU.
     Quick,
-    /// 14 minutes a model, on a GPU 9 for all: more shapes, and time for every median to settle.
+    /// 14 minutes a model, on a GPU 7 for all: more shapes, and time for every median to settle.
     Full,
 }
 
@@ -39,7 +39,7 @@ pub struct ProfileArgs {
     /// Keep what the profile that is there has, and add the tables that it lacks, measured on the same device.
     #[arg(long)]
     pub add: bool,
-    /// Where the profile goes; by default `profiles/cards/DEVICE`.
+    /// Where the profile goes; by default `profiles/cards/DEVICE`, unless a card is there.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ pub struct ImportArgs {
     /// The GPU that they were measured on, by its datasheet's name.
     #[arg(long)]
     pub gpu: String,
-    /// Compose only these built-in models.
+    /// Take only these built-in models, of sources that have several: vidur and aiconfigurator.
     #[arg(long, value_delimiter = ',')]
     pub model: Vec<String>,
     /// The gap between two kernels, in microseconds, where a source has kernels' times only.

@@ -232,8 +232,9 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Measures tables anew in which an op costs less than a smaller one, beyond both spreads: the machine was disturbed meanwhile. Says
-    /// which those were. Begins no further round after `time`.
+    /// Visits the points of tables once more in which an op costs less than a smaller one, beyond both spreads: the machine was disturbed meanwhile.
+    /// What was measured before counts on, since a few new visits of a large table may be as disturbed. Says which tables those were. Begins no further
+    /// round after `time`.
     pub fn settle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<Vec<String>, ExecutorError> {
         let end = Instant::now() + time;
         let mut settled = Vec::new();
@@ -243,26 +244,17 @@ impl<'a> Schedule<'a> {
                 break;
             }
             let dipped = self.dipped();
-            let mut before = Vec::new();
-            for (index, point) in self.points.iter_mut().enumerate() {
-                if dipped.contains(&point.table) {
-                    before.push((index, std::mem::take(&mut point.visits)));
-                    point.finished = false;
-                }
+            let mut points = 0;
+            for point in self.points.iter_mut().filter(|point| dipped.contains(&point.table)) {
+                point.finished = false;
+                points += 1;
             }
-            if before.is_empty() {
+            if points == 0 {
                 break;
             }
             self.rest.clear();
-            watch.until = end.min(Instant::now() + SETTLE * before.len() as u32);
+            watch.until = end.min(Instant::now() + SETTLE * points);
             self.measure(watch)?;
-            // Where that was interrupted, what was there is better than nothing.
-            for (index, visits) in before {
-                let point = &mut self.points[index];
-                if !point.is_usable() {
-                    point.visits = visits;
-                }
-            }
             settled.extend(dipped);
         }
         settled.sort();

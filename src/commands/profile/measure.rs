@@ -41,6 +41,14 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .unwrap_or(device_name)
         .to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
+    if args.out.is_none() && !args.add && out.join("card.yaml").exists() {
+        // A quick one would take the place of a shipped one, with fewer tables.
+        let there = out.display();
+        return Err(Failure::BadInput(format!(
+            "--out: must be given where {there} is there already: another folder, such as out/here, for --profile out/here; {there} itself to take its \
+             place; or --add, to keep it and add what it lacks; got nothing"
+        )));
+    }
     // Better to know before than after measuring.
     Card::check_place(&out)?;
     let there = args.add.then(|| Card::load(&out)).transpose()?;
@@ -58,6 +66,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     if let Some(there) = &there {
         there.check_same_device(&plan.description).map_err(Failure::bad_input)?;
+        there.check_same_models(&plan.models).map_err(Failure::bad_input)?;
     }
     let models = plan
         .models

@@ -13,7 +13,7 @@ mod show;
 #[cfg(feature = "libtorch")]
 pub use needs::models_of;
 
-use tenantry_profiles::ModelShape;
+use tenantry_profiles::{ModelShape, near_miss};
 
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
 use crate::failure::Failure;
@@ -46,8 +46,14 @@ fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, Failu
     }
     let known = ModelShape::builtin_names();
     let model = |name: &str| {
-        ModelShape::builtin(name)
-            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
+        ModelShape::builtin(name).ok_or_else(|| {
+            let near = near_miss(name, known.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            Failure::BadInput(format!(
+                "--models: must be among {}, got {name}{near}",
+                known.join(", ")
+            ))
+        })
     };
     names.into_iter().map(model).collect()
 }

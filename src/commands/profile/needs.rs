@@ -18,7 +18,8 @@ use crate::runs::scenario;
 /// What is measured where neither models nor a scenario are given.
 const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];
 const DEFAULT_BOTTLENECKS: [u32; 2] = [16, 64];
-const DEFAULT_CLASSES: u32 = 2;
+/// Two, so that heads of more classes lie on the line through both.
+const DEFAULT_CLASSES: [u32; 2] = [2, 16];
 /// Of decoders' LoRA; a full suite takes all of them.
 const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];
 const QUICK_RANKS: usize = 2;
@@ -61,7 +62,7 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
     Ok(Needs {
         ops: Ops::all(&models, &DEFAULT_BOTTLENECKS, ranks),
         models,
-        classes: vec![DEFAULT_CLASSES],
+        classes: DEFAULT_CLASSES.to_vec(),
         dtype: Some(named(&args.dtype)?),
         served: Served::default(),
         texts: Vec::new(),
@@ -103,6 +104,16 @@ pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
     }
     needs.classes.sort_unstable();
     needs.classes.dedup();
+    for (index, model) in needs.models.iter().enumerate() {
+        if let Some(other) = needs.models[..index].iter().find(|other| other.name == model.name) {
+            return Err(Failure::BadInput(format!(
+                "models: {}: must be one shape in all that is measured for one card, got {} and {}; call one of them otherwise, or measure a card for each",
+                model.name,
+                other.in_words(),
+                model.in_words()
+            )));
+        }
+    }
     Ok(needs)
 }
 
