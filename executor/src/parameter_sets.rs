@@ -8,6 +8,7 @@ use tenantry_profiles::DType;
 
 use crate::device::{element_bytes, empty_host_memory_for, host_memory_for, kind, prepare_lane_thread, slice_of};
 use crate::error::ExecutorError;
+use crate::tensors_file::converted;
 
 /// Equally long blocks of parameters for a number of tenants, page-locked where they are copied to a GPU.
 ///
@@ -83,7 +84,7 @@ impl ParameterSets {
                     format!("{:?}", block.size()),
                 ));
             }
-            host_memory_for(device, block.f_to_kind(kind)?)
+            host_memory_for(device, converted("a tenant's parameters", &block, kind)?)
         };
         let mut missing = Vec::new();
         let mut own_blocks = Vec::new();

@@ -42,6 +42,41 @@ pub(crate) fn numbers(path: &Path, name: &str, tensor: &TensorView<'_>) -> Resul
     Ok(Tensor::f_from_data_size(tensor.data(), &size, stored)?)
 }
 
+/// As [`numbers`], in the format that is computed with: `[…]` of `kind`.
+///
+/// # Errors
+/// Likewise, and numbers beyond the format's largest (65,504 in half precision), which would become infinite.
+pub(crate) fn numbers_of(
+    path: &Path,
+    name: &str,
+    tensor: &TensorView<'_>,
+    kind: Kind,
+) -> Result<Tensor, ExecutorError> {
+    let stored = numbers(path, name, tensor)?;
+    let largest = |largest: f64| wrong(path, name, HALF_HOLDS.into(), largest.to_string());
+    in_format(&stored, kind)?.map_err(largest)
+}
+
+/// What numbers must be that are computed with in half precision.
+const HALF_HOLDS: &str = "of numbers that half precision holds, 65504 at most";
+
+/// Parameters in the format that is computed with.
+///
+/// # Errors
+/// Numbers that are beyond the format's largest and would become infinite; `what` says whose.
+pub(crate) fn converted(what: &'static str, parameters: &Tensor, kind: Kind) -> Result<Tensor, ExecutorError> {
+    in_format(parameters, kind)?.map_err(|largest| ExecutorError::input(what, HALF_HOLDS, largest))
+}
+
+/// Or the largest number, where the format does not hold it.
+fn in_format(numbers: &Tensor, kind: Kind) -> Result<Result<Tensor, f64>, ExecutorError> {
+    let converted = numbers.f_to_kind(kind)?;
+    if kind != Kind::Half || numbers.kind() == kind || bool::try_from(converted.f_isfinite()?.f_all()?)? {
+        return Ok(Ok(converted));
+    }
+    Ok(Err(f64::try_from(numbers.f_abs()?.f_max()?)?))
+}
+
 /// A tensor, or a header, that is not what it must be.
 pub(crate) fn wrong(path: &Path, tensor: &str, must: String, got: String) -> ExecutorError {
     ExecutorError::Checkpoint {
@@ -62,6 +97,29 @@ pub(crate) fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ExecutorErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_half_precision_does_not_hold_is_refused() {
+        for (largest, holds) in [
+            (65_504.0_f32, true),
+            (-65_504.0, true),
+            (70_000.0, false),
+            (-70_000.0, false),
+        ] {
+            let bytes: Vec<u8> = [1.0, largest].into_iter().flat_map(f32::to_le_bytes).collect();
+            let view = TensorView::new(Dtype::F32, vec![2], &bytes).unwrap();
+            let read = |kind| numbers_of(Path::new("a.safetensors"), "w", &view, kind);
+            assert!(read(Kind::Float).is_ok() && read(Kind::BFloat16).is_ok());
+            match read(Kind::Half) {
+                Ok(half) => assert!(holds && half.double_value(&[1]) == f64::from(largest), "{largest}"),
+                Err(error) => {
+                    let message = error.to_string();
+                    let must = "w: must be of numbers that half precision holds, 65504 at most, got 70000";
+                    assert!(!holds && message.ends_with(must), "{largest}: {message}");
+                }
+            }
+        }
+    }
 
     /// By each kind's own arithmetic, of numbers of any size.
     #[test]

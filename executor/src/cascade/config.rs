@@ -231,6 +231,11 @@ impl Stored {
             (Some(other), false) => return Err(("hidden_act", "gelu", other.into())),
             (Some(other), true) => return Err(("hidden_act", "gelu, gelu_new or gelu_pytorch_tanh", other.into())),
         };
+        // RoBERTa's positions count from the padding's id on: [`ROBERTA_SKIPPED`].
+        let padding = self.others.get("pad_token_id").filter(|_| family == Family::Roberta);
+        if let Some(other) = padding.filter(|id| **id != 1) {
+            return Err(("pad_token_id", "1, behind which positions begin", other.to_string()));
+        }
         if let Some(other) = { self.position_embedding_type.as_ref() }.filter(|kind| *kind != "absolute") {
             return Err(("position_embedding_type", "absolute", other.clone()));
         }
@@ -475,6 +480,11 @@ mod tests {
                 r#""distilbert""#,
                 r#""deberta""#,
                 "model_type: must be bert, distilbert, roberta, xlm-roberta, albert or deberta-v2, got deberta",
+            ),
+            (
+                r#""distilbert""#,
+                r#""roberta", "pad_token_id": 0"#,
+                "pad_token_id: must be 1, behind which positions begin, got 0",
             ),
             (
                 r#""n_heads""#,

@@ -14,7 +14,7 @@ use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers, parse, unreadable, wrong};
+use crate::tensors_file::{map, numbers_of, parse, unreadable, wrong};
 
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
@@ -94,7 +94,8 @@ fn copy(path: &Path, name: &str, tensor: &TensorView<'_>, place: &Place, block: 
         let must = format!("of shape {:?}", place.stored_shape());
         return Err(wrong(path, name, must, format!("{:?}", tensor.shape())));
     }
-    let rows = numbers(path, name, tensor)?.f_narrow(0, place.skipped_rows as i64, place.shape[0] as i64)?;
+    let rows =
+        numbers_of(path, name, tensor, block.kind())?.f_narrow(0, place.skipped_rows as i64, place.shape[0] as i64)?;
     block
         .f_narrow(0, place.offset as i64, place.length() as i64)?
         .f_copy_(&rows.f_reshape([-1])?)?;

@@ -11,7 +11,7 @@ use tenantry_profiles::{DType, ModelShape};
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers, parse, wrong};
+use crate::tensors_file::{map, numbers_of, parse, wrong};
 
 /// Some checkpoints hold a task's whole model, with the encoder below this name.
 const PREFIX: &str = "bert.";
@@ -50,7 +50,7 @@ pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result
                 format!("{:?}", found.shape()),
             ));
         }
-        let stored = numbers(path, &name, &found)?.f_view([-1])?;
+        let stored = numbers_of(path, &name, &found, block.kind())?.f_view([-1])?;
         block
             .f_narrow(0, place.offset as i64, place.length() as i64)?
             .f_copy_(&stored)?;

@@ -11,6 +11,7 @@ use crate::device::{element_bytes, kind, sent_to};
 use crate::error::ExecutorError;
 use crate::files::{StoredHead, read_head};
 use crate::random::{INITIAL_STD, Part, fill, weights};
+use crate::tensors_file::converted;
 
 /// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`), or over that of every one.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Heads {
         let turns: Vec<i64> = (0..i64::from(tenants)).map(|tenant| tenant % own.size()[0]).collect();
         let parameters = own.f_index_select(0, &Tensor::f_from_slice(&turns)?)?;
         Ok(Heads {
-            parameters: parameters.f_to_kind(kind)?.f_to(device)?,
+            parameters: converted("tenants' heads", &parameters, kind)?.f_to(device)?,
             hidden: shape.hidden.into(),
             classes: classes.into(),
             poolers,

@@ -8,6 +8,7 @@ use tenantry_core::policy::pet_header::PoolerActivation;
 
 use super::LinearParameters;
 use crate::error::ExecutorError;
+use crate::tensors_file::converted;
 
 /// The layer and its nonlinearity.
 #[derive(Debug)]
@@ -33,7 +34,9 @@ impl Pooler {
     /// # Errors
     /// No memory there.
     pub fn to(&self, kind: Kind, device: Device) -> Result<Pooler, ExecutorError> {
-        let moved = |tensor: &Tensor| tensor.f_to_kind(kind)?.f_to(device);
+        let moved = |tensor: &Tensor| -> Result<Tensor, ExecutorError> {
+            Ok(converted("a pooler's parameters", tensor, kind)?.f_to(device)?)
+        };
         Ok(Pooler {
             dense: LinearParameters {
                 weight: moved(&self.dense.weight)?,

@@ -36,13 +36,15 @@ impl Distances {
         let places = Tensor::f_arange(tokens, (Kind::Int64, device))?;
         let distance = places.f_unsqueeze(1)?.f_sub(&places.f_unsqueeze(0)?)?;
         let length = distance.f_abs()?;
+        // As libtorch has it in single precision. It is filled in there: a tensor that is copied from the host's memory makes the host wait for the stream.
         let farthest = Tensor::f_from_slice(&[((f64::from(self.longest) - 1.0) / middle) as f32])?.f_log()?;
+        let farthest = Tensor::f_full([1], f64::try_from(farthest.f_get(0)?)?, (Kind::Float, device))?;
         let beyond = length
             .f_clamp_min(1)?
             .f_to_kind(Kind::Float)?
             .f_div_scalar(middle)?
             .f_log()?
-            .f_div(&farthest.f_to(device)?)?
+            .f_div(&farthest)?
             .f_mul_scalar(middle - 1.0)?
             .f_ceil()?
             .f_add_scalar(middle)?

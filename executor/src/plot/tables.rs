@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tch::Device;
 use tenantry_core::spec::PlotSpec;
 use tenantry_plot::{Batch, Counters, DomainId, Engine, Node, PlotError, Select, Text, Texts, Tier, Tiers, Tree};
-use tenantry_profiles::{DType, ModelShape};
+use tenantry_profiles::{DType, ModelKind, ModelShape};
 use tenantry_traces::generate::Domains;
 
 use super::building::{EncodeFragments, TreeBuilding, Version, WatchBuilding, shape_of};
@@ -103,12 +103,19 @@ impl Tables {
             None => format!("seed{seed}"),
             Some(path) => fingerprint([path].into_iter().chain(&files.domains))?,
         };
+        // All that rows hang on: shapes of one's own are mostly called alike.
+        let kind = match (model.kind, model.gated) {
+            (ModelKind::Encoder, _) => "encoder",
+            (ModelKind::Decoder, false) => "decoder",
+            (ModelKind::Decoder, true) => "gated",
+        };
         let name = format!(
-            "{}-{}x{}-{}h-{}i-{}v-{}p-{weights}-lower{}",
+            "{}-{kind}-{}x{}-{}h-{}kv-{}i-{}v-{}p-{weights}-lower{}",
             model.name,
             model.layers,
             model.hidden,
             model.heads,
+            model.kv_heads,
             model.intermediate,
             model.vocabulary,
             model.positions,

@@ -157,7 +157,7 @@ fn adapters(place: &mut Place<'_>, case: &Case) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// Three tasks of a kind, of which the first has two sequences and the others one each.
+/// Three tasks of a kind, of which the first has two sequences and the others one each, on two streams that meet at each shared product.
 fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) -> Result<(), ExecutorError> {
     let of_row = [0, 0, 1, 2];
     let parameters = [0, 1, 2].map(|task| kind.random(&shape(), &SIZES, SEED, task).scaled(TENANTS as f32));
@@ -179,12 +179,18 @@ fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) ->
                 .map(|row| LENGTHS[row] as i64)
                 .max()
                 .expect("each task has a sequence"),
-            stream: 0,
+            stream: (task % 2) as u32,
         }
     };
     let batch = PetBatch::new(loaded.into_iter().enumerate().map(member).collect());
     let embedded = case.embedded.shallow_clone();
-    let found = match batch.layers(&case.encoder, embedded, ALL_LAYERS, &case.input, &Streams::new(1)?) {
+    let found = match batch.layers(
+        &case.encoder,
+        embedded,
+        ALL_LAYERS,
+        &case.input,
+        &Streams::on(place.device, 2)?,
+    ) {
         Ok(found) => found,
         Err(error) => {
             place.does_not_run(what, &error.to_string());
