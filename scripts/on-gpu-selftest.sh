@@ -132,6 +132,25 @@ expect 0 scenarios --only saturated
 asked quickstart
 [[ $output != *'failed before'* ]] || broken 'was put off'
 
+case='what another program has done is done again, after all others'
+rm .gpu/results/*
+for scenario in quickstart punica/tiny-two-workers tabi/cpu tabi/cpu-load hmi/gpt hmi/ten-thousand hmi/management arlo/tweets-on-two-cores \
+    pets/mixed-64 pets/mixed-64-online; do
+    echo "$scenario 0"
+done >"$work/does"
+expect 0 scenarios --only tasks
+carry
+expect 0 scenarios --only tasks
+asked
+echo changed >>src/main.rs
+expect 0 scenarios
+says 'validate-tasks: done by another program, is done again when the others had their turn'
+asked quickstart quickstart punica/tiny-two-workers tabi/cpu tabi/cpu-load hmi/gpt hmi/ten-thousand hmi/management \
+    arlo/tweets-on-two-cores arlo/tweets-on-two-cores pets/mixed-64 pets/mixed-64-online
+carry
+expect 0 scenarios --only tasks
+asked
+
 case='a step that hangs'
 rm .gpu/results/*
 echo 'quickstart 124' >"$work/does"

@@ -61,7 +61,7 @@ END
 }
 
 # What is validated: the name, the profile, the seconds it takes by estimate, the scenario, and more options of `validate`. On a card the shipped
-# scenarios of h200/; in a rehearsal those that a CPU can run.
+# scenarios of h200/, those of one profile after the other, since a profile takes as long as several of them; in a rehearsal those that a CPU can run.
 runs() {
     if [[ $device == cpu ]]; then
         cat <<'END'
@@ -82,21 +82,21 @@ END
         cat <<'END'
 hmi-ten-thousand          bf16       40 h200/hmi-ten-thousand
 punica-popularity         bf16       45 h200/punica-popularity
-pets-mixed                f32        25 h200/pets-mixed
 arlo-tweets               bf16       25 h200/arlo-tweets
 tabi-tweets               bf16       30 h200/tabi-tweets
 punica-open               bf16       25 h200/punica-open
 hmi-open                  bf16       40 h200/hmi-open
-pets-streams              f32        15 h200/pets-streams
 arlo-saturated            bf16       15 h200/arlo-saturated
 tabi-saturated            bf16       15 h200/tabi-saturated
-pets-online               f32        25 h200/pets-online
 punica-few                bf16       15 h200/punica-few
 punica-queues             bf16       15 h200/punica-queues
 hmi-alone                 bf16       30 h200/hmi-alone
-hmi-tenants               bf16       110 h200/hmi-tenants
-management                f32        20 hmi/management
-hierarchical-decoders     f32        20 hmi/gpt
+hmi-tenants               bf16       150 h200/hmi-tenants
+pets-mixed                f32        25 h200/pets-mixed
+pets-streams              f32        15 h200/pets-streams
+pets-online               f32        25 h200/pets-online
+management                f32        85 hmi/management
+hierarchical-decoders     f32        45 hmi/gpt
 END
     fi
 }
@@ -201,6 +201,9 @@ if [[ -z $torch ]]; then
     [[ $device == cpu ]] || { echo "no PyTorch 2.11 for CUDA: python3 must be able to import torch" >&2; exit 1; }
     torch=${LIBTORCH:-$PWD/third_party/libtorch/torch}/lib
 fi
+version=$(sed -n "s/^__version__ = ['\"]\([^'\"]*\).*/\1/p" "$torch/../version.py" 2>/dev/null || true)
+[[ $device == cpu || $version == 2.11.* ]] ||
+    { echo "PyTorch: must be 2.11, whose libtorch the program is built for, got ${version:-none that says which}" >&2; exit 1; }
 export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 [[ $device == cpu ]] || timeout --signal=KILL 20 nvidia-smi || true
 
@@ -211,10 +214,16 @@ left() { echo $((seconds - SECONDS - stopping - 10)); }
 # A step that takes so much longer than its estimate hangs: it is not to take what is left to the others.
 most() { echo $((3 * $1 + 30)); }
 
-# What failed in an earlier command would most likely do so again, by the same program: its turn is after all others.
+# What failed in an earlier command would most likely do so again, by the same program: its turn is after all others. So is the turn of what another
+# program has done, whose figures stay until then.
 turn=first
 declare -A tried=()
 failures=() deferred=()
+
+# Whether this program has done a step, or any has measured the profile of this machine.
+is_done() { # name
+    [[ -e $results/done/$1 && ($1 == profile-* || $(<"$results/done/$1") == "$source") ]]
+}
 
 # Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like
 # others. One of 4 says that it had too little time, as one does that the end of the time interrupts: these are left, and did not fail.
@@ -222,9 +231,14 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
     local name=$1 least=$2 limit=$3 started=$SECONDS left result=failed
     shift 3
     code=0
-    [[ -e $results/done/$name ]] && return
+    is_done "$name" && return
     code=1
     [[ ${tried[$name]:-} ]] && return 1
+    if [[ $turn == first && -e $results/done/$name ]]; then
+        echo "=== $name: done by another program, is done again when the others had their turn"
+        deferred+=("$name")
+        return 1
+    fi
     if [[ $turn == first && $(cat "$results/failed/$name" 2>/dev/null) == "$source" ]]; then
         echo "=== $name: failed before, is tried again when the others had their turn"
         deferred+=("$name")
@@ -316,7 +330,13 @@ beside() {
     fi
     local name least among limit turns measure found
     while read -r name least among; do
-        [[ ! -e $results/done/beside-$name && ! ${tried[beside-$name]:-} ]] || continue
+        is_done "beside-$name" || [[ ${tried[beside-$name]:-} ]] && continue
+        # It takes a third of the time, and may find too little of it once more.
+        if [[ $part == all && $turn == first ]] && grep -q "^beside-$name,4," "$results/steps.csv" 2>/dev/null; then
+            echo "=== beside-$name: had too little time before, is tried again when the others had their turn"
+            deferred+=("beside-$name")
+            continue
+        fi
         limit=$(most "$least")
         # Before what takes the rest of the time whatever that is.
         [[ $part != all ]] || limit=$among
@@ -339,7 +359,7 @@ beside() {
     done < <(comparisons)
 }
 
-# Of all steps, which have been done on this kind of card, in all commands so far.
+# Of all steps, which have been done on this kind of card, in all commands so far; older ones by another program.
 told() {
     local name steps=(math) _
     while read -r name _; do
@@ -353,8 +373,10 @@ told() {
     done < <(runs)
     steps+=(card)
     for name in "${steps[@]}"; do
-        if [[ -e $results/done/$name ]]; then
+        if is_done "$name"; then
             echo "done    $name"
+        elif [[ -e $results/done/$name ]]; then
+            echo "older   $name"
         elif [[ -e $results/failed/$name ]]; then
             echo "failed  $name"
         else
