@@ -20,10 +20,10 @@ pub const RATES_SOURCE: &str = "archiveteam Twitter sample stream, 2021-08, reco
 /// The longest tweet of Arlo's clips, which its recalibration stretches to 512 (section 5).
 pub const ARLO_LONGEST_TWEET_TOKENS: f64 = 125.0;
 
-/// Median of Arlo's ten-minute clips (section 2.2).
+/// Median of Arlo's ten-minute clips (section 2.1).
 pub const ARLO_MEDIAN_TOKENS: f64 = 21.0;
 
-/// Of the lognormal distribution with Arlo's median and its p98 of 72 tokens (section 2.2): ln(72 / 21) / 2.053749, the latter being the
+/// Of the lognormal distribution with Arlo's median and its p98 of 72 tokens (section 2.1): ln(72 / 21) / 2.053749, the latter being the
 /// 98th percentile of the standard normal distribution.
 pub const ARLO_SIGMA: f64 = 0.599_941_6;
 
@@ -163,8 +163,8 @@ pub const RATES: Regimes<&[Knot]> = Regimes {
         (0.999, 306.611),
         (1.0, 318.8),
     ],
-    calm_memory_s: 303.0,
-    plateau_memory_s: 103.0,
+    calm_memory_s: 477.0,
+    plateau_memory_s: 128.0,
 };
 
 /// The length of a step of the level, in seconds: within it the stream is Poisson.
