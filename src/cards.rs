@@ -117,10 +117,10 @@ pub fn workload_failure(file: Option<&str>, error: &TraceError) -> Failure {
 }
 
 /// The same of one that is being read: a file that breaks off is no fault of what was asked for.
-pub fn reading_failure(run: &RunSpec, error: &TraceError) -> Failure {
+pub fn reading_failure(file: Option<&str>, error: &TraceError) -> Failure {
     match error {
         TraceError::Io { .. } => Failure::running(error),
-        error => workload_failure(Some(&run.file), error),
+        error => workload_failure(file, error),
     }
 }
 
@@ -138,7 +138,7 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         let texts = texts.map_err(Failure::bad_input)?;
         let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
         let counted = counted.map_err(|error| match error {
-            MetError::Workload(error) => reading_failure(run, &error),
+            MetError::Workload(error) => reading_failure(Some(&run.file), &error),
             MetError::Tables(_) => Failure::running(error),
         })?;
         plot.met = counted.met;

@@ -92,7 +92,7 @@ impl Device {
             system: &run.system,
             tenants: run.tenants,
             warm_up: Time::ZERO + run.warm_up,
-            target: run.slo.map(|slo| slo.latency),
+            target: run.slo.map(|slo| slo.target),
             seed: run.seed,
             outcomes: run.answers.as_ref().map(|answers| (answers, run.seed)),
             max_host_bytes: self.available_host_bytes() / host_share,

@@ -12,7 +12,7 @@ use tenantry_core::spec::{EngineSpec, GenerationSpec};
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::summary::GenerationSummary;
-use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Slo, Validation};
+use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Validation};
 #[cfg(feature = "libtorch")]
 use tenantry_scenarios::Files;
 use tenantry_scenarios::plan::Plan;
@@ -446,10 +446,7 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
         repeat,
         machine: machine.to_owned(),
         seed: run.seed,
-        slo: run.slo.map(|slo| Slo {
-            latency: slo.latency,
-            quantile: slo.quantile,
-        }),
+        slo: run.slo,
         rent: run.price_per_hour.map(|price_per_hour| Rent {
             gpus: run.gpus,
             price_per_hour,
@@ -506,7 +503,7 @@ pub fn simulate_watched(
         system: &run.system,
         tenants: run.tenants,
         warm_up: Time::ZERO + run.warm_up,
-        target: run.slo.map(|slo| slo.latency),
+        target: run.slo.map(|slo| slo.target),
         jitter: match run.jitter {
             Jitter::None => tenantry_sim::Jitter::None,
             Jitter::Measured => tenantry_sim::Jitter::Measured { seed: run.seed },
@@ -587,7 +584,7 @@ pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
 /// A trace that cannot be read is the input's fault, whatever else breaks a run off is not; `message` says what of the latter.
 pub fn run_failure(run: &RunSpec, message: String, error: &RunError) -> Failure {
     match error {
-        RunError::Workload(error) => reading_failure(run, error),
+        RunError::Workload(error) => reading_failure(Some(&run.file), error),
         RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
     }
 }

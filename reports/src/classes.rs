@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tenantry_core::command::Verdict;
-use tenantry_core::in_time::InTime;
+use tenantry_core::command::{Finish, Verdict};
+use tenantry_core::in_time::{InTime, Target};
 use tenantry_core::ledger::Durations;
-use tenantry_traces::Duration;
+use tenantry_traces::Time;
 
 use crate::group::{Group, Spread};
 use crate::human::{self, ABSENT};
@@ -20,8 +20,8 @@ const CLASSES_MAX: usize = 64;
 pub struct ServiceClass {
     /// As the scenario calls it.
     pub name: String,
-    /// From arrival to answer, where there is a target.
-    pub target: Option<Duration>,
+    /// What its requests are to be answered within, where there is anything.
+    pub target: Option<Target>,
 }
 
 /// What came of a class's requests that arrived after the warm-up.
@@ -34,7 +34,7 @@ pub struct ClassSummary {
     /// From arrival to answer; absent where none was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<Distribution>,
-    /// The class's target: the one that the system plans by; where it plans by none, the one that the scenario's first system does that
+    /// The class's target for the whole answer: the one that the system plans by; where it plans by none, the one that the scenario's first system does that
     /// has any; else the scenario's `slo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_ms: Option<f64>,
@@ -46,7 +46,10 @@ pub struct ClassSummary {
 /// What tables say of a class, with what each means.
 pub(crate) fn class_columns() -> impl Iterator<Item = (&'static str, &'static str)> {
     [
-        ("Target", "From arrival to answer, for this class."),
+        (
+            "Target",
+            "From arrival to answer, for this class, where there is such a limit.",
+        ),
         ("In time", "Share answered within the class's target."),
         ("Mean", "Mean latency."),
         ("p50", "Half of the class's requests take at most this long."),
@@ -113,13 +116,13 @@ impl Classes {
         }
     }
 
-    pub fn left(&mut self, class: u16, verdict: Verdict, latency: Duration) {
-        let Some(class) = self.0.get_mut(usize::from(class)) else {
+    pub fn left(&mut self, now: Time, finish: &Finish) {
+        let Some(class) = self.0.get_mut(usize::from(finish.class)) else {
             return;
         };
-        class.in_time.left(verdict, latency, class.class.target);
-        match verdict {
-            Verdict::Served => class.latencies.record(latency),
+        class.in_time.left(now, finish, class.class.target.as_ref());
+        match finish.verdict {
+            Verdict::Served => class.latencies.record(now.since(finish.arrival)),
             Verdict::Rejected(_) | Verdict::Failed(_) => class.refused += 1,
             Verdict::Cancelled => {}
         }
@@ -138,7 +141,9 @@ impl Classes {
                 finished: latencies.count(),
                 refused: *refused,
                 latency_ms: Distribution::of(latencies),
-                target_ms: class.target.map(|target| rounded(target.as_millis_f64())),
+                target_ms: { class.target }
+                    .and_then(|target| target.latency)
+                    .map(|latency| rounded(latency.as_millis_f64())),
                 attainment: { class.target }.and_then(|_| in_time.share(interrupted)).map(rounded),
             };
             (class.name.clone(), summary)
@@ -150,13 +155,31 @@ impl Classes {
 #[cfg(test)]
 mod tests {
     use tenantry_core::command::{FailureReason, RejectReason};
+    use tenantry_traces::{Duration, Request};
 
     use super::*;
+
+    /// One of a class that came at 0 leaves.
+    fn left(classes: &mut Classes, class: u16, verdict: Verdict, ms: u64) {
+        let request = Request {
+            ticket: 0,
+            tenant: 0,
+            arrival: Time::ZERO,
+            input_tokens: 16,
+            output_tokens: 0,
+            class,
+        };
+        let finish = Finish {
+            verdict,
+            ..Finish::rejected(&request, RejectReason::QueueFull)
+        };
+        classes.left(Time::ZERO + Duration::from_millis(ms), &finish);
+    }
 
     fn class(name: &str, target_ms: Option<u64>) -> ServiceClass {
         ServiceClass {
             name: name.to_owned(),
-            target: target_ms.map(Duration::from_millis),
+            target: target_ms.map(|ms| Target::of_latency(Duration::from_millis(ms))),
         }
     }
 
@@ -167,17 +190,16 @@ mod tests {
             class("bulk", Some(50)),
             class("rest", None),
         ]);
-        let ms = Duration::from_millis;
         for latency in [5, 9, 20, 30] {
             for class in [0, 1] {
                 classes.came(class);
-                classes.left(class, Verdict::Served, ms(latency));
+                left(&mut classes, class, Verdict::Served, latency);
             }
         }
         (0..3).for_each(|_| classes.came(1));
-        classes.left(1, Verdict::Rejected(RejectReason::QueueFull), ms(0));
-        classes.left(1, Verdict::Failed(FailureReason::OutOfMemory), ms(1));
-        classes.left(1, Verdict::Cancelled, ms(1));
+        left(&mut classes, 1, Verdict::Rejected(RejectReason::QueueFull), 0);
+        left(&mut classes, 1, Verdict::Failed(FailureReason::OutOfMemory), 1);
+        left(&mut classes, 1, Verdict::Cancelled, 1);
         let all = classes.summaries(false);
         let [interactive, bulk, rest] = ["interactive", "bulk", "rest"].map(|name| &all[name]);
         assert_eq!((interactive.finished, interactive.attainment), (4, Some(0.5)));

@@ -85,6 +85,23 @@ pub fn exact_milliseconds(ms: f64) -> String {
     milliseconds_with(ms, (DIGITS..MOST_DIGITS).find(is_all).unwrap_or(MOST_DIGITS))
 }
 
+/// The limits of a target in milliseconds: of the whole answer, the first token, each further one. "100 ms"; "1 s to the first token and 50 ms a token".
+pub fn limits(ms: [Option<f64>; 3]) -> String {
+    let limits = ms.iter().zip(["", " to the first token", " a token"]);
+    let limits = limits.filter_map(|(ms, what)| Some(format!("{}{what}", exact_milliseconds((*ms)?))));
+    listed(&limits.collect::<Vec<_>>())
+}
+
+/// "a, b and c".
+pub fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match &names[..] {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 /// As [`milliseconds`], with more digits where it would look like another duration that it is not.
 pub fn milliseconds_apart(ms: f64, other: f64) -> String {
     apart(ms, other, DIGITS..=MOST_DIGITS, milliseconds_with)

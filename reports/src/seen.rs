@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use tenantry_core::board::OpRan;
 use tenantry_core::command::{Command, Commands, Verdict};
 use tenantry_core::event::Event;
-use tenantry_core::in_time::InTime;
+use tenantry_core::in_time::{InTime, Slo};
 use tenantry_core::run::Observer;
 use tenantry_traces::Time;
 use tenantry_traces::describe::{Histogram, concentration, dispersion, silence_before};
 
 use crate::classes::{ClassSummary, Classes, ServiceClass};
 use crate::curves::{OpDrawn, shares};
-use crate::summary::{Across, FairnessSummary, Slo, Tokens, WorkloadSummary, rounded};
+use crate::summary::{Across, FairnessSummary, Tokens, WorkloadSummary, rounded};
 use crate::timeline;
 
 /// Ops that a page draws of a run; beside them those that were under way when the last of these ended.
@@ -256,14 +256,13 @@ impl Observer for Seen {
         if finish.arrival < self.warm_up {
             return;
         }
-        let target = self.target.map(|slo| slo.latency);
-        let latency = now.since(finish.arrival);
-        self.classes.left(finish.class, finish.verdict, latency);
+        let target = self.target.map(|slo| slo.target);
+        self.classes.left(now, finish);
         let tenant = self.tenant(finish.tenant);
-        tenant.in_time.left(finish.verdict, latency, target);
+        tenant.in_time.left(now, finish, target.as_ref());
         if finish.verdict == Verdict::Served {
             tenant.answered += 1;
-            tenant.latency_sum_ns += latency.0;
+            tenant.latency_sum_ns += now.since(finish.arrival).0;
         }
     }
 
@@ -289,6 +288,7 @@ mod tests {
     use tenantry_core::board::OpRef;
     use tenantry_core::command::{Finish, RejectReason, Waits};
     use tenantry_core::ids::{BatchId, InstanceId, LaneId};
+    use tenantry_core::in_time::Target;
     use tenantry_core::op::{BatchShape, Fetch, OpKind};
     use tenantry_traces::{Duration, Request};
 
@@ -318,7 +318,7 @@ mod tests {
 
     fn target(latency_ms: u64) -> Option<Slo> {
         Some(Slo {
-            latency: Duration::from_millis(latency_ms),
+            target: Target::of_latency(Duration::from_millis(latency_ms)),
             quantile: 0.5,
         })
     }

@@ -2,6 +2,7 @@
 
 use tenantry_core::RunRecord;
 use tenantry_core::command::{RejectReason, Verdict};
+use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::ledger::{Counts, Series, Window};
 use tenantry_core::machine::LaneUse;
 use tenantry_core::server::{MemoryUse, SwapCounts};
@@ -9,7 +10,7 @@ use tenantry_traces::{Duration, Time};
 
 use crate::curves::Run;
 use crate::manifest::{Host, Manifest, ProfileSource};
-use crate::summary::{RunLabels, Slo, VIRTUAL};
+use crate::summary::{RunLabels, VIRTUAL};
 
 /// Of [`labels`].
 const TARGET: Duration = Duration::from_millis(150);
@@ -23,7 +24,7 @@ pub fn labels(system: &str, machine: &str) -> RunLabels {
         machine: machine.to_owned(),
         seed: 7,
         slo: Some(Slo {
-            latency: TARGET,
+            target: Target::of_latency(TARGET),
             quantile: 0.98,
         }),
         rent: None,
@@ -97,7 +98,7 @@ pub fn record(requests: u64, slowest: Duration) -> RunRecord {
 /// One more comes and leaves after so long, as far as the target is concerned.
 pub fn note(record: &mut RunRecord, verdict: Verdict, latency: Duration) {
     record.in_time.came();
-    record.in_time.left(verdict, latency, Some(TARGET));
+    record.in_time.ended(verdict, latency <= TARGET);
 }
 
 /// A hundred windows of 100 ms with a wave in them.

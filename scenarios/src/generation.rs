@@ -37,6 +37,10 @@ pub(crate) fn check(
         }
         return;
     };
+    if let RawPadding::To(tokens) = system.padding {
+        let must = "left out for a decoder, whose sequences are not padded";
+        problems.push(Problem::new(path.key("padding").key("to"), must, tokens.0));
+    }
     let in_generation = path.key("generation");
     let encoders = [
         ("batch", system.batch.is_some()),

@@ -172,6 +172,7 @@ impl Origin {
         tree.apply_merge().map_err(|error| self.syntax(&error))?;
         for change in overrides {
             let (path, value) = change.parse()?;
+            presets::unfold_stages(&mut tree, &path);
             path.set(&mut tree, value).map_err(|problem| {
                 let path = problem.path();
                 problem.locate(path, change.option, None)

@@ -5,7 +5,7 @@ use std::fs;
 use serde_yaml::{Mapping, Value};
 
 use crate::error::{Problem, describe};
-use crate::path::Path;
+use crate::path::{Path, Step};
 
 /// Name and text of each, simplest first.
 const PRESETS: [(&str, &str); 26] = [
@@ -108,12 +108,53 @@ fn filled_in(mut system: Mapping, mut own: Mapping) -> Mapping {
     system
 }
 
+/// Writes out the preset's cascade in the system that a path leads into the stages of: they are a list, of which an entry can only be set where it is there.
+pub(crate) fn unfold_stages(scenario: &mut Value, path: &Path) {
+    let [
+        Step::Key(systems),
+        Step::Index(index),
+        Step::Key(cascade),
+        Step::Key(stages),
+        Step::Index(_),
+        ..,
+    ] = path.steps()
+    else {
+        return;
+    };
+    if [systems, cascade, stages] != ["systems", "cascade", "stages"] {
+        return;
+    }
+    let system = scenario.get_mut("systems").and_then(|systems| systems.get_mut(*index));
+    let Some(Value::Mapping(own)) = system else { return };
+    let has_stages = own
+        .get("cascade")
+        .is_some_and(|cascade| cascade.get("stages").is_some());
+    let preset = own.get("preset").and_then(|preset| text(preset, &Path::default()).ok());
+    let Some(of_preset) = preset
+        .filter(|_| !has_stages)
+        .and_then(|mut preset| preset.remove("cascade"))
+    else {
+        return;
+    };
+    let key = Value::from("cascade");
+    let mut whole = Mapping::from_iter([(key.clone(), of_preset)]);
+    if let Some(own) = own.remove(&key) {
+        put_over(&mut whole, Mapping::from_iter([(key, own)]));
+    }
+    own.extend(whole);
+}
+
 /// Sections whose keys are decisions of their own, each of which goes over the preset's alone.
-const SECTIONS: [&str; 5] = ["generation", "lora", "plot", "runtimes", "tasks"];
+const SECTIONS: [&str; 6] = ["generation", "lora", "plot", "runtimes", "tasks", "cascade"];
+
+/// Whether a section is another one than the preset's, of which nothing means anything any more: a cascade's order and weights are of its stages.
+fn is_another(section: &Value) -> bool {
+    section.get("stages").is_some()
+}
 
 fn put_over(preset: &mut Mapping, own: Mapping) {
     for (key, value) in own {
-        let is_section = key.as_str().is_some_and(|key| SECTIONS.contains(&key));
+        let is_section = key.as_str().is_some_and(|key| SECTIONS.contains(&key)) && !is_another(&value);
         if is_section && let (Some(Value::Mapping(preset)), Value::Mapping(own)) = (preset.get_mut(&key), &value) {
             put_over(preset, own.clone());
             continue;
@@ -141,6 +182,35 @@ mod tests {
         let mut scenario = serde_yaml::from_str(yaml).unwrap();
         assert_eq!(fill_in(&mut scenario), []);
         scenario["systems"].clone()
+    }
+
+    /// Keys of a cascade go over the preset's; with stages of its own nothing of the preset's is left.
+    #[test]
+    fn a_cascade_is_changed_key_by_key_or_stated_whole() {
+        let of = |own: &str| systems(&format!("systems: [{{preset: tabi, cascade: {own}}}]"))[0]["cascade"].clone();
+        let voted = of("{join: {vote: [1, 1]}}");
+        assert_eq!(voted["join"]["vote"][0], Value::from(1));
+        assert!(
+            voted["join"].get("average").is_none() && voted["stages"][1]["model"] == "bert-large",
+            "{voted:?}"
+        );
+        let stated = of("{stages: [{model: a}, {model: b}]}");
+        assert!(
+            stated.get("join").is_none() && stated.get("order").is_none(),
+            "{stated:?}"
+        );
+
+        let mut scenario: Value = serde_yaml::from_str("systems: [{preset: tabi, cascade: {join: last}}]").unwrap();
+        let path = Path::parse("systems[0].cascade.stages[0].reroute.cut_off").unwrap();
+        unfold_stages(&mut scenario, &path);
+        path.set(&mut scenario, Value::from(0.9)).unwrap();
+        assert!(fill_in(&mut scenario).is_empty());
+        let cascade = &scenario["systems"][0]["cascade"];
+        assert_eq!(cascade["stages"][0]["reroute"]["cut_off"], Value::from(0.9));
+        assert_eq!(
+            (&cascade["join"], cascade["stages"][0]["model"].as_str()),
+            (&Value::from("last"), Some("distilbert"))
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From raw types to the plain specifications that the other crates take, and what can be wrong between several values.
 
+use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec,
     SwapSpec, SystemSpec, TasksSpec, TenantState,
@@ -14,7 +15,7 @@ use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
 use crate::scalar::{Count, Part};
-use crate::scenario::{GroupNames, Slo};
+use crate::scenario::GroupNames;
 use crate::tasks::{self, TaskKind};
 use crate::{generation, runtimes, workload};
 
@@ -61,6 +62,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         .as_ref()
         .map(|outcomes| cascade::answers(outcomes, &mut problems));
     cascade::check_lengths(raw, &mut problems);
+    let slo = raw.slo.as_ref().map(|slo| objective(slo, &systems, &mut problems));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -79,13 +81,35 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         gpu_memory_bytes: raw.cluster.gpu_memory.map(|memory| memory.0),
         card: raw.card.0.clone(),
         price_per_hour: raw.prices.get(&raw.card.0).map(|price| price.0),
-        slo: raw.slo.map(|slo| Slo {
-            latency: slo.latency.0,
-            quantile: slo.at.fraction(),
-        }),
+        slo,
         jitter: raw.jitter,
         answers,
     })
+}
+
+/// What is to be kept, by systems that can.
+fn objective(raw: &RawSlo, systems: &[SystemSpec], problems: &mut Vec<Problem>) -> Slo {
+    let path = Path::default().key("slo");
+    if raw.latency.is_none() && raw.ttft.is_none() && raw.tpot.is_none() {
+        let must = "given, or ttft or tpot, where tokens are made";
+        problems.push(Problem::new(path.key("latency"), must, "nothing"));
+    }
+    let makes_none = systems.iter().find(|system| system.pool.generation.is_none());
+    for (key, limit) in [("ttft", raw.ttft), ("tpot", raw.tpot)] {
+        if let (Some(system), Some(limit)) = (makes_none, limit) {
+            let must = format!("left out where a system makes no tokens, as {} makes none", system.name);
+            problems.push(Problem::new(path.key(key), must, limit));
+        }
+    }
+    let [latency, first_token, per_token] = [raw.latency, raw.ttft, raw.tpot].map(|limit| limit.map(|limit| limit.0));
+    Slo {
+        target: Target {
+            latency,
+            first_token,
+            per_token,
+        },
+        quantile: raw.at.fraction(),
+    }
 }
 
 fn systems(raw: &RawScenario, kinds: &[TaskKind], problems: &mut Vec<Problem>) -> Vec<SystemSpec> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 
+use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::spec::{ClusterSpec, SystemSpec};
 use tenantry_traces::Duration;
 use tenantry_traces::outcome::AnswersSpec;
@@ -52,15 +53,6 @@ pub(crate) struct Point {
     pub resolved: Resolved,
     /// What a simulation of it reads beside the scenario and its card.
     pub inputs: Vec<PathBuf>,
-}
-
-/// A latency that a share of the requests must keep.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slo {
-    /// The latency.
-    pub latency: Duration,
-    /// The share, between 0 and 1.
-    pub quantile: f64,
 }
 
 /// How far simulated and executed figures may differ: fractions of the executed ones. `None` is no limit.
@@ -119,7 +111,7 @@ pub struct RunSpec {
     pub slo: Option<Slo>,
     /// What each service class is to be answered within: as the system plans by, or as its stream promises; where there is nothing of the kind, as
     /// in the scenario's first system that has it; else by the objective. Empty where tenants are in one class.
-    pub class_targets: Vec<Option<Duration>>,
+    pub class_targets: Vec<Option<Target>>,
     /// Whether simulated durations vary.
     pub jitter: Jitter,
     /// What models make of the requests, where that is known.
@@ -322,8 +314,8 @@ impl Point {
         let targets = |system: &SystemSpec| tasks::targets(system).or_else(|| runtimes::targets(system));
         let of_system = targets(system).or_else(|| self.resolved.systems.iter().find_map(targets));
         let class_target = |class: usize| match &of_system {
-            Some(targets) => targets.get(class).or(targets.last()).copied(),
-            None => slo.map(|slo| slo.latency),
+            Some(targets) => targets.get(class).or(targets.last()).copied().map(Target::of_latency),
+            None => slo.map(|slo| slo.target),
         };
         let class_targets = (0..tenant_groups.classes.len()).map(class_target).collect();
         let mut system = system.clone();

@@ -80,6 +80,14 @@ fn axes(raw: &RawScenario) -> Result<Vec<Axis<'_>>, Vec<Problem>> {
             }
             _ => problems.push(Problem::new(key.clone(), "a path such as tenants.count", name)),
         }
+        let mut names = raw.sweep.0.iter().map(|(name, _)| name);
+        let covers =
+            |other: &&String| *other != name && Path::parse(other).is_some_and(|other| path.starts_with(&other));
+        if let Some(whole) = names.find(covers) {
+            let must = format!("left out beside {whole}, which sets all of it");
+            problems.push(Problem::new(key, must, "another axis"));
+            continue;
+        }
         let (values, drawn) = match (axis, raw.samples) {
             (RawAxis::Values(values), _) if values.is_empty() => {
                 problems.push(Problem::new(key, "a list of at least one value", "an empty list"));

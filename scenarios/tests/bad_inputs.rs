@@ -126,6 +126,13 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:15: slo.latency: must be a time above 0 with its unit (us, ms, s, min, h), at most ten years, such as 20ms, got 100 sec"),
     ("at: p98", "at: 98",
      "s.yaml:15: slo.at: must be a quantile between p0 and p100, such as p98, got 98"),
+    ("validate: {", "sweep: { tenants.count: [1, 2], tenants: [{ count: 5 }] }\nvalidate: {",
+     "s.yaml:16: sweep.tenants.count: must be left out beside tenants, which sets all of it, got another axis"),
+    ("slo: { latency: 100ms, at: p98 }", "slo: { at: p98 }",
+     "s.yaml:15: slo.latency: must be given, or ttft or tpot, where tokens are made, got nothing"),
+    ("slo: { latency: 100ms, at: p98 }", "slo: { ttft: 1s, tpot: 50ms, at: p98 }",
+     "s.yaml:15: slo.ttft: must be left out where a system makes no tokens, as hbert-adapter makes none, got 1s\n\
+      s.yaml:15: slo.tpot: must be left out where a system makes no tokens, as hbert-adapter makes none, got 50ms"),
     ("at: p98", "at: p200",
      "s.yaml:15: slo.at: must be a quantile between p0 and p100, such as p98, got p200"),
     ("gpu_memory: 1 GiB", "gpu_memory: 1",

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
+use tenantry_core::in_time::Target;
 use tenantry_core::spec::{AdmitSpec, BatchSpec, PipelineSpec, SwapSpec, TenantState};
 use tenantry_profiles::{AdapterImplementation, ModelKind};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario, presets, schema, shipped_names};
@@ -143,7 +144,10 @@ fn limits_and_slo_are_fractions() {
     let more = "slo: {latency: 1min, at: p99.9}\nvalidate: {mean: 7%}\njitter: none\n";
     let scenario = scenario(ONE, more, &[]);
     let slo = scenario.slo.unwrap();
-    assert_eq!((slo.latency, slo.quantile), (Duration::from_secs(60), 0.999));
+    assert_eq!(
+        (slo.target, slo.quantile),
+        (Target::of_latency(Duration::from_secs(60)), 0.999)
+    );
     let limits = scenario.validate.unwrap();
     assert_eq!((limits.mean, limits.p98, limits.throughput), (Some(0.07), None, None));
     assert_eq!(scenario.runs()[0].jitter, Jitter::None);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenantry_core::answers::{Answers, AnswersError};
+use tenantry_core::in_time::Target;
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::{Beyond, Card, Family};
 use tenantry_traces::outcome::AnswersSpec;
-use tenantry_traces::{Duration, Time, Workload};
+use tenantry_traces::{Time, Workload};
 
 use crate::prices::{Jitter, PriceError, Prices};
 use crate::virtual_machine::VirtualMachine;
@@ -28,8 +29,8 @@ pub struct Run<'a> {
     pub tenants: u32,
     /// Left out of the figures.
     pub warm_up: Time,
-    /// Within which requests are to be answered.
-    pub target: Option<Duration>,
+    /// What requests are to be answered within.
+    pub target: Option<Target>,
     /// Of the ops' durations.
     pub jitter: Jitter,
     /// Of where sequences end that do not end by length.

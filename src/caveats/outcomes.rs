@@ -15,7 +15,9 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         shortened_caveats(runs),
         unjudged_caveats(runs),
         class_target_caveats(runs),
+        one_token_caveats(runs),
         unanswered_caveats(runs),
+        given_up_caveats(runs),
         host_memory_caveats(runs),
         cut_batches_caveats(runs),
         fleet_caveats(runs),
@@ -29,8 +31,8 @@ fn class_target_caveats(runs: &[Run]) -> Vec<String> {
         let RunSummary {
             system, slo, classes, ..
         } = &run.summary;
-        let judged_by_ms = slo.as_ref()?.latency_ms;
-        let is_own = |class: &ClassSummary| class.target_ms.is_some_and(|target_ms| target_ms != judged_by_ms);
+        let judged_by = slo.as_ref()?;
+        let is_own = |class: &ClassSummary| class.target_ms.is_some() && class.target_ms != judged_by.latency_ms;
         let own = classes.iter().filter(|(_, class)| is_own(class));
         let own: Vec<String> = own
             .map(|(name, class)| format!("{name} {}", human::milliseconds(class.target_ms.unwrap_or_default())))
@@ -39,7 +41,7 @@ fn class_target_caveats(runs: &[Run]) -> Vec<String> {
             format!(
                 "{system}: all requests together are judged by the scenario's target, {} (SLO, the page's answer, plans), also those of classes with targets of their \
                  own ({}); the table of service classes judges these.",
-                human::milliseconds(judged_by_ms),
+                judged_by.in_words(),
                 own.join(", ")
             )
         })
@@ -130,6 +132,58 @@ fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
         format!("{system} on {machine}: {at_most}{became}.")
     })
     .collect()
+}
+
+/// A sentence on each system that makes tokens nobody asked for.
+fn one_token_caveats(runs: &[Run]) -> Vec<String> {
+    let asks_for_none = |run: &&Run| {
+        let asked = run.summary.workload.as_ref().map(|workload| &workload.output_tokens);
+        run.summary.generation.is_some() && asked.is_some_and(Option::is_none)
+    };
+    let mut systems: Vec<&str> = { runs.iter().filter(asks_for_none) }
+        .map(|run| run.summary.system.as_str())
+        .collect();
+    systems.sort_unstable();
+    systems.dedup();
+    let said = |system: &str| {
+        format!(
+            "{system}: requests ask for no tokens (workload.lengths.output), so that each is answered by its first one."
+        )
+    };
+    systems.into_iter().map(said).collect()
+}
+
+/// A sentence on each system whose clients gave up, on each machine: of its run with most of them.
+fn given_up_caveats(runs: &[Run]) -> Vec<String> {
+    let mut most: BTreeMap<(&str, &str), &RunSummary> = BTreeMap::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        let of = most.entry((&summary.system, &summary.machine)).or_insert(summary);
+        if given_up_share(summary) > given_up_share(of) {
+            *of = summary;
+        }
+    }
+    most.into_values().filter_map(given_up_caveat).collect()
+}
+
+fn given_up_share(summary: &RunSummary) -> f64 {
+    summary.requests.cancelled as f64 / summary.requests.offered.max(1) as f64
+}
+
+/// Likewise, of one run.
+pub fn given_up_caveat(summary: &RunSummary) -> Option<String> {
+    let share = given_up_share(summary);
+    let counted = match &summary.slo {
+        Some(_) => "; those who left before their target had passed count as neither in time nor late",
+        None => "",
+    };
+    (share > 0.0).then(|| {
+        format!(
+            "{} on {}: {} of the clients gave up before they were answered{counted}.",
+            summary.system,
+            summary.machine,
+            human::percent(share)
+        )
+    })
 }
 
 /// What there is of runs that the user stopped, or that ended at one which failed.

@@ -58,26 +58,30 @@ pub fn answer(
     let mut found = find(&mut search, &evaluator, &BTreeMap::new())?;
     let mut for_answer = evaluator.made();
     // What is run for the front alone may be better all the same.
+    let moving = Moving {
+        scenario,
+        plan,
+        interrupt,
+        bar,
+        known,
+    };
+    let mut moves = Vec::new();
     while let Some(best) = found.best {
         search.begin(&around(&evaluator, &found, best))?;
         found = find(&mut search, &evaluator, &BTreeMap::new())?;
+        if found.best == Some(best) {
+            moves = moving.with_prices(&mut search, &evaluator, best)?;
+            // So may be what other prices make worth a run.
+            found = find(&mut search, &evaluator, &BTreeMap::new())?;
+        }
         if found.best == Some(best) {
             break;
         }
         for_answer = evaluator.made();
     }
-    let mut moves = Vec::new();
     let best = match found.best {
         None => None,
         Some(cell) => {
-            let moving = Moving {
-                scenario,
-                plan,
-                interrupt,
-                bar,
-                known,
-            };
-            moves = moving.with_prices(&mut search, &evaluator, cell)?;
             moves.extend(moving.with_load()?);
             Some(evaluator.scenario_of(cell, 1).map_err(Failure::Running)?)
         }
@@ -112,12 +116,7 @@ pub fn answer(
         confidence: rounded(found.confidence),
         options: said.options(),
         front,
-        latency_at: format!(
-            "p{}",
-            human::number(evaluator.quantile() * 100.0)
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-        ),
+        latency_at: format!("p{}", rounded(evaluator.quantile() * 100.0)),
         cost_unit,
         binds: said.binds()?,
         moves,
@@ -196,7 +195,7 @@ where
                 format!("Up to {short} keep {target} ({in_time}{right}){top}; {sure}.")
             }
             (Objective::TightestLatency, _) => {
-                let quantile = human::number(self.evaluator.quantile() * 100.0);
+                let quantile = rounded(self.evaluator.quantile() * 100.0);
                 let tied: Vec<String> = self
                     .found
                     .tied
@@ -215,8 +214,7 @@ where
                 };
                 let kept = self.scenario.slo.map(|_| format!(" and keeps {target} ({in_time})"));
                 format!(
-                    "The tightest p{} is {short}{}{right}{more}{tied}; {sure}.",
-                    quantile.trim_end_matches(".0"),
+                    "The tightest p{quantile} is {short}{}{right}{more}{tied}; {sure}.",
                     kept.unwrap_or_default()
                 )
             }
@@ -276,12 +274,13 @@ where
 
     /// A sentence where the requests come within so short a time that an overload hardly shows.
     fn too_short(&self, best: Cell) -> Option<String> {
-        let (span_s, slo) = (self.evaluator.span_s(best)?, self.scenario.slo?);
-        (span_s < SHORT * slo.latency.as_secs_f64()).then(|| {
+        let (span_s, target) = (self.evaluator.span_s(best)?, self.scenario.slo?.target);
+        let longest = target.latency.max(target.first_token)?;
+        (span_s < SHORT * longest.as_secs_f64()).then(|| {
             format!(
                 " The run is short: requests come for {}, in which a queue hardly grows to {}; a later workload.stop would tell.",
                 human::milliseconds(span_s * 1e3),
-                human::milliseconds(slo.latency.as_millis_f64())
+                human::milliseconds(longest.as_millis_f64())
             )
         })
     }

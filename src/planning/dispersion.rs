@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
-use tenantry_scenarios::{RunSpec, Slo};
+use tenantry_core::in_time::Slo;
+use tenantry_scenarios::RunSpec;
 use tenantry_sim::plan::Bursts;
 use tenantry_traces::spec::{ArrivalsSpec, PresenceSpec, WorkloadSpec};
 
@@ -137,7 +138,7 @@ fn seeds_for(wanted: f64, requests: f64) -> u32 {
 fn counted(runs: &[RunSpec], spans: &[Span], slo: Slo, interrupt: &AtomicBool) -> Result<Bursts, Failure> {
     let last_ns = spans.iter().map(|span| span.last_ns).max().unwrap_or(0);
     let last_s = last_ns as f64 / 1e9;
-    let target_s = slo.latency.as_secs_f64();
+    let target_s = slo.target.limit().map_or(0.0, |limit| limit.as_secs_f64());
     let slot_s = (target_s / SLOTS_IN_TARGET).max(last_s / SLOTS_MAX);
     let counts = |run: &RunSpec| {
         let mut counts = vec![0_u32; (last_s / slot_s) as usize + 1];

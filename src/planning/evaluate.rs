@@ -322,10 +322,11 @@ impl<'a> Evaluator<'a> {
         let (Ok(run), Some(slo)) = (self.run_of(cell, repeat)?, self.scenario.slo) else {
             return Ok(None);
         };
-        let Some(span_s) = self.judged(&run, cell, repeat)?.span_s else {
+        let judged = self.judged(&run, cell, repeat)?;
+        let Some(span_s) = judged.span_s else {
             return Ok(None);
         };
-        let mut strain = Strain::new(Time::ZERO + run.warm_up, span_s, slo.latency);
+        let mut strain = Strain::new(Time::ZERO + run.warm_up, judged.from, span_s, slo.target, run.gpus);
         let interrupt = Arc::clone(&self.interrupt);
         let done = simulate_watched(&run, &self.cards[run.card.as_str()], interrupt, &mut strain)?;
         self.not_interrupted()?;
@@ -337,7 +338,10 @@ impl<'a> Evaluator<'a> {
     /// Whether a batch's copies and its computing take turns.
     pub fn takes_turns(&self, cell: Cell) -> Result<bool, Failure> {
         let run = self.run_of(cell, 0)?;
-        Ok(run.is_ok_and(|run| run.system.pool.pipeline == PipelineSpec::SYNCHRONOUS))
+        // A decoder's adapters come in beside its steps.
+        Ok(run.is_ok_and(|run| {
+            run.system.pool.generation.is_none() && run.system.pool.pipeline == PipelineSpec::SYNCHRONOUS
+        }))
     }
 
     /// A repeat of a cell; why not, where its card cannot run it.
@@ -583,6 +587,7 @@ fn nothing() -> Sample {
         bursts: None,
         score: Vec::new(),
         latencies: Durations::default(),
+        taken: None,
         hopeless: true,
         refused: true,
         busy: 1.0,

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenantry_core::in_time::Slo;
 use tenantry_reports::human;
 use tenantry_reports::plan::name;
-use tenantry_scenarios::{Objective, Scenario, Slo};
+use tenantry_reports::summary::rounded;
+use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Rules, Sample, Search, Standing};
 
 use crate::failure::Failure;
@@ -92,14 +94,14 @@ pub fn cards(evaluator: &Evaluator<'_>, cell: Cell) -> String {
     }
 }
 
-/// The target: `98 % of the requests within 150 ms`.
+/// The target: `98 % of the requests within 150 ms`, `… within 1 s to the first token and 50 ms a token`.
 pub fn target(slo: Option<Slo>) -> String {
     slo.map_or("the least latency at p98".to_owned(), |slo| {
-        let share = format!("{} %", human::number(slo.quantile * 100.0).trim_end_matches(".0"));
-        format!(
-            "{share} of the requests within {}",
-            human::milliseconds(slo.latency.as_millis_f64())
-        )
+        // What was asked for, with all of its digits.
+        let share = format!("{} %", rounded(slo.quantile * 100.0));
+        let limits = [slo.target.latency, slo.target.first_token, slo.target.per_token];
+        let limits = limits.map(|limit| limit.map(|limit| limit.as_millis_f64()));
+        format!("{share} of the requests within {}", human::limits(limits))
     })
 }
 

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::command::{Command, Verdict};
 use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
-use tenantry_core::in_time::InTime;
+use tenantry_core::in_time::{InTime, Slo};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::StopSpec;
 use tenantry_core::{Commands, RunRecord};
-use tenantry_scenarios::{Jitter, RunSpec, Slo};
+use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
+use tenantry_traces::describe::silence_before;
 use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::{Duration, Entry, Request, Time};
 
@@ -47,6 +48,8 @@ pub struct Judged {
     pub rate_per_s: Option<f64>,
     /// From the end of the warm-up to the last arrival, in seconds; unknown of a closed loop.
     pub span_s: Option<f64>,
+    /// When that time begins: with the warm-up's end, or with the first request where nothing came for longer than all of them last.
+    pub from: Time,
     /// Of all requests: when each comes, whose it is and how long. Unknown of a closed loop.
     pub digest: Option<u64>,
 }
@@ -64,12 +67,15 @@ impl Judged {
                 requests: end,
                 rate_per_s: None,
                 span_s: None,
+                from: warm_up,
                 digest: None,
             });
         }
         let (mut first, mut end, mut last, mut requests) = (u64::MAX, 0, Time::ZERO, 0);
+        let mut came_first = None;
         let mut digest = DefaultHasher::new();
         each_request(run, interrupt, |request| {
+            came_first.get_or_insert(request.arrival);
             if request.arrival >= warm_up {
                 first = first.min(request.ticket);
                 requests += 1;
@@ -80,8 +86,13 @@ impl Judged {
             (request.arrival.0, request.tenant, lengths).hash(&mut digest);
         })?;
         let first = first.min(end);
-        let time_s = if last > warm_up {
-            last.since(warm_up).as_secs_f64()
+        // A recording's clock may begin long before its first request.
+        let from = match came_first.filter(|came_first| silence_before(*came_first, last).is_some()) {
+            Some(came_first) => came_first.max(warm_up),
+            None => warm_up,
+        };
+        let time_s = if last > from {
+            last.since(from).as_secs_f64()
         } else {
             0.0
         };
@@ -91,6 +102,7 @@ impl Judged {
             requests,
             rate_per_s: (time_s > 0.0).then(|| (end - first) as f64 / time_s),
             span_s: Some(time_s),
+            from,
             digest: Some(digest.finish()),
         })
     }
@@ -111,7 +123,10 @@ impl Judged {
 pub fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
     let mut workload = workload(run)?;
     let mut gone_through = 0_u64;
-    while let Some(entry) = workload.next().map_err(|error| reading_failure(run, &error))? {
+    while let Some(entry) = workload
+        .next()
+        .map_err(|error| reading_failure(Some(&run.file), &error))?
+    {
         if let Entry::Request(request) = entry {
             see(&request);
         }
@@ -163,6 +178,8 @@ pub struct Judge {
     misses_max: u64,
     evenness: Evenness,
     batches: Vec<Batch>,
+    /// Where the target is not of the latency alone: see [`Sample::taken`].
+    taken: Option<Durations>,
     user: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -204,6 +221,9 @@ impl Judge {
             misses_max,
             evenness,
             batches: vec![Batch::default(); BATCHES],
+            taken: { run.slo }
+                .filter(|slo| !slo.target.is_of_latency())
+                .map(|_| Durations::default()),
             user,
             stop: Arc::new(AtomicBool::new(false)),
         }
@@ -253,6 +273,7 @@ impl Judge {
             within: shares.collect(),
             score,
             latencies,
+            taken: self.taken,
             hopeless,
             refused: false,
             busy,
@@ -279,13 +300,14 @@ impl Observer for Judge {
             return;
         };
         let batch = &mut self.batches[batch];
-        let latency = now.since(finish.arrival);
+        let target = self.slo.map(|slo| slo.target);
         if finish.verdict == Verdict::Served {
-            batch.latencies_ns.push(latency.0);
+            batch.latencies_ns.push(now.since(finish.arrival).0);
+            if let (Some(taken), Some(target)) = (&mut self.taken, target) {
+                taken.record(target.taken(now, finish));
+            }
         }
-        let is_late = batch
-            .in_time
-            .left(finish.verdict, latency, self.slo.map(|slo| slo.latency));
+        let is_late = batch.in_time.left(now, finish, target.as_ref());
         self.misses += u64::from(is_late);
         if self.misses > self.misses_max || self.user.load(Ordering::Relaxed) {
             self.stop.store(true, Ordering::Relaxed);

@@ -21,6 +21,7 @@ mod reproduce;
 mod runtimes;
 mod sensitivity;
 mod sweep;
+mod targets;
 mod tasks;
 mod trace;
 mod trace_bad_input;

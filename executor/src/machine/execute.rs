@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tch::Device;
 use tenantry_core::answers::{Answers, AnswersError};
+use tenantry_core::in_time::Target;
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
@@ -14,7 +15,7 @@ use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::Card;
 use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::AnswersSpec;
-use tenantry_traces::{Duration, Time, Workload};
+use tenantry_traces::{Time, Workload};
 
 use super::RealMachine;
 use super::cascading::CascadeServing;
@@ -47,7 +48,7 @@ pub struct Run<'a> {
     /// Left out of the figures.
     pub warm_up: Time,
     /// Within which requests are to be answered.
-    pub target: Option<Duration>,
+    pub target: Option<Target>,
     /// Of weights and token ids.
     pub seed: u64,
     /// What a route's models answer, with the seed; a route of several stages decides by it. Profiled models are asked themselves.
@@ -144,6 +145,11 @@ pub fn execute(
         Parameters::Cascade(serving) => serving.lanes(&topology, &answers),
         Parameters::Texts(serving) => serving.lanes(&topology, &answers),
     };
+    // Read before the clock starts: a table of outcomes takes its time.
+    let drawn = match &parameters {
+        Parameters::Texts(_) => None,
+        _ => Answers::of_system(spec.system, spec.outcomes)?,
+    };
     // Lanes have streams of their own, which do not wait for what made the parameters.
     synchronize_all(spec.device)?;
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
@@ -156,15 +162,17 @@ pub fn execute(
     let machine = RealMachine::new(&topology, threads);
     let mut machine = match &parameters {
         Parameters::Texts(serving) => machine.with_texts(serving.texts()),
-        Parameters::Cascade(serving) => machine
-            .with_answers(Answers::of_system(spec.system, spec.outcomes)?)
-            .with_kept_states(serving.kept_states()),
-        _ => machine.with_answers(Answers::of_system(spec.system, spec.outcomes)?),
+        Parameters::Cascade(serving) => machine.with_answers(drawn).with_kept_states(serving.kept_states()),
+        _ => machine.with_answers(drawn),
     };
     let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
-    let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
-    let record = ledger.close(end, &server, &machine)?;
+    let ended = run(&mut server, workload, &mut machine, &mut ledger, watch);
+    let record = ended
+        .map_err(ExecuteError::from)
+        .and_then(|end| Ok(ledger.close(end, &server, &machine)?));
+    // Whatever became of the run: a process that ends under lanes which compute may crash.
     let lanes = machine.into_workers().stop();
+    let record = record?;
     let errors = lanes.iter().filter_map(|lane| lane.errors.clone()).collect();
     let clocks = lanes.into_iter().filter_map(|lane| lane.clocks).collect();
     let mut answers = std::mem::take(&mut *Mutex::lock(&answers).expect("no lane panics with the list"));

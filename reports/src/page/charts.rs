@@ -257,9 +257,7 @@ pub struct Compared<'g, 'a> {
 pub(super) fn one_target<'g, 'a: 'g>(groups: impl Iterator<Item = &'g Group<'a>>) -> Option<&'a SloSummary> {
     let mut targets = groups.filter_map(|group| group.runs[0].summary.slo.as_ref());
     let first = targets.next()?;
-    targets
-        .all(|slo| (slo.latency_ms, &slo.at) == (first.latency_ms, &first.at))
-        .then_some(first)
+    targets.all(|slo| slo.same_target(first)).then_some(first)
 }
 
 impl<'g, 'a> Compared<'g, 'a> {

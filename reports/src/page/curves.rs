@@ -168,7 +168,7 @@ fn cdf(named: &[(&Group<'_>, String)], line: impl Fn(&Group<'_>, Vec<Option<f64>
             over_repeats(|l| l.max, |repeats| repeats.max)
         )
     });
-    let target = one_target(named.iter().map(|(group, _)| *group)).map(|slo| slo.latency_ms);
+    let target = one_target(named.iter().map(|(group, _)| *group)).and_then(|slo| slo.latency_ms);
     Some(View {
         summary: words(in_words),
         x: Axis::log("Latency in ms"),

@@ -276,7 +276,7 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
         return View::empty();
     }
     let slo = one_target(groups.iter().copied());
-    let target = slo.filter(|slo| metric.title == format!("{} ms", slo.at));
+    let target_ms = { slo.filter(|slo| metric.title == format!("{} ms", slo.at)) }.and_then(|slo| slo.latency_ms);
     View {
         summary: in_words(metric, &lines, scale.unit),
         x: Axis {
@@ -292,10 +292,7 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
             },
         },
         y: scale.axis,
-        target: target.map(|slo| Target {
-            up: true,
-            value: slo.latency_ms,
-        }),
+        target: target_ms.map(|value| Target { up: true, value }),
         xs: columns.iter().map(|&(value, _)| x_of(value)).collect(),
         lines,
     }

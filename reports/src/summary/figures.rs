@@ -1,10 +1,12 @@
 //! What every run has: counts of requests, distributions of times, a target, lanes.
 
 use serde::{Deserialize, Serialize};
+use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::ledger::{Counts, Durations};
+use tenantry_traces::Duration;
 
-use super::labels::Slo;
 use super::number::rounded;
+use crate::human;
 
 /// Requests by how they ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +39,18 @@ pub struct Distribution {
     pub max: f64,
 }
 
-/// A target, and whether it was met.
+/// A target, each of its limits in milliseconds, and whether it was met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SloSummary {
-    /// The target in milliseconds.
-    pub latency_ms: f64,
+    /// The whole answer's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<f64>,
+    /// The first token's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<f64>,
+    /// Of each further token, in a request's mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_ms: Option<f64>,
     /// For which share of requests: `p98`.
     pub at: String,
     /// Whether `slo_attainment` is at least that; absent where no request was judged.
@@ -71,11 +80,40 @@ impl RequestCounts {
 
 impl SloSummary {
     pub(super) fn of(slo: Slo, attainment: Option<f64>) -> SloSummary {
+        let ms = |limit: Option<Duration>| limit.map(|limit| rounded(limit.as_millis_f64()));
+        let Target {
+            latency,
+            first_token,
+            per_token,
+        } = slo.target;
         SloSummary {
-            latency_ms: rounded(slo.latency.as_millis_f64()),
+            latency_ms: ms(latency),
+            ttft_ms: ms(first_token),
+            tpot_ms: ms(per_token),
             at: format!("p{}", rounded(slo.quantile * 100.0)),
             met: attainment.map(|share| share >= slo.quantile),
         }
+    }
+
+    /// Whether the targets are the same, whatever came of them.
+    pub fn same_target(&self, other: &SloSummary) -> bool {
+        self.limits() == other.limits() && self.at == other.at
+    }
+
+    /// Of the whole answer, the first token, each further one.
+    fn limits(&self) -> [Option<f64>; 3] {
+        [self.latency_ms, self.ttft_ms, self.tpot_ms]
+    }
+
+    /// The whole answer's limit, where there is no other.
+    pub(crate) fn only_latency_ms(&self) -> Option<f64> {
+        self.latency_ms
+            .filter(|_| self.ttft_ms.is_none() && self.tpot_ms.is_none())
+    }
+
+    /// All limits: "100 ms", "1 s to the first token and 50 ms a token".
+    pub fn in_words(&self) -> String {
+        human::limits(self.limits())
     }
 }
 

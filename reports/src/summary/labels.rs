@@ -2,22 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tenantry_traces::Duration;
+use tenantry_core::in_time::Slo;
 
 /// The machine on which simulated runs ran; any other is a device: `cpu`, `cuda:0`.
 pub const VIRTUAL: &str = "virtual";
 
 /// The sweep point: a scenario's path and the value it had.
 pub type Parameters = BTreeMap<String, serde_json::Value>;
-
-/// A latency target.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slo {
-    /// To be answered within.
-    pub latency: Duration,
-    /// The share of requests for which that must hold: 0.98 for `p98`.
-    pub quantile: f64,
-}
 
 /// What cards cost, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tenantry_core::RunRecord;
 use tenantry_core::command::{FailureReason, Verdict};
+use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::server::runtimes::FleetUse;
 use tenantry_traces::Duration;
 
@@ -94,7 +95,7 @@ fn who_waits_for_ever_and_who_gives_up_too_late_miss_the_target() {
 fn a_target_keeps_its_name() {
     for (quantile, name) in [(0.5, "p50"), (0.98, "p98"), (0.999, "p99.9")] {
         let slo = Some(Slo {
-            latency: Duration::from_millis(1),
+            target: Target::of_latency(Duration::from_millis(1)),
             quantile,
         });
         let labels = RunLabels {

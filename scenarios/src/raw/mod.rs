@@ -138,12 +138,20 @@ impl Default for RawCluster {
     }
 }
 
-/// The service-level objective.
+/// The service-level objective: a request is in time that keeps all that is given, one at least.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{"required": ["latency"]}, {"required": ["ttft"]}, {"required": ["tpot"]}]))]
 pub struct RawSlo {
-    /// The latency that is to be kept.
-    pub latency: Period,
+    /// From arrival to the whole answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Period>,
+    /// From arrival to the first token, where tokens are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft: Option<Period>,
+    /// From one token to the next, in each request's mean from the first to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot: Option<Period>,
     /// By which share of the requests: p98 is 98 %.
     pub at: AtQuantile,
 }

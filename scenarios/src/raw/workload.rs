@@ -63,7 +63,7 @@ pub struct RawLengths {
     /// Tokens of input. A trace's bring their outputs along, unless `output` says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawLength>,
-    /// Tokens to generate. Default: none. Encoders generate nothing, and leave it aside.
+    /// Tokens to generate. Default: none, of which decoders make one. Encoders generate nothing, and leave it aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RawLength>,
     /// Inputs and outputs as they go together.

@@ -129,6 +129,12 @@ impl Scalar for Period {
     }
 }
 
+impl std::fmt::Display for Period {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&in_largest_unit(self.0.0, &TIME_UNITS))
+    }
+}
+
 impl Period {
     /// What it must be, for whoever reads one elsewhere than in a scenario.
     pub const MUST: &str = <Period as Scalar>::MUST;

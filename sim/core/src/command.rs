@@ -15,6 +15,8 @@ pub enum RejectReason {
     QueueFull,
     /// Longer than the model's positions or the pool's padding.
     TooLong,
+    /// Of more tokens than a card's memory for keys and values holds.
+    CacheTooSmall,
     /// Of a tenant that the system does not have.
     UnknownTenant,
     /// Of a task whose registration was refused.
@@ -65,6 +67,7 @@ impl RejectReason {
         match self {
             RejectReason::QueueFull => "queue_full",
             RejectReason::TooLong => "too_long",
+            RejectReason::CacheTooSmall => "cache_too_small",
             RejectReason::UnknownTenant => "unknown_tenant",
             RejectReason::TaskRefused(fault) => fault.name(),
             RejectReason::NotCreated => "not_created",
@@ -215,6 +218,30 @@ impl Verdict {
 }
 
 impl Finish {
+    /// From arrival to the first token, or until it leaves now without one.
+    #[inline]
+    pub fn to_first_token(&self, now: Time) -> Duration {
+        self.first_token.unwrap_or(now).since(self.arrival)
+    }
+
+    /// From one token to the next in the mean, up to its end now; nothing where there were not two.
+    #[inline]
+    pub fn per_token(&self, now: Time) -> Option<Duration> {
+        let later_tokens = u64::from(self.output_tokens)
+            .checked_sub(1)
+            .filter(|&later| later > 0)?;
+        Some(Duration(now.since(self.first_token?).0 / later_tokens))
+    }
+
+    /// The same of an answer that is whole; nothing of it where there are no two tokens.
+    #[inline]
+    pub fn pace(&self, now: Time) -> Duration {
+        match self.verdict {
+            Verdict::Served => self.per_token(now).unwrap_or(Duration::ZERO),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Of a request that is turned away at the door.
     pub fn rejected(request: &Request, reason: RejectReason) -> Finish {
         Finish::unrun(request, Verdict::Rejected(reason))

@@ -35,7 +35,7 @@ pub struct Bursts {
     pub first: usize,
     /// Of each seed, how many requests come in each slot. The first seeds are those of the runs, in their order.
     pub seeds: Vec<Vec<u32>>,
-    /// The latency of the target, in seconds.
+    /// The target's limit, in seconds: [`Target::limit`](tenantry_core::in_time::Target::limit).
     pub target_s: f64,
 }
 
@@ -94,27 +94,27 @@ impl Fluid {
 }
 
 impl Bursts {
-    /// What is to be expected of the share of requests that keep the target, by runs with the first seeds; `latencies` are those of all of them, and `share` is the target's.
+    /// What is to be expected of the share of requests that keep the target, by runs with the first seeds; `taken` is what requests took in all of them, and `share` is the target's.
     /// Nothing where a request by itself takes as long as the target.
     ///
     /// The fluid's rate is fitted where there is most to be seen: by who was late, or, where those were fewer than may be, by who took longer than all but as many.
-    pub fn outlook(&self, runs: &[Sample], latencies: &Durations, share: f64) -> Option<Outlook> {
-        let alone_s = latencies.quantile_ns(ALONE) as f64 / 1e9;
+    pub fn outlook(&self, runs: &[Sample], taken: &Durations, share: f64) -> Option<Outlook> {
+        let alone_s = taken.quantile_ns(ALONE) as f64 / 1e9;
         let patience_s = self.target_s - alone_s;
         let seen = self.seeds.get(..runs.len())?;
         let judged: f64 = runs.iter().map(|run| run.judged as f64).sum();
-        if latencies.count() == 0 || patience_s <= 0.0 || judged == 0.0 {
+        if taken.count() == 0 || patience_s <= 0.0 || judged == 0.0 {
             return None;
         }
         // Of a run that was stopped only the late ones are known.
         let stopped = runs.iter().any(|run| run.hopeless);
-        let longer_ns = latencies.quantile_ns(share);
+        let longer_ns = taken.quantile_ns(share);
         let by_late = stopped || longer_ns as f64 / 1e9 >= self.target_s;
         let late: Vec<f64> = match by_late {
             true => runs.iter().map(|run| (run.judged - run.kept) as f64).collect(),
             false => runs
                 .iter()
-                .map(|run| run.judged as f64 - not_longer(&run.latencies, longer_ns))
+                .map(|run| run.judged as f64 - not_longer(run.taken(), longer_ns))
                 .collect(),
         };
         let of_late = late.iter().sum::<f64>() / judged;
@@ -193,8 +193,8 @@ impl Bursts {
 }
 
 /// How many took no longer.
-fn not_longer(latencies: &Durations, than_ns: u64) -> f64 {
-    latencies.count() as f64 * latencies.share_within(Duration(than_ns))
+fn not_longer(taken: &Durations, than_ns: u64) -> f64 {
+    taken.count() as f64 * taken.share_within(Duration(than_ns))
 }
 
 fn late_share(fared: &[Fared]) -> f64 {
@@ -266,6 +266,7 @@ mod tests {
             bursts: None,
             score: Vec::new(),
             latencies,
+            taken: None,
             hopeless: false,
             refused: false,
             busy: 0.5,

@@ -39,9 +39,8 @@ struct Decision {
 /// What a cell's runs say of it; nothing where there is none.
 pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
     let last = samples.last()?;
-    let latencies = all(samples);
     let bursts = samples.iter().find_map(|sample| sample.bursts.as_ref());
-    let outlook = bursts.and_then(|bursts| bursts.outlook(samples, &latencies, rules.share));
+    let outlook = bursts.and_then(|bursts| bursts.outlook(samples, &all(samples, Sample::taken), rules.share));
     let hopeless = samples.iter().any(|sample| sample.hopeless);
     let runs = samples.len() as u32;
     let decision = match outlook {
@@ -60,7 +59,7 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
         meets: decision.meets,
         confidence: charged(decision.confidence, runs, rules).max(0.5),
         share: decision.share,
-        score: quantile_ms(&latencies, rules),
+        score: quantile_ms(&all(samples, |sample| &sample.latencies), rules),
         runs,
         busy: last.busy,
         hopeless,
@@ -69,10 +68,10 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
 }
 
 /// Of the requests that were served in all of these runs.
-pub fn all(samples: &[Sample]) -> Durations {
+pub fn all(samples: &[Sample], of: fn(&Sample) -> &Durations) -> Durations {
     let mut all = Durations::default();
     for sample in samples {
-        all.add(&sample.latencies);
+        all.add(of(sample));
     }
     all
 }
@@ -209,6 +208,7 @@ mod tests {
             bursts: None,
             score: Vec::new(),
             latencies: Durations::default(),
+            taken: None,
             hopeless: false,
             refused: false,
             busy: 0.0,

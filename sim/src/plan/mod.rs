@@ -45,12 +45,22 @@ pub struct Sample {
     pub score: Vec<f64>,
     /// Of all requests that were served.
     pub latencies: Durations,
+    /// What they took as the target reckons it, where that is not the latency: [`Target::taken`](tenantry_core::in_time::Target::taken).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Durations>,
     /// The run was stopped early: so many requests had missed the target that other repeats could not make up for it.
     pub hopeless: bool,
     /// It is no answer whatever its requests say: it cannot run, has no memory for some who ask, or is wrong too often.
     pub refused: bool,
     /// The busiest lane's share of time: what tells too much load from too little.
     pub busy: f64,
+}
+
+impl Sample {
+    /// What requests that were served took as the target reckons it.
+    pub fn taken(&self) -> &Durations {
+        self.taken.as_ref().unwrap_or(&self.latencies)
+    }
 }
 
 /// The rules of a decision.

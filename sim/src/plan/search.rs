@@ -165,7 +165,10 @@ where
         let samples = self.samples(cell);
         match self.judged(cell) {
             Some(judged) if repeats >= samples.len() => judged.score,
-            _ => quantile_ms(&all(&samples[..repeats.min(samples.len())]), &self.rules),
+            _ => quantile_ms(
+                &all(&samples[..repeats.min(samples.len())], |sample| &sample.latencies),
+                &self.rules,
+            ),
         }
     }
 

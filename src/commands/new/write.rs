@@ -131,9 +131,7 @@ fn workload(answers: &Answers) -> String {
             format!("{{ input: {{ fixed: {input} }} }}      # or {{twitter: {{}}}}, {{lognormal: …}}")
         }
         ModelKind::Decoder => {
-            format!(
-                "{{ input: {{ fixed: {input} }}, output: {{ fixed: {output} }} }}   # or {{joint: {{sharegpt: {{}}}}}}"
-            )
+            format!("{{ input: {{ fixed: {input} }}, output: {{ fixed: {output} }} }}   # or {{ joint: sharegpt }}")
         }
     };
     let (stop, warm_up) = match model.kind {

@@ -233,7 +233,7 @@ fn simulated(
         system: &system,
         tenants: run.tenants,
         warm_up: Time::ZERO + run.warm_up,
-        target: run.slo.map(|slo| slo.latency),
+        target: run.slo.map(|slo| slo.target),
         jitter: tenantry_sim::Jitter::None,
         seed: 1,
         answers: run.answers.as_ref().map(|answers| (answers, run.seed)),

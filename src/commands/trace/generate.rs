@@ -9,11 +9,11 @@ use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
 use tenantry_traces::write::TraceFile;
-use tenantry_traces::{Entry, Time, TraceError, build};
+use tenantry_traces::{Entry, Time, build};
 
 use super::source::Watchdog;
 use super::workload;
-use crate::cards::workload_failure;
+use crate::cards::{reading_failure, workload_failure};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, say};
@@ -35,8 +35,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         ));
     }
     let mut watchdog = Watchdog::new();
-    let bad_input = |error: TraceError| workload_failure(scenario, &error);
-    let mut workload = build(&spec).map_err(bad_input)?;
+    let mut workload = build(&spec).map_err(|error| workload_failure(scenario, &error))?;
     let mut file = match spec.management {
         ManagementSpec::None => TraceFile::create(out)?,
         _ => TraceFile::create_with_changes(out)?,
@@ -48,7 +47,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     );
     let mut requests: u64 = 0;
     let mut last = Time::ZERO;
-    while let Some(entry) = workload.next().map_err(bad_input)? {
+    while let Some(entry) = workload.next().map_err(|error| reading_failure(scenario, &error))? {
         watchdog.check()?;
         match entry {
             Entry::Request(request) => {

@@ -12,7 +12,7 @@ use super::charts::Compared;
 use super::sweep::number;
 use crate::group::{Group, plain};
 use crate::human::{self, ABSENT};
-use crate::summary::RunSummary;
+use crate::summary::{Distribution, RunSummary, SloSummary};
 
 /// The answer on one system.
 #[derive(Debug, Serialize)]
@@ -188,9 +188,7 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
         Kept { met: 0, .. } => ("missed", "misses", String::new()),
         Kept { met, judged } => ("missed", "meets", format!(" in only {met} of {judged} repeats")),
     };
-    let reached = group.latency_at(&slo.at);
-    let reached = reached.map(|ms| human::milliseconds_apart(ms, slo.latency_ms));
-    let reached = reached.map_or(String::new(), |reached| format!("{} is {reached}, ", slo.at));
+    let reached = reached(group, slo);
     let not_judged = match group.runs.len() - kept.judged {
         0 => String::new(),
         1 => format!("; 1 repeat more is not judged, where {NOBODY_COUNTS}"),
@@ -202,6 +200,26 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
             "{verb} its target {target}{repeats}: {reached}{share} of requests are in time, at {rate} requests/s{not_judged}"
         ),
     )
+}
+
+/// What is reached at the target's quantile, of all that has a limit: "p98 is 90 ms, "; "p98 of the first token is 1.2 s, of each further one 40 ms, ".
+fn reached(group: &Group<'_>, slo: &SloSummary) -> String {
+    let at = |of: fn(&RunSummary) -> Option<Distribution>| group.mean(|run| of(run)?.at(&slo.at));
+    let figures = [
+        (slo.latency_ms, group.latency_at(&slo.at), ""),
+        (slo.ttft_ms, at(|run| run.ttft_ms), " of the first token"),
+        (slo.tpot_ms, at(|run| run.tpot_ms), " of each further one"),
+    ];
+    let mut verb = " is";
+    let figures = figures.into_iter().filter_map(|(limit_ms, reached_ms, of_what)| {
+        let reached = human::milliseconds_apart(reached_ms?, limit_ms?);
+        Some(format!("{of_what}{} {reached}", std::mem::take(&mut verb)))
+    });
+    let figures: Vec<String> = figures.collect();
+    match figures.is_empty() {
+        true => String::new(),
+        false => format!("{}{}, ", slo.at, figures.join(",")),
+    }
 }
 
 /// What was lost, summed over the runs.

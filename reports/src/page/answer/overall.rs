@@ -2,7 +2,7 @@
 
 use super::targets::{Kept, NOBODY_COUNTS, Targets, is_judged, share_in_time, slo};
 use crate::group::Group;
-use crate::human;
+use crate::human::{self, listed};
 use crate::page::charts::Compared;
 use crate::summary::{Parameters, RunSummary};
 
@@ -227,12 +227,4 @@ fn least<'a>(
     let &(system, value) = known.iter().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let alike = known.iter().filter(|(_, other)| show(*other) == show(value));
     (alike.count() == 1).then(|| (system, show(value)))
-}
-
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }

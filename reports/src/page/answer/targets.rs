@@ -13,7 +13,7 @@ pub(super) fn slo<'a>(group: &Group<'a>) -> Option<&'a SloSummary> {
 
 /// "of 100 ms at p98".
 pub(super) fn target(slo: &SloSummary) -> String {
-    format!("of {} at {}", human::exact_milliseconds(slo.latency_ms), slo.at)
+    format!("of {} at {}", slo.in_words(), slo.at)
 }
 
 /// What became of a group's target, in how many of its repeats.
@@ -51,48 +51,51 @@ pub(super) fn is_judged(group: &Group<'_>) -> bool {
 
 /// The targets of several groups.
 pub(super) struct Targets<'a> {
-    least: &'a SloSummary,
-    most: &'a SloSummary,
+    first: &'a SloSummary,
+    are_one: bool,
     /// The quantile; that of the first where they differ in it.
     pub at: &'a str,
     same_quantile: bool,
+    /// The least limit for the whole answer and the most, where they are of nothing else.
+    latencies_ms: Option<(f64, f64)>,
 }
 
 impl<'a> Targets<'a> {
     pub fn of(groups: &[&Group<'a>]) -> Option<Targets<'a>> {
-        let mut slos = groups.iter().filter_map(|group| slo(group));
-        let first = slos.next()?;
-        let mut targets = Targets {
-            least: first,
-            most: first,
+        let slos: Vec<&SloSummary> = groups.iter().filter_map(|group| slo(group)).collect();
+        let first = *slos.first()?;
+        let latencies = slos
+            .iter()
+            .map(|slo| slo.only_latency_ms())
+            .collect::<Option<Vec<f64>>>();
+        Some(Targets {
+            first,
+            are_one: slos.iter().all(|slo| slo.same_target(first)),
             at: &first.at,
-            same_quantile: true,
-        };
-        for slo in slos {
-            targets.same_quantile &= slo.at == first.at;
-            if slo.latency_ms < targets.least.latency_ms {
-                targets.least = slo;
-            }
-            if slo.latency_ms > targets.most.latency_ms {
-                targets.most = slo;
-            }
-        }
-        Some(targets)
+            same_quantile: slos.iter().all(|slo| slo.at == first.at),
+            latencies_ms: latencies.map(|ms| {
+                let of = |pick: fn(f64, f64) -> f64| ms.iter().copied().fold(ms[0], pick);
+                (of(f64::min), of(f64::max))
+            }),
+        })
     }
 
     pub fn are_one(&self) -> bool {
-        self.same_quantile && self.least.latency_ms == self.most.latency_ms
+        self.are_one
     }
 
     /// "its target of 100 ms at p98"; the range where they differ.
     pub fn whose(&self, whose: &str) -> String {
         if self.are_one() {
-            return format!("{whose} target {}", target(self.least));
+            return format!("{whose} target {}", target(self.first));
         }
-        let [least, most] = [self.least, self.most].map(|slo| human::exact_milliseconds(slo.latency_ms));
-        let range = match least == most {
-            true => least,
-            false => format!("{least} to {most}"),
+        let range = match self.latencies_ms {
+            None => "several limits".to_owned(),
+            Some((least, most)) if least == most => human::exact_milliseconds(least),
+            Some((least, most)) => {
+                let [least, most] = [least, most].map(human::exact_milliseconds);
+                format!("{least} to {most}")
+            }
         };
         let at = match self.same_quantile {
             true => self.at,
@@ -103,9 +106,9 @@ impl<'a> Targets<'a> {
 
     /// A latency that is not taken for the target where it is another.
     pub fn beside(&self, ms: f64) -> String {
-        match self.are_one() {
-            true => human::milliseconds_apart(ms, self.least.latency_ms),
-            false => human::milliseconds(ms),
+        match self.first.latency_ms.filter(|_| self.are_one()) {
+            Some(target_ms) => human::milliseconds_apart(ms, target_ms),
+            None => human::milliseconds(ms),
         }
     }
 }

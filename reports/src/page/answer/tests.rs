@@ -222,7 +222,7 @@ fn who_turns_requests_away_does_not_answer_fastest() {
 #[test]
 fn what_misses_by_little_does_not_look_met() {
     let mut near = run("near", 150);
-    near.summary.slo.as_mut().unwrap().latency_ms = 22.5368;
+    near.summary.slo.as_mut().unwrap().latency_ms = Some(22.5368);
     near.summary.slo.as_mut().unwrap().met = Some(false);
     near.summary.slo_attainment = Some(0.979824);
     near.summary.latency_ms.as_mut().unwrap().p98 = 22.5444;

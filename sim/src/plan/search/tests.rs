@@ -31,6 +31,7 @@ fn made_up(
             Sample {
                 score,
                 latencies,
+                taken: None,
                 dispersion: 1.0,
                 bursts: None,
                 judged: 20_000,

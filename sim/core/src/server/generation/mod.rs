@@ -364,8 +364,10 @@ impl GenerationServer {
     fn check(&self, request: &Request) -> Result<(), RejectReason> {
         self.tenancy.check(request.tenant)?;
         let pages = &self.instances[0].pages;
-        if request.input_tokens >= self.positions || pages.of(request.input_tokens) > pages.total() {
+        if request.input_tokens >= self.positions {
             Err(RejectReason::TooLong)
+        } else if pages.of(request.input_tokens) > pages.total() {
+            Err(RejectReason::CacheTooSmall)
         } else {
             Ok(())
         }
