@@ -27,7 +27,7 @@ pub fn card_names() -> Vec<String> {
 }
 
 /// What to do where a card is missed.
-const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick`";
+const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick --out out/here`, and give it to --profile";
 
 /// A card by name or path, as an argument gives it.
 pub fn find_card(name: &str) -> Result<Card, Failure> {

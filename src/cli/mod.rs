@@ -91,7 +91,7 @@ pub enum Command {
     /// Measure a card, or look at a profile.
     #[command(
         args_conflicts_with_subcommands = true,
-        after_help = "Examples:\n  tenantry profile --device cpu --suite quick\n  \
+        after_help = "Examples:\n  tenantry profile --device cpu --suite quick --out out/here\n  \
                       tenantry profile --device cpu --for scenarios/quickstart.yaml --out out/cpu\n  \
                       tenantry profile show cpu\n\n\
                       An interrupted measurement (Ctrl-C) leaves OUT.partial; the same command goes on with it."
