@@ -4,8 +4,8 @@ use tenantry_traces::{Duration, Time};
 
 use crate::command::{Finish, Verdict};
 
-/// What a request is to be answered within: all that is given. The first two of NVIDIA's AIPerf are its time to first token and, as the mean of a
-/// request's, its inter-token latency.
+/// What a request is to be answered within: all that is given. `first_token` limits what NVIDIA's AIPerf calls time to first token, and `per_token` its
+/// inter-token latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// From arrival to the whole answer.

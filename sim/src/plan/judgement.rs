@@ -39,8 +39,12 @@ struct Decision {
 /// What a cell's runs say of it; nothing where there is none.
 pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
     let last = samples.last()?;
+    let latencies = all(samples, |sample| &sample.latencies);
+    // Mostly the target reckons by these.
+    let reckoned = { samples.iter().any(|sample| sample.taken.is_some()) }.then(|| all(samples, Sample::taken));
+    let taken = reckoned.as_ref().unwrap_or(&latencies);
     let bursts = samples.iter().find_map(|sample| sample.bursts.as_ref());
-    let outlook = bursts.and_then(|bursts| bursts.outlook(samples, &all(samples, Sample::taken), rules.share));
+    let outlook = bursts.and_then(|bursts| bursts.outlook(samples, taken, rules.share));
     let hopeless = samples.iter().any(|sample| sample.hopeless);
     let runs = samples.len() as u32;
     let decision = match outlook {
@@ -59,7 +63,7 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
         meets: decision.meets,
         confidence: charged(decision.confidence, runs, rules).max(0.5),
         share: decision.share,
-        score: quantile_ms(&all(samples, |sample| &sample.latencies), rules),
+        score: quantile_ms(&latencies, rules),
         runs,
         busy: last.busy,
         hopeless,
