@@ -73,7 +73,7 @@ pub use keys::{
 };
 pub use limits::Limits;
 pub use model::{DType, ModelError, ModelKind, ModelShape};
-pub use names::near_miss;
+pub use names::{did_you_mean, near_miss};
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,

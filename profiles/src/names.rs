@@ -55,6 +55,11 @@ pub fn near_miss<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -
     nearest.map(|(.., candidate)| candidate.to_string())
 }
 
+/// What an error ends with where a [`near_miss`] is known: `; did you mean bert-base?`; nothing else.
+pub fn did_you_mean<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    near_miss(got, candidates).map_or(String::new(), |near| format!("; did you mean {near}?"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde::{Serialize, de::DeserializeOwned};

@@ -170,7 +170,7 @@ fn given_up_share(summary: &RunSummary) -> f64 {
 }
 
 /// Likewise, of one run.
-pub fn given_up_caveat(summary: &RunSummary) -> Option<String> {
+fn given_up_caveat(summary: &RunSummary) -> Option<String> {
     let share = given_up_share(summary);
     let counted = match &summary.slo {
         Some(_) => "; those who left before their target had passed count as neither in time nor late",

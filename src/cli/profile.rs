@@ -105,10 +105,7 @@ fn source(name: &str) -> Result<tenantry_profiles::ImportSource, String> {
     let found = known.iter().find(|source| source.name() == name);
     found.copied().ok_or_else(|| {
         let names = tenantry_profiles::ImportSource::NAMES;
-        let suggested = tenantry_profiles::near_miss(name, names.iter().copied());
-        let suggestion = suggested
-            .map(|name| format!("; did you mean {name}?"))
-            .unwrap_or_default();
+        let suggestion = tenantry_profiles::did_you_mean(name, names.iter().copied());
         format!("must be {}, got {name}{suggestion}", names.join(", "))
     })
 }

@@ -1,6 +1,6 @@
 //! `tenantry presets`: the named systems, to be printed, copied and changed.
 
-use tenantry_profiles::near_miss;
+use tenantry_profiles::did_you_mean;
 use tenantry_scenarios::presets;
 
 use crate::cli::{OutputArgs, PresetsArgs};
@@ -17,8 +17,7 @@ pub fn run(args: &PresetsArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let Some(yaml) = presets::yaml(name) else {
-        let near = near_miss(name, presets::names().iter().copied());
-        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let hint = did_you_mean(name, presets::names().iter().copied());
         return Err(Failure::BadInput(format!(
             "preset: must be one of {}, got {name}{hint}",
             presets::names().join(", ")

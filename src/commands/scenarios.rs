@@ -1,7 +1,7 @@
 //! `tenantry scenarios`: the scenarios that come with the program, to be run, printed, copied and changed.
 
 use serde_json::json;
-use tenantry_profiles::near_miss;
+use tenantry_profiles::did_you_mean;
 use tenantry_scenarios::{about, shipped_names, shipped_yaml};
 
 use crate::cli::{OutputArgs, ScenariosArgs};
@@ -30,7 +30,7 @@ pub fn run(args: &ScenariosArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let Some(yaml) = shipped_yaml(name) else {
-        let meant = near_miss(name, shipped_names()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        let meant = did_you_mean(name, shipped_names());
         return Err(Failure::BadInput(format!(
             "scenario: must be one of those that `tenantry scenarios` lists, got {name}{meant}"
         )));

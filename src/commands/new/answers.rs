@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tenantry_profiles::{Card, DType, ModelKind, ModelShape, near_miss};
+use tenantry_profiles::{Card, DType, ModelKind, ModelShape, did_you_mean};
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Scenario, ScenarioErrors};
 use tenantry_traces::Duration;
@@ -182,8 +182,7 @@ impl Usual {
 pub fn built_in(name: &str) -> Result<ModelShape, Failure> {
     ModelShape::builtin(name).ok_or_else(|| {
         let names = ModelShape::builtin_names();
-        let meant =
-            near_miss(name, names.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        let meant = did_you_mean(name, names.iter().copied());
         Failure::BadInput(format!(
             "--model: must be one of {}, got {name}{meant}",
             names.join(", ")

@@ -1,10 +1,10 @@
 //! `tenantry profile import`: a card from public measurements, or more tables for one.
 
 use serde_json::json;
-use tenantry_profiles::{Card, Import, ImportSource, ModelShape, describe, near_miss};
+use tenantry_profiles::{Card, Import, ImportSource, ModelShape, describe};
 use tenantry_reports::manifest::quoted;
 
-use super::show;
+use super::{built_in, show};
 use crate::cli::{ImportArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, today};
@@ -13,11 +13,10 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned());
     let name =
         name.ok_or_else(|| Failure::BadInput(format!("--out: must be a folder's path, got {}", args.out.display())))?;
-    check_models(args.from, &args.model)?;
     let import = Import {
         source: args.from,
         gpu: args.gpu.clone(),
-        models: args.model.iter().map(|name| model(name)).collect::<Result<_, _>>()?,
+        models: models(args.from, &args.model)?,
         launch_overhead_us: args.launch_overhead_us,
         files: args.files.clone(),
     };
@@ -46,27 +45,13 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whose files may be of several models.
-fn check_models(source: ImportSource, names: &[String]) -> Result<(), Failure> {
+/// The models of `--model`, of sources whose files may be of several.
+fn models(source: ImportSource, named: &[String]) -> Result<Vec<ModelShape>, Failure> {
     let takes = matches!(source, ImportSource::Vidur | ImportSource::Aiconfigurator);
-    match names {
+    match named {
         [name, ..] if !takes => Err(Failure::BadInput(format!(
             "--model: must be left out for {source}, whose files say or fix their model, got {name}"
         ))),
-        _ => match { names.iter().enumerate() }.find(|(index, name)| names[..*index].contains(name)) {
-            Some((_, again)) => Err(Failure::BadInput(format!(
-                "--model: must be each model once, got {again} twice"
-            ))),
-            None => Ok(()),
-        },
+        names => built_in("--model", &names.iter().map(String::as_str).collect::<Vec<_>>()),
     }
-}
-
-fn model(name: &str) -> Result<ModelShape, Failure> {
-    ModelShape::builtin(name).ok_or_else(|| {
-        let known = ModelShape::builtin_names();
-        let near =
-            near_miss(name, known.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
-        Failure::BadInput(format!("--model: must be among {}, got {name}{near}", known.join(", ")))
-    })
 }

@@ -13,7 +13,7 @@ mod show;
 #[cfg(feature = "libtorch")]
 pub use needs::models_of;
 
-use tenantry_profiles::{ModelShape, near_miss};
+use tenantry_profiles::{ModelShape, did_you_mean};
 
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
 use crate::failure::Failure;
@@ -37,23 +37,25 @@ fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, Failu
         [] => otherwise.to_vec(),
         named => named.iter().map(String::as_str).collect(),
     };
-    if let Some(again) =
-        { names.iter().enumerate() }.find_map(|(index, name)| names[..index].contains(name).then_some(name))
-    {
+    built_in("--models", &names)
+}
+
+/// The built-in models that an option names, each once.
+fn built_in(option: &str, names: &[&str]) -> Result<Vec<ModelShape>, Failure> {
+    if let Some((_, again)) = { names.iter().enumerate() }.find(|(index, name)| names[..*index].contains(name)) {
         return Err(Failure::BadInput(format!(
-            "--models: must be each model once, got {again} twice"
+            "{option}: must be each model once, got {again} twice"
         )));
     }
     let known = ModelShape::builtin_names();
-    let model = |name: &str| {
+    let model = |name: &&str| {
         ModelShape::builtin(name).ok_or_else(|| {
-            let near = near_miss(name, known.iter().copied());
-            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            let meant = did_you_mean(name, known.iter().copied());
             Failure::BadInput(format!(
-                "--models: must be among {}, got {name}{near}",
+                "{option}: must be among {}, got {name}{meant}",
                 known.join(", ")
             ))
         })
     };
-    names.into_iter().map(model).collect()
+    names.iter().map(model).collect()
 }

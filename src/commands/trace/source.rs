@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenantry_profiles::near_miss;
+use tenantry_profiles::did_you_mean;
 use tenantry_reports::trace::{Collector, Trace};
 use tenantry_traces::read::sharegpt::{FOUR_CHARS_A_TOKEN, Tokenize};
 use tenantry_traces::read::tokenizer::TokenizerJson;
@@ -82,7 +82,7 @@ fn format_by_name(name: &str) -> Result<Format, Failure> {
     let found = Format::ALL.into_iter().find(|format| format.name() == name);
     found.ok_or_else(|| {
         let names = Format::ALL.map(Format::name);
-        let meant = near_miss(name, names).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        let meant = did_you_mean(name, names);
         Failure::BadInput(format!(
             "--format: must be one of {}, got {name}{meant}",
             names.join(", ")

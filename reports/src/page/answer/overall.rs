@@ -36,7 +36,7 @@ pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
             groups.len()
         ));
     };
-    let (the, each) = match targets.are_one() {
+    let (the, each) = match targets.are_one {
         true => (targets.whose("the"), targets.whose("the")),
         false => (targets.whose("their"), targets.whose("its")),
     };

@@ -52,7 +52,8 @@ pub(super) fn is_judged(group: &Group<'_>) -> bool {
 /// The targets of several groups.
 pub(super) struct Targets<'a> {
     first: &'a SloSummary,
-    are_one: bool,
+    /// Whether all are the same.
+    pub are_one: bool,
     /// The quantile; that of the first where they differ in it.
     pub at: &'a str,
     same_quantile: bool,
@@ -80,13 +81,9 @@ impl<'a> Targets<'a> {
         })
     }
 
-    pub fn are_one(&self) -> bool {
-        self.are_one
-    }
-
     /// "its target of 100 ms at p98"; the range where they differ.
     pub fn whose(&self, whose: &str) -> String {
-        if self.are_one() {
+        if self.are_one {
             return format!("{whose} target {}", target(self.first));
         }
         let range = match self.latencies_ms {
@@ -106,7 +103,7 @@ impl<'a> Targets<'a> {
 
     /// A latency that is not taken for the target where it is another.
     pub fn beside(&self, ms: f64) -> String {
-        match self.first.latency_ms.filter(|_| self.are_one()) {
+        match self.first.latency_ms.filter(|_| self.are_one) {
             Some(target_ms) => human::milliseconds_apart(ms, target_ms),
             None => human::milliseconds(ms),
         }
