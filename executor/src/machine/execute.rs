@@ -145,11 +145,12 @@ pub fn execute(
         Parameters::Cascade(serving) => serving.lanes(&topology, &answers),
         Parameters::Texts(serving) => serving.lanes(&topology, &answers),
     };
-    // Read before the clock starts: a table of outcomes takes its time.
+    // Before the clock starts: a table of outcomes takes its time, and a ledger's histograms a millisecond.
     let drawn = match &parameters {
         Parameters::Texts(_) => None,
         _ => Answers::of_system(spec.system, spec.outcomes)?,
     };
+    let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
     // Lanes have streams of their own, which do not wait for what made the parameters.
     synchronize_all(spec.device)?;
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
@@ -165,7 +166,6 @@ pub fn execute(
         Parameters::Cascade(serving) => machine.with_answers(drawn).with_kept_states(serving.kept_states()),
         _ => machine.with_answers(drawn),
     };
-    let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
     let ended = run(&mut server, workload, &mut machine, &mut ledger, watch);
     let record = ended
         .map_err(ExecuteError::from)

@@ -243,12 +243,12 @@ fn serve_entries_between(
     let topology = server.topology().clone();
     change(&mut serving);
     let answers = Arc::default();
+    let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
+    let mut workload = Listed::new(entries);
     let threads = Threads::start(between(serving.lanes(&topology, &answers)), Arc::default())
         .unwrap()
         .counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
-    let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
-    let mut workload = Listed::new(entries);
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, (&mut log, watch)).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
     let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();

@@ -269,7 +269,12 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
         }
         drop(updated);
     });
-    let system = with_plot(system(TenantState::Head, BATCHED, PipelineSpec::PREFETCH), PLOT);
+    // However slow the machine is, a batch is begun when it is full.
+    let batch = BatchSpec::SizeOrTimeout {
+        max_size: 8,
+        max_wait: Duration::from_secs(1),
+    };
+    let system = with_plot(system(TenantState::Head, batch, PipelineSpec::PREFETCH), PLOT);
     let (record, answers) = serve_entries_between(
         &system,
         0,
