@@ -2,9 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, statfs};
+use sysinfo::{
+    CGroupLimits, CpuRefreshKind, MemoryRefreshKind, Process, ProcessRefreshKind, ProcessesToUpdate, RefreshKind,
+    System,
+};
 use tenantry_profiles::{Device, DeviceKind, Host};
 
 use crate::error::ExecutorError;
@@ -18,10 +22,11 @@ const GIB: u64 = 1 << 30;
 /// tenants' parameters in host memory.
 ///
 /// # Errors
-/// A machine without `/proc/cpuinfo` and `/proc/meminfo`.
+/// A machine that does not say how much memory it has.
 pub fn describe_cpu() -> Result<Device, ExecutorError> {
-    let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|_| "unknown CPU".to_string());
-    let memory_bytes = memory_bytes("MemTotal")? / 2;
+    let nothing = || ExecutorError::input("/proc/meminfo", "how much memory there is", "nothing");
+    let memory_bytes = memory().ok_or_else(nothing)?.total / 2;
+    let cpu = processor().unwrap_or("unknown CPU".to_string());
     Ok(Device {
         name: cpu.clone(),
         kind: DeviceKind::Cpu,
@@ -47,27 +52,45 @@ pub fn cores() -> u32 {
 
 /// Host memory that is free or can be freed, in bytes; 1 GiB where the system does not say.
 pub fn available_host_bytes() -> u64 {
-    memory_bytes("MemAvailable").unwrap_or(GIB)
+    memory().map_or(GIB, |memory| memory.available)
 }
 
-fn memory_bytes(name: &str) -> Result<u64, ExecutorError> {
-    let text = field("/proc/meminfo", name)?;
-    let kib = text.strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
-    let kib = kib.ok_or_else(|| ExecutorError::input(format!("/proc/meminfo: {name}"), "a number of kB", text))?;
-    Ok(kib * 1024)
+/// What this process may use, in bytes: of the machine, or of the container or control group that it is in.
+#[derive(Debug, PartialEq)]
+struct Memory {
+    total: u64,
+    available: u64,
 }
 
-/// The value of the first line `name: value`.
-fn field(path: &str, name: &str) -> Result<String, ExecutorError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
-        path: PathBuf::from(path),
-        source,
-    })?;
-    let value = text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then(|| value.trim().to_string())
-    });
-    value.ok_or_else(|| ExecutorError::input(format!("{path}: {name}"), "a line", "no such line"))
+fn memory() -> Option<Memory> {
+    let ram = MemoryRefreshKind::nothing().with_ram();
+    let mut system = System::new_with_specifics(RefreshKind::nothing().with_memory(ram)).ok()?;
+    let machine = Memory {
+        total: system.total_memory(),
+        available: system.available_memory(),
+    };
+    let own = sysinfo::get_current_pid().ok()?;
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[own]), false, ProcessRefreshKind::nothing());
+    let group = system.process(own).and_then(Process::cgroup_limits);
+    Some(machine.within(group.as_ref())).filter(|memory| memory.total > 0)
+}
+
+/// What the processor is called.
+fn processor() -> Option<String> {
+    let system = System::new_with_specifics(RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing())).ok()?;
+    let brand = system.cpus().first()?.brand().trim().to_string();
+    (!brand.is_empty()).then_some(brand)
+}
+
+impl Memory {
+    /// With a group's limits, if there are any. Its free memory leaves out what files hold in memory, though that is given up when needed.
+    fn within(self, group: Option<&CGroupLimits>) -> Memory {
+        let Some(group) = group else { return self };
+        Memory {
+            total: self.total.min(group.total_memory),
+            available: self.available.min(group.total_memory.saturating_sub(group.rss)),
+        }
+    }
 }
 
 /// Asks the operating system to drop its copy of a file's content, so that what is read next comes from the disk.
@@ -117,5 +140,27 @@ mod tests {
     #[test]
     fn the_host_has_memory() {
         assert!(available_host_bytes() > 64 << 20);
+    }
+
+    #[test]
+    fn a_container_has_what_it_is_given() {
+        let machine = || Memory {
+            total: 64 * GIB,
+            available: 48 * GIB,
+        };
+        let given = |total, rss| CGroupLimits {
+            total_memory: total,
+            // All but a GiB is taken, most of it by files that were read.
+            free_memory: GIB,
+            free_swap: 0,
+            rss,
+        };
+        let within = |group: CGroupLimits| machine().within(Some(&group));
+        assert_eq!(machine().within(None), machine());
+        let (total, available) = (16 * GIB, 12 * GIB);
+        assert_eq!(within(given(total, 4 * GIB)), Memory { total, available });
+        // The machine's others have taken what the group has not.
+        let (total, available) = (60 * GIB, 48 * GIB);
+        assert_eq!(within(given(total, GIB)), Memory { total, available });
     }
 }
