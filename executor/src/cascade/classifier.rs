@@ -10,7 +10,9 @@ use super::config::{ClassifierConfig, Family, ROBERTA_SKIPPED};
 use super::importance::layers_with_importance;
 use super::text::Tokens;
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Input, LinearParameters, Place, Pooler, places, places_of, read_places, write_places};
+use crate::model::{
+    BERT, Encoder, Input, LinearParameters, Place, Pooler, places, places_of, read_places, write_places,
+};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 const CONFIG: &str = "config.json";
@@ -113,7 +115,7 @@ impl Classifier {
         let path = folder.join(WEIGHTS);
         let block = read_encoder(&path, &config, dtype)?.f_to(device)?;
         let encoder = Encoder::of_variant(&config.shape, config.variant, 0, block)?;
-        let head = read_places(&path, &head_places(&config), dtype)?.f_to(device)?;
+        let head = read_places(&path, config.family.prefix(), &head_places(&config), dtype)?.f_to(device)?;
         Classifier::from_parts(config, encoder, head)
     }
 
@@ -124,11 +126,11 @@ impl Classifier {
     pub fn write(&self, folder: &Path) -> Result<(), ExecutorError> {
         let mut encoder = places(&self.config.shape);
         for place in &mut encoder {
-            place.name = format!("bert.{}", place.name);
+            place.name = format!("{BERT}{}", place.name);
         }
         let mut head = head_places(&self.config);
         for place in head.iter_mut().filter(|place| place.name.starts_with("pooler")) {
-            place.name = format!("bert.{}", place.name);
+            place.name = format!("{BERT}{}", place.name);
         }
         let parameters = self.encoder.parameters();
         write_places(&folder.join(WEIGHTS), &[(encoder, parameters), (head, &self.head)])?;
@@ -238,7 +240,7 @@ fn head_places(config: &ClassifierConfig) -> Vec<Place> {
         Family::Bert | Family::DebertaV2 => ("pooler.dense", "classifier"),
         Family::DistilBert => ("pre_classifier", "classifier"),
         Family::Roberta => ("classifier.dense", "classifier.out_proj"),
-        Family::Albert => ("albert.pooler", "classifier"),
+        Family::Albert => ("pooler", "classifier"),
     };
     let (hidden, outputs) = (config.shape.hidden as usize, config.answer.outputs());
     let mut offset = 0;
@@ -260,7 +262,7 @@ fn head_places(config: &ClassifierConfig) -> Vec<Place> {
 pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType) -> Result<Tensor, ExecutorError> {
     let wanted = places_of(&config.shape, &config.variant);
     if config.family == Family::Bert {
-        return read_places(path, &wanted, dtype);
+        return read_places(path, BERT, &wanted, dtype);
     }
     let mut offset = 0;
     let stored = |place: &Place| {
@@ -271,7 +273,7 @@ pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType)
     };
     let stored: Vec<Option<Place>> = wanted.iter().map(stored).collect();
     let present: Vec<Place> = stored.iter().flatten().cloned().collect();
-    let block = read_places(path, &present, dtype)?;
+    let block = read_places(path, config.family.prefix(), &present, dtype)?;
     let pieces = stored
         .iter()
         .zip(&wanted)
@@ -297,13 +299,23 @@ pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType)
 }
 
 impl Family {
+    /// Below this name the encoder lies in the checkpoint of a task's whole model.
+    fn prefix(self) -> &'static str {
+        match self {
+            Family::Bert => BERT,
+            Family::DistilBert => "distilbert.",
+            Family::Roberta => "roberta.",
+            Family::Albert => "albert.",
+            Family::DebertaV2 => "deberta.",
+        }
+    }
+
     /// What stands in this family's files for one of BERT's tensors; nothing stands for DistilBERT's segments, nor for DeBERTa's and its positions.
     fn stored(self, place: &Place) -> Option<Place> {
         let mut stored = place.clone();
         match self {
             Family::Bert => {}
             Family::Roberta => {
-                stored.name = format!("roberta.{}", place.name);
                 if place.name.contains("position_embeddings") {
                     stored.shape[0] += ROBERTA_SKIPPED as usize;
                 } else if place.name.contains("token_type_embeddings") {
@@ -314,14 +326,12 @@ impl Family {
                 if place.name.contains("token_type_embeddings") || place.name.contains("position_embeddings") {
                     return None;
                 }
-                stored.name = format!("deberta.{}", place.name);
                 for part in ["query", "key", "value"] {
                     let theirs = format!("attention.self.{part}_proj");
                     stored.name = stored.name.replace(&format!("attention.self.{part}"), &theirs);
                 }
             }
             Family::Albert => {
-                stored.name = format!("albert.{}", place.name);
                 // From the more to the less particular.
                 for (ours, theirs) in [
                     ("embeddings.projection", "encoder.embedding_hidden_mapping_in"),
@@ -339,7 +349,6 @@ impl Family {
                 if place.name.contains("token_type_embeddings") {
                     return None;
                 }
-                stored.name = format!("distilbert.{}", place.name);
                 // From the more to the less particular.
                 for (ours, theirs) in [
                     ("encoder.layer", "transformer.layer"),
@@ -449,6 +458,30 @@ mod tests {
             error.ends_with("model.safetensors: classifier.weight: must be of shape [3, 16], got [2, 16]"),
             "{error}"
         );
+    }
+
+    /// Files of a model without a task, and some of one with it, have an encoder's names without its family's.
+    #[test]
+    fn an_encoder_may_lie_below_no_name() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_classifiers");
+        for name in ["bert", "distilbert", "roberta", "albert", "deberta_v3"] {
+            let folder = tempfile::tempdir().unwrap();
+            let fixture = fixtures.join(name);
+            std::fs::copy(fixture.join(CONFIG), folder.path().join(CONFIG)).unwrap();
+            let of_task = Classifier::read(&fixture, DType::F32, Device::Cpu).unwrap();
+            let prefix = of_task.config().family.prefix();
+            let bytes = std::fs::read(fixture.join(WEIGHTS)).unwrap();
+            let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+            let bare = tensors
+                .iter()
+                .map(|(name, tensor)| (name.strip_prefix(prefix).unwrap_or(name), tensor));
+            assert!(tensors.names().iter().any(|name| name.starts_with(prefix)), "{name}");
+            safetensors::serialize_to_file(bare, None, &folder.path().join(WEIGHTS)).unwrap();
+            let bare = Classifier::read(folder.path(), DType::F32, Device::Cpu).unwrap();
+            for (bare, of_task) in bare.blocks().into_iter().zip(of_task.blocks()) {
+                assert_eq!(bare.0, of_task.0, "{name}");
+            }
+        }
     }
 
     /// What an encoder has otherwise than BERT is there for other threads and cards too.

@@ -13,8 +13,8 @@ use crate::device::kind;
 use crate::error::ExecutorError;
 use crate::tensors_file::{map, numbers_of, parse, wrong};
 
-/// Some checkpoints hold a task's whole model, with the encoder below this name.
-const PREFIX: &str = "bert.";
+/// Below this name BERT lies in the checkpoint of a task's whole model.
+pub(crate) const BERT: &str = "bert.";
 
 /// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
 /// [`Encoder::load`](crate::Encoder::load). Other tensors in the file (a pooler, a classifier) are left alone.
@@ -23,18 +23,19 @@ const PREFIX: &str = "bert.";
 /// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
 pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
     check(shape)?;
-    read_places(path, &places(shape), dtype)
+    read_places(path, BERT, &places(shape), dtype)
 }
 
-/// Reads tensors into the block in host memory that their places make up.
-pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result<Tensor, ExecutorError> {
+/// Reads tensors into the block in host memory that their places make up. Those of the encoder may lie below `prefix`, as in the checkpoint of a
+/// task's whole model.
+pub(crate) fn read_places(path: &Path, prefix: &str, places: &[Place], dtype: DType) -> Result<Tensor, ExecutorError> {
     let bytes = map(path)?;
     let tensors = parse(path, &bytes)?;
 
     let length: usize = places.iter().map(Place::length).sum();
     let block = Tensor::f_empty([length as i64], (kind(dtype), Device::Cpu))?;
     for place in places {
-        let Some((name, found)) = find(&tensors, &place.name) else {
+        let Some((name, found)) = find(&tensors, prefix, &place.name) else {
             return Err(wrong(
                 path,
                 &place.name,
@@ -60,15 +61,15 @@ pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result
 
 /// The tensor of that name, with or without prefix, or by the names that the first checkpoints gave to norms; with the name
 /// that it has in the file.
-fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView<'a>)> {
+fn find<'a>(tensors: &SafeTensors<'a>, prefix: &str, name: &str) -> Option<(String, TensorView<'a>)> {
     let legacy = name
         .replace("LayerNorm.weight", "LayerNorm.gamma")
         .replace("LayerNorm.bias", "LayerNorm.beta");
     let candidates = [
         name.to_string(),
-        format!("{PREFIX}{name}"),
+        format!("{prefix}{name}"),
         legacy.clone(),
-        format!("{PREFIX}{legacy}"),
+        format!("{prefix}{legacy}"),
     ];
     candidates
         .into_iter()

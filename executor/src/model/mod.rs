@@ -14,8 +14,8 @@ mod pooler;
 mod relative;
 mod variant;
 
+pub(crate) use checkpoint::{BERT, read_places, write_places};
 pub use checkpoint::{read_checkpoint, write_checkpoint};
-pub(crate) use checkpoint::{read_places, write_places};
 pub(crate) use compiled::CompiledModel;
 pub use encoder::Encoder;
 pub(crate) use encoder::Layer;
