@@ -18,7 +18,7 @@ use crate::cascade::{ClassifierConfig, read_encoder};
 use crate::decoder::{DecoderConfig, read_decoder};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, LinearParameters, Pooler, Variant, read_checkpoint};
-use crate::tensors_file::{map, numbers, parse};
+use crate::tensors_file::{map, numbers, of_checkpoint, parse};
 use crate::whole_models::WholeModel;
 
 const CONFIG: &str = "config.json";
@@ -54,7 +54,7 @@ impl Files {
 
     /// The model's tokenizer, where it lies beside its weights.
     pub fn tokenizer(&self) -> Option<PathBuf> {
-        let path = self.model.as_ref()?.join(TOKENIZER);
+        let path = of_checkpoint(self.model.as_ref()?, TOKENIZER);
         path.exists().then_some(path)
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn fingerprint<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Resul
         for file in files {
             hash_file(&file, &mut hasher)?;
         }
-        let config = path.join(CONFIG);
+        let config = of_checkpoint(path, CONFIG);
         if config.exists() {
             hash_file(&config, &mut hasher)?;
         }
@@ -126,7 +126,7 @@ impl EncoderBlock {
 /// # Errors
 /// Files that cannot be read, or of another shape than the model's.
 pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) -> Result<EncoderBlock, ExecutorError> {
-    let config = path.join(CONFIG);
+    let config = of_checkpoint(path, CONFIG);
     if !config.exists() {
         return Ok(EncoderBlock {
             parameters: read_checkpoint(&weights_of(path), shape, dtype)?,
@@ -158,7 +158,7 @@ pub(crate) fn read_decoder_block(
     shape: &ModelShape,
     dtype: DType,
 ) -> Result<(DecoderConfig, Tensor), ExecutorError> {
-    let stored = path.join(CONFIG);
+    let stored = of_checkpoint(path, CONFIG);
     let config = match stored.exists() {
         true => DecoderConfig::read(&stored, &shape.name)?,
         false => DecoderConfig::new(shape)?,
@@ -182,7 +182,7 @@ impl<T: PartialEq> OneForAll<T> {
     pub fn agree(&mut self, path: &Path, own: T) -> Result<(), ExecutorError> {
         match &self.0 {
             Some(first) if *first != own => Err(ExecutorError::Checkpoint {
-                path: path.join(CONFIG),
+                path: of_checkpoint(path, CONFIG),
                 tensor: "what layers compute".into(),
                 must: "as in the first tenant's".into(),
                 got: "another (activation, what norms add to variances, how positions are told)".into(),

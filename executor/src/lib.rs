@@ -102,7 +102,8 @@ mod whole_models;
 
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 pub use decoder::{
-    Chunk, Decoder, DecoderConfig, KvCache, Sampling, Step, TenantParameters, read_decoder, sample, write_decoder,
+    Chunk, Decoder, DecoderConfig, KvCache, Rope, RopeScaling, Sampling, Step, TenantParameters, read_decoder, sample,
+    write_decoder,
 };
 pub use device::{
     DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, give_memory_back,

@@ -1,7 +1,7 @@
 //! Safetensors files: mapped, parsed, and their numbers.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use safetensors::tensor::TensorView;
@@ -10,6 +10,14 @@ use tch::{Kind, Tensor};
 use tenantry_core::policy::pet_tensors::{FINITE, INFINITE, are_finite};
 
 use crate::error::ExecutorError;
+
+/// Where a file of this name lies that belongs to a checkpoint: in its folder, or beside the file that is given for it.
+pub(crate) fn of_checkpoint(path: &Path, name: &str) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(name),
+        false => path.with_file_name(name),
+    }
+}
 
 /// Maps a file into memory.
 pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {

@@ -18,8 +18,13 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn checkpoint(name: &str) -> Decoder {
-    let config = DecoderConfig::read(&fixture(name).join("config.json"), name).unwrap();
-    let parameters = read_decoder(&fixture(name), &config.shape, DType::F32).unwrap();
+    decoder_of(name, name)
+}
+
+/// One's `config.json`, and another's weights.
+fn decoder_of(config: &str, weights: &str) -> Decoder {
+    let config = DecoderConfig::read(&fixture(config).join("config.json"), weights).unwrap();
+    let parameters = read_decoder(&fixture(weights), &config.shape, DType::F32).unwrap();
     Decoder::from_parameters(&config, parameters).unwrap()
 }
 
@@ -127,7 +132,10 @@ fn last_rows(expected: &Expected) -> Tensor {
 }
 
 fn check_backbone(name: &str) {
-    let (decoder, expected) = (checkpoint(name), Expected::read(name));
+    check(&checkpoint(name), &Expected::read(name));
+}
+
+fn check(decoder: &Decoder, expected: &Expected) {
     let mut first = 0;
     for sequence in &expected.sequences {
         let length = sequence.len() as i64;
@@ -141,14 +149,23 @@ fn check_backbone(name: &str) {
         assert_close(&logits, &rows(&expected.logits), "logits at every token");
         first += length;
     }
-    let (logits, generated) = generate(&decoder, &expected.sequences, expected.generated[0].len(), None);
-    assert_close(&logits, &last_rows(&expected), "logits after the prompts");
+    let (logits, generated) = generate(decoder, &expected.sequences, expected.generated[0].len(), None);
+    assert_close(&logits, &last_rows(expected), "logits after the prompts");
     assert_eq!(generated, expected.generated);
 }
 
 #[test]
 fn a_llama_checkpoint_computes_what_the_reference_does() {
     check_backbone("tiny_llama");
+}
+
+/// Llama 2's longer descendants, and Llama 3.1: the same weights, whose positions turn slower.
+#[test]
+fn stretched_positions_are_computed_as_the_reference_does() {
+    for stretched in ["tiny_llama_linear", "tiny_llama_llama3"] {
+        let decoder = decoder_of(stretched, "tiny_llama");
+        check(&decoder, &Expected::read(stretched));
+    }
 }
 
 #[test]

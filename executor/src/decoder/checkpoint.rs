@@ -24,7 +24,7 @@ const OUTPUT: &str = "lm_head.weight";
 
 /// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
 /// [`Decoder::from_parameters`](super::Decoder::from_parameters). `path` is a safetensors file, or a folder with
-/// `model.safetensors` or with parts and `model.safetensors.index.json`. Other tensors are left alone. Where a folder's `config.json` does not say whether Llama's
+/// `model.safetensors` or with parts and `model.safetensors.index.json`. Other tensors are left alone. Where `config.json`, in the folder or beside the file, does not say whether Llama's
 /// output is tied to the token embeddings, for want of a `config.json`, it is if `lm_head.weight` is left out.
 ///
 /// # Errors
@@ -247,7 +247,10 @@ mod tests {
                 Some(text) => std::fs::write(folder.path().join("config.json"), text).unwrap(),
                 None => drop(std::fs::remove_file(folder.path().join("config.json"))),
             }
-            read_decoder(folder.path(), &shape, DType::F32)
+            let read = read_decoder(folder.path(), &shape, DType::F32);
+            let of_file = read_decoder(&path, &shape, DType::F32);
+            assert_eq!(read.as_ref().ok(), of_file.as_ref().ok(), "the file alone");
+            read
         };
         let (yes, no, silent) = (
             Some("{\"tie_word_embeddings\": true}"),

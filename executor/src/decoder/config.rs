@@ -7,24 +7,24 @@ use serde::de::DeserializeOwned;
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use super::layout;
+use super::rope::{Rope, Written};
 use crate::error::ExecutorError;
+use crate::tensors_file::of_checkpoint;
 
-/// A decoder's shape, with the two numbers that checkpoints of one shape differ in.
+/// A decoder's shape, with what checkpoints of one shape differ in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
     /// The shape; `gated` is Llama's block, otherwise it is OPT's.
     pub shape: ModelShape,
     /// Added to the variance by norms.
     pub norm_epsilon: f64,
-    /// Base of the rotary positions' wavelengths; OPT has none.
-    pub rope_theta: f64,
+    /// How fast rotary positions turn; OPT has none.
+    pub rope: Rope,
 }
 
 const CONFIG: &str = "config.json";
 /// Llama 2's and OPT's.
 const NORM_EPSILON: f64 = 1e-5;
-/// Llama 1's and 2's.
-const ROPE_THETA: f64 = 10_000.0;
 
 impl DecoderConfig {
     /// A shape with Llama 2's or OPT's numbers.
@@ -36,7 +36,7 @@ impl DecoderConfig {
         Ok(DecoderConfig {
             shape: shape.clone(),
             norm_epsilon: NORM_EPSILON,
-            rope_theta: ROPE_THETA,
+            rope: Rope::default(),
         })
     }
 
@@ -58,13 +58,13 @@ impl DecoderConfig {
     }
 }
 
-/// Whether a checkpoint's output matrix is that of its token embeddings, as the `config.json` in its folder says; false where that says nothing, as in Hugging
+/// Whether a checkpoint's output matrix is that of its token embeddings, as its `config.json` says; false where that says nothing, as in Hugging
 /// Face's Llama. None where there is no such file.
 ///
 /// # Errors
 /// A file that cannot be read.
-pub(super) fn is_tied(folder: &Path) -> Result<Option<bool>, ExecutorError> {
-    let path = folder.join(CONFIG);
+pub(super) fn is_tied(checkpoint: &Path) -> Result<Option<bool>, ExecutorError> {
+    let path = of_checkpoint(checkpoint, CONFIG);
     if !path.exists() {
         return Ok(None);
     }
@@ -132,18 +132,8 @@ struct Llama {
     hidden_act: Option<String>,
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
-    /// Before version 5 of transformers.
-    rope_theta: Option<f64>,
-    rope_scaling: Option<Rope>,
-    /// Since.
-    rope_parameters: Option<Rope>,
-}
-
-#[derive(Deserialize)]
-struct Rope {
-    #[serde(alias = "type")]
-    rope_type: Option<String>,
-    rope_theta: Option<f64>,
+    #[serde(flatten)]
+    rope: Written,
 }
 
 impl Llama {
@@ -154,20 +144,13 @@ impl Llama {
         if let Some(width) = self.hidden_size.checked_div(self.num_attention_heads) {
             only("head_dim", width, &self.head_dim, wrong)?;
         }
-        for (field, rope) in [
-            ("rope_scaling.rope_type", &self.rope_scaling),
-            ("rope_parameters.rope_type", &self.rope_parameters),
-        ] {
-            let kind = rope.as_ref().and_then(|rope| rope.rope_type.clone());
-            only(field, "default".to_string(), &kind, wrong)?;
+        if self.rms_norm_eps <= 0.0 {
+            return Err(wrong("rms_norm_eps", "above 0", self.rms_norm_eps.to_string()));
         }
-        let newer = self.rope_parameters.and_then(|rope| rope.rope_theta);
-        let rope_theta = newer.or(self.rope_theta).unwrap_or(ROPE_THETA);
-        for (field, number) in [("rms_norm_eps", self.rms_norm_eps), ("rope_theta", rope_theta)] {
-            if number <= 0.0 {
-                return Err(wrong(field, "above 0", number.to_string()));
-            }
-        }
+        let rope = self
+            .rope
+            .rope()
+            .map_err(|(field, must, got)| wrong(&field, &must, got))?;
         Ok(DecoderConfig {
             shape: ModelShape {
                 name: name.into(),
@@ -182,7 +165,7 @@ impl Llama {
                 positions: self.max_position_embeddings,
             },
             norm_epsilon: self.rms_norm_eps,
-            rope_theta,
+            rope,
         })
     }
 }
@@ -239,13 +222,14 @@ impl Opt {
                 positions: self.max_position_embeddings,
             },
             norm_epsilon: NORM_EPSILON,
-            rope_theta: ROPE_THETA,
+            rope: Rope::default(),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::rope::RopeScaling;
     use super::*;
 
     fn read(text: &str) -> Result<DecoderConfig, String> {
@@ -259,6 +243,12 @@ mod tests {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000,
         "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_scaling": null, "hidden_act": "silu"
+    }"#;
+
+    /// Llama 3.1's and 3.3's.
+    const LLAMA_3: &str = r#""rope_scaling": {
+        "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+        "rope_type": "llama3"
     }"#;
 
     const OPT_125M: &str = r#"{
@@ -284,17 +274,45 @@ mod tests {
             "\"rope_scaling\": null",
             "\"rope_parameters\": {\"rope_theta\": 500000.0}",
         );
-        assert_eq!(read(&old).unwrap().rope_theta, 500_000.0);
+        assert_eq!(read(&old).unwrap().rope.theta, 500_000.0);
         assert_eq!(read(&new), read(&old));
     }
 
     #[test]
+    fn stretched_positions_are_read_in_both_places() {
+        let old = LLAMA_2_7B.replace("\"rope_scaling\": null", LLAMA_3);
+        let scaling = RopeScaling::Llama3 {
+            factor: 8.0,
+            low: 1.0,
+            high: 4.0,
+            first_context: 8_192.0,
+        };
+        assert_eq!(read(&old).unwrap().rope.scaling, scaling);
+        assert_eq!(read(&old.replace("rope_scaling", "rope_parameters")), read(&old));
+        let linear = "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}";
+        let linear = read(&LLAMA_2_7B.replace("\"rope_scaling\": null", linear)).unwrap();
+        assert_eq!(linear.rope.scaling, RopeScaling::Linear { factor: 2.5 });
+    }
+
+    #[test]
     fn variants_that_are_not_computed_are_refused() {
-        let scaled = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}";
+        let scaled = |scaling| LLAMA_2_7B.replace("\"rope_scaling\": null", scaling);
         for (text, message) in [
             (
-                LLAMA_2_7B.replace("\"rope_scaling\": null", scaled),
-                "rope_scaling.rope_type: must be \"default\", got \"llama3\"",
+                scaled("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 8.0}"),
+                "rope_scaling.rope_type: must be default, linear or llama3, got dynamic",
+            ),
+            (
+                scaled("\"rope_scaling\": {\"type\": \"linear\"}"),
+                "rope_scaling.factor: must be above 0, got nothing",
+            ),
+            (
+                scaled(&LLAMA_3.replace("\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0")),
+                "rope_scaling.high_freq_factor: must be above 1, got 1",
+            ),
+            (
+                scaled(&LLAMA_3.replace("rope_scaling", "rope_parameters").replace("8192", "-1")),
+                "rope_parameters.original_max_position_embeddings: must be above 0, got -1",
             ),
             (
                 LLAMA_2_7B.replace("silu", "gelu"),

@@ -138,10 +138,9 @@ impl Decoder {
             let must = format!("a contiguous block of {must:?}");
             return Err(ExecutorError::input(what, must, format!("{found:?}")));
         }
-        let width = i64::from(shape.hidden / shape.heads);
         let rotary = shape.gated.then(|| {
             let (kind, device) = (parameters.kind(), parameters.device());
-            Rotary::new(shape.positions, width, config.rope_theta, kind, device)
+            Rotary::new(shape.positions, shape.hidden / shape.heads, &config.rope, kind, device)
         });
         let rotary = rotary.transpose()?;
         Decoder::with_views(config, first_layer as usize, parameters, rotary)

@@ -10,6 +10,7 @@ mod forward;
 mod kv;
 mod layout;
 mod parts;
+mod rope;
 mod sample;
 mod step;
 
@@ -18,5 +19,6 @@ pub use config::DecoderConfig;
 pub use forward::{Decoder, TenantParameters};
 pub use kv::KvCache;
 pub(crate) use layout::{check, lower_matrices, places};
+pub use rope::{Rope, RopeScaling};
 pub use sample::{Sampling, sample};
 pub use step::{Chunk, Step};

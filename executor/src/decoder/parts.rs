@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::rope::Rope;
 use crate::error::ExecutorError;
 
 /// A matrix, with a bias in OPT.
@@ -55,11 +56,10 @@ pub(crate) struct Angles {
 }
 
 impl Rotary {
-    pub fn new(positions: u32, width: i64, theta: f64, kind: Kind, device: Device) -> Result<Rotary, ExecutorError> {
-        let half = width / 2;
+    pub fn new(positions: u32, width: u32, rope: &Rope, kind: Kind, device: Device) -> Result<Rotary, ExecutorError> {
         // In single precision, as the reference computes them.
-        let exponents = Tensor::f_arange(half, (Kind::Float, Device::Cpu))?.f_mul_scalar(-2.0 / width as f64)?;
-        let frequencies = Tensor::f_full_like(&exponents, theta)?.f_pow(&exponents)?;
+        let frequencies: Vec<f32> = rope.frequencies(width).into_iter().map(|f| f as f32).collect();
+        let frequencies = Tensor::f_from_slice(&frequencies)?;
         let position = Tensor::f_arange(i64::from(positions), (Kind::Float, Device::Cpu))?;
         let angles = position.f_unsqueeze(1)?.f_mul(&frequencies)?;
         let (cosine, sine) = (angles.f_cos()?, angles.f_sin()?);

@@ -424,11 +424,16 @@ fn a_checkpoint_of_another_shape_is_refused() {
     let config = ClassifierConfig::new(&model(), crate::cascade::Answer::Class(vec!["a".into(), "b".into()])).unwrap();
     fs::write(path.join(CONFIG), config.to_json()).unwrap();
     assert!(read_encoder_block(&path, &model(), DType::F32).is_ok());
-    let error = read_encoder_block(&path, &other, DType::F32).err().unwrap().to_string();
-    assert!(
-        error.ends_with("config: must be of mine's shape, got another (heads 4, not 2; kv_heads 4, not 2)"),
-        "{error}"
-    );
+    // The file alone has the config beside it.
+    for path in [&path, &path.join(WEIGHTS)] {
+        let error = read_encoder_block(path, &other, DType::F32).err().unwrap().to_string();
+        assert!(
+            error.ends_with(
+                "config.json: config: must be of mine's shape, got another (heads 4, not 2; kv_heads 4, not 2)"
+            ),
+            "{error}"
+        );
+    }
 }
 
 /// Two tenants of one batch, by every implementation, as the `adapters` library computes each for itself: after each layer, and the logits.

@@ -219,7 +219,7 @@ impl DecoderReference {
     fn rotate(&self, head: &Tensor) -> Tensor {
         let (length, width) = (head.size()[0], head.size()[1]);
         let exponents = Tensor::arange(width / 2, (Kind::Double, Device::Cpu)) * (-2.0 / width as f64);
-        let frequencies = (exponents * self.config.rope_theta.ln()).exp();
+        let frequencies = (exponents * self.config.rope.theta.ln()).exp();
         let angles = Tensor::arange(length, (Kind::Double, Device::Cpu)).unsqueeze(1) * frequencies;
         let halves = head.chunk(2, -1);
         let (cosine, sine) = (angles.cos(), angles.sin());
