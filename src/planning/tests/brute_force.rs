@@ -51,7 +51,7 @@ pub const QUESTIONS: [Question; 10] = [
             "workload.stop.requests=2000",
             "slo.latency=250ms",
         ],
-        plan: "{find: most-tenants, tenants: {from: 100, to: 200000}, precision: 5%}",
+        plan: "{find: most-tenants, tenants: {from: 100, to: 200000}, precision: 8%}",
     },
     Question {
         name: "how much load",
