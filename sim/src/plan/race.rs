@@ -12,7 +12,7 @@ const AS_GOOD: f64 = 0.01;
 pub struct Race {
     /// The least score of those that meet the target; nothing where none does.
     pub best: Option<Cell>,
-    /// How sure it is that it meets the target and that it is less than each other's, all together (Bonferroni).
+    /// How sure it is that it meets the target and that it is less than each other's, or that none meets the target, all together (Bonferroni).
     pub confidence: f64,
     /// Others that the most repeats allowed could not tell from it, and those whose scores are the same.
     pub tied: Vec<Cell>,
@@ -29,7 +29,8 @@ where
     /// are compared batch by batch over the same requests, so that what the load does to all of them cancels out. Of the winner's levels, the
     /// first one is taken that meets the target with a score within 1 % of the least: who wants the least latency does not want cards that
     /// add nothing to it.
-    /// Whether that level meets the target is then judged with other seeds, and where it does not, the race is run again.
+    /// Whether that level meets the target is then judged with other seeds, and where it does not, the race is run again; so it is where none does,
+    /// until that is as sure.
     ///
     /// # Errors
     /// When a run fails.
@@ -43,7 +44,19 @@ where
                     race.confidence = (race.confidence + sure - 1.0).max(0.0);
                     return Ok(race);
                 }
-                None => return Ok(race),
+                None => {
+                    // One seed's misfortune is no answer: what may keep the target with others is run with them first.
+                    let unsure: Vec<Cell> = self.cells().filter(|cell| !self.is_settled(*cell)).collect();
+                    if unsure.is_empty() {
+                        let doubt = |standing: &Standing| {
+                            self.judged(standing.decided_by)
+                                .map_or(1.0, |judged| 1.0 - judged.confidence)
+                        };
+                        race.confidence = (1.0 - race.standings.iter().map(doubt).sum::<f64>()).max(0.0);
+                        return Ok(race);
+                    }
+                    self.repeat(&unsure)?;
+                }
             }
         }
     }
@@ -88,7 +101,7 @@ where
             else {
                 return Ok(Race {
                     best: None,
-                    confidence: 1.0,
+                    confidence: 0.0,
                     tied: Vec::new(),
                     standings,
                 });

@@ -288,6 +288,30 @@ fn the_tightest_keeps_the_target() {
     assert_eq!(race.standings[1].level, None);
 }
 
+/// All that is tried misses the target by the first seed, and keeps it by most.
+#[test]
+fn one_seed_that_misses_is_no_answer() {
+    let mut run = made_up(&[vec![0.985; 4]], 0.001);
+    let unlucky = move |cells: &[(Cell, u32)]| {
+        let mut samples = run(cells)?;
+        for (sample, (_, repeat)) in samples.iter_mut().zip(cells) {
+            if *repeat == 0 {
+                sample.within.iter_mut().for_each(|share| *share -= 0.0055);
+                sample.kept = (1000.0 * sample.within.iter().sum::<f64>()).round() as u64;
+            }
+        }
+        Ok::<_, Infallible>(samples)
+    };
+    let mut search = Search::new(Rules::SOME, unlucky);
+    let race = search.tightest(&[cards(4, 1.0)]).unwrap();
+    assert!(race.best.is_some(), "{race:?}");
+    // What is far off takes one run, and is sure.
+    let mut search = Search::new(Rules::SOME, made_up(&[vec![0.5; 4]], 0.001));
+    let race = search.tightest(&[cards(4, 1.0)]).unwrap();
+    assert_eq!((race.best, search.runs()), (None, 4), "{race:?}");
+    assert!(race.confidence > 0.99, "{race:?}");
+}
+
 #[test]
 fn the_tightest_is_found_and_ties_are_named() {
     let shares = [vec![0.99; 8], vec![0.99; 8], vec![0.99; 8]];
