@@ -17,6 +17,7 @@ use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
 
 use crate::cards::{cluster, workload, workload_failure};
+use crate::caveats::{AnotherRate, of_workload};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
 use crate::runs::{run_failure, seen, summarized};
@@ -34,6 +35,7 @@ pub struct ExecutedRun {
     pub run: Run,
     pub interrupted: bool,
     pub caveats: Vec<String>,
+    pub another_rate: Option<AnotherRate>,
     /// What was written down of it.
     pub kept: Option<Kept>,
 }
@@ -149,10 +151,13 @@ impl Device {
                 "{lanes} lanes share {cores} cores, so that they slow each other down."
             ));
         }
+        let summarized = summarized(run, &self.name, repeat, &done.record).with_seen(&seen);
+        caveats.extend(of_workload(run, &summarized));
         Ok(ExecutedRun {
             kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
             interrupted: done.record.interrupted,
-            run: summarized(run, &self.name, repeat, &done.record).with_seen(&seen),
+            another_rate: AnotherRate::of(run, &summarized),
+            run: summarized,
             caveats,
         })
     }

@@ -24,8 +24,8 @@ use crate::cards::{
     card_of, card_of_option, cluster, complete, does_not_fit, on_card, reading_failure, refusal, workload,
 };
 use crate::caveats::{
-    Extrapolated, Measured, TableUsed, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
+    AnotherRate, Extrapolated, Measured, TableUsed, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
+    of_workload, sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -362,6 +362,14 @@ impl Loaded {
             .collect()
     }
 
+    /// The scenario as it is run: with all that it leaves out, and on the card that was asked for.
+    pub fn resolved_yaml(&self) -> String {
+        match self.runs.first() {
+            Some(run) if !self.scenario.sweeps("card") => self.scenario.yaml_on(&run.card),
+            _ => self.scenario.resolved_yaml(),
+        }
+    }
+
     /// Writes the folder of results and says where the page lies.
     fn write(
         &self,
@@ -370,10 +378,7 @@ impl Loaded {
         validation: Option<&Validation>,
         manifest: &Manifest,
     ) -> Result<PathBuf, Failure> {
-        let resolved = match self.runs.first() {
-            Some(run) if !self.scenario.sweeps("card") => self.scenario.yaml_on(&run.card),
-            _ => self.scenario.resolved_yaml(),
-        };
+        let resolved = self.resolved_yaml();
         let results = RunFolder {
             scenario: &self.scenario.name,
             seed: self.scenario.seed,
@@ -461,6 +466,9 @@ pub struct SimulatedRun {
     pub events: u64,
     /// Op families priced beyond what was measured, and how far at most.
     pub extrapolated: Vec<Extrapolated>,
+    /// What a reader must know of its workload.
+    pub caveats: Vec<String>,
+    pub another_rate: Option<AnotherRate>,
     /// What was written down of it.
     pub kept: Option<Kept>,
 }
@@ -481,12 +489,15 @@ pub fn simulate(
         None => simulate_watched(run, card, Arc::clone(interrupt), &mut seen),
         Some(watch) => simulate_watched(run, card, Arc::clone(interrupt), (&mut seen, watch)),
     }?;
+    let summarized = summarized(run, tenantry_reports::summary::VIRTUAL, repeat, &done.record).with_seen(&seen);
     Ok(Some(SimulatedRun {
+        caveats: of_workload(run, &summarized),
+        another_rate: AnotherRate::of(run, &summarized),
         kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
         interrupted: done.record.interrupted,
         events: done.events,
         extrapolated: done.extrapolated.into_iter().map(Extrapolated::from).collect(),
-        run: summarized(run, tenantry_reports::summary::VIRTUAL, repeat, &done.record).with_seen(&seen),
+        run: summarized,
     }))
 }
 

@@ -8,6 +8,8 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Entry;
 use tenantry_traces::spec::{ArrivalsSpec, Stop, WorkloadSpec};
 
+use super::recordings::silence_caveat;
+
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
 pub fn of_runs(runs: &[Run]) -> Vec<String> {
     let all = [
@@ -23,6 +25,14 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         fleet_caveats(runs),
     ];
     all.concat()
+}
+
+/// Sentences on what a run's requests came to: arrivals that were over early, and silence that is counted.
+pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
+    [ended_early_caveat(spec, run), silence_caveat(spec, run)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A sentence on each system whose service classes have other targets than the scenario's, by which all requests are judged together.
@@ -186,12 +196,12 @@ fn given_up_caveat(summary: &RunSummary) -> Option<String> {
     })
 }
 
-/// What there is of runs that the user stopped, or that ended at one which failed.
-pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
+/// What there is of so many runs of these systems, that the user stopped or that ended at one which failed.
+pub fn interrupted_caveat(asked: usize, systems: &[RunSpec], runs: &[Run]) -> String {
     let is_there = |system: &str| runs.iter().any(|run| run.summary.system == system);
     // Sweep points and repeats have the same systems again.
     let mut missing: Vec<&str> = Vec::new();
-    for name in asked.iter().map(|run| run.system.name.as_str()) {
+    for name in systems.iter().map(|run| run.system.name.as_str()) {
         if !is_there(name) && !missing.contains(&name) {
             missing.push(name);
         }
@@ -202,10 +212,7 @@ pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
     };
     let whole = runs.iter().filter(|run| !run.summary.interrupted).count();
     let are = if whole == 1 { "is" } else { "are" };
-    format!(
-        "Stopped before its end: of the {} runs that were asked for, {whole} {are} here whole{missing}.",
-        asked.len()
-    )
+    format!("Stopped before its end: of the {asked} runs that were asked for, {whole} {are} here whole{missing}.")
 }
 
 /// A sentence on each system that left requests inside when nothing more happened, on each machine: of all its runs.
@@ -277,37 +284,31 @@ fn by_system(runs: &[Run], count: impl Fn(&RunSummary) -> u64) -> Vec<(String, L
 /// A run that is over before this share of its time.
 const ENDS_EARLY: f64 = 0.9;
 
-/// Sentences on arrivals that are over before `workload.stop` is reached.
-pub fn ended_early_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
-    let of = |(spec, run): (&RunSpec, &Run)| {
-        let (summary, stop) = (&run.summary, &spec.workload.stop);
-        if summary.interrupted || !are_over(&spec.workload.arrivals) {
-            return None;
-        }
-        let offered = summary.requests.offered;
-        let end_s = summary.duration_s + spec.warm_up.as_secs_f64();
-        let by_requests = stop
-            .requests
-            .map(|requests| (offered < requests, format!("{requests} requests")));
-        let by_time = stop.after.map(|after| {
-            let after_s = after.as_secs_f64();
-            (end_s < ENDS_EARLY * after_s, format!("{after_s} s"))
-        });
-        let stops: Vec<(bool, String)> = by_requests.into_iter().chain(by_time).collect();
-        // Whichever comes first ends a run.
-        let is_early = !stops.is_empty() && stops.iter().all(|(is_early, _)| *is_early);
-        let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
-        (is_early && !goes_on(&spec.workload, offered)).then(|| {
-            format!(
-                "the arrivals are over after {offered} requests, before workload.stop is reached ({}).",
-                asked.join(", ")
-            )
-        })
-    };
-    let mut all: Vec<String> = runs.filter_map(of).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+/// A sentence on arrivals that are over before `workload.stop` is reached.
+fn ended_early_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
+    let (summary, stop) = (&run.summary, &spec.workload.stop);
+    if summary.interrupted || !are_over(&spec.workload.arrivals) {
+        return None;
+    }
+    let offered = summary.requests.offered;
+    let end_s = summary.duration_s + spec.warm_up.as_secs_f64();
+    let by_requests = stop
+        .requests
+        .map(|requests| (offered < requests, format!("{requests} requests")));
+    let by_time = stop.after.map(|after| {
+        let after_s = after.as_secs_f64();
+        (end_s < ENDS_EARLY * after_s, format!("{after_s} s"))
+    });
+    let stops: Vec<(bool, String)> = by_requests.into_iter().chain(by_time).collect();
+    // Whichever comes first ends a run.
+    let is_early = !stops.is_empty() && stops.iter().all(|(is_early, _)| *is_early);
+    let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
+    (is_early && !goes_on(&spec.workload, offered)).then(|| {
+        format!(
+            "the arrivals are over after {offered} requests, before workload.stop is reached ({}).",
+            asked.join(", ")
+        )
+    })
 }
 
 /// Whether more than so many requests come where nothing stops them.

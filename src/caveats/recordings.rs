@@ -7,24 +7,18 @@ use tenantry_traces::spec::{ArrivalsSpec, TraceSpec};
 
 use crate::failure::Failure;
 
-/// Sentences on recordings that are silent for longer than their requests last.
-pub fn silence_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
-    let of = |(spec, run): (&RunSpec, &Run)| {
-        let ArrivalsSpec::Trace(trace) = &spec.workload.arrivals else {
-            return None;
-        };
-        let silent_s = run.summary.workload?.silent_s?;
-        // In the recording's own time.
-        let from_s = trace.cut.from.as_secs_f64() + (silent_s * trace.speed).floor();
-        Some(format!(
-            "the first request comes after {silent_s} s of silence, longer than all requests last, and throughput, busy shares and costs are over that time too: \
-             workload.arrivals.trace.from={from_s}s leaves it out."
-        ))
+/// A sentence on a recording that is silent for longer than its requests last.
+pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
+    let ArrivalsSpec::Trace(trace) = &spec.workload.arrivals else {
+        return None;
     };
-    let mut all: Vec<String> = runs.filter_map(of).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+    let silent_s = run.summary.workload?.silent_s?;
+    // In the recording's own time.
+    let from_s = trace.cut.from.as_secs_f64() + (silent_s * trace.speed).floor();
+    Some(format!(
+        "the first request comes after {silent_s} s of silence, longer than all requests last, and throughput, busy shares and costs are over that time too: \
+         workload.arrivals.trace.from={from_s}s leaves it out."
+    ))
 }
 
 /// Sentences on recordings some of whose requests got no answer, each once.

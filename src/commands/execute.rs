@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{ended_early_caveats, interrupted_caveat, of_runs, silence_caveats, unanswered_in_recordings};
+use crate::caveats::{another_rate_caveat, interrupted_caveat, of_runs, unanswered_in_recordings};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -21,6 +21,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);
     let mut runs: Vec<Run> = Vec::new();
+    let mut another_rate = Vec::new();
     let mut caveats = Vec::new();
     // By the user, or by what failed: the runs before are whole.
     let mut stopped = None;
@@ -36,6 +37,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         kept.extend(executed.kept);
         bar.inc(1);
         caveats.extend(executed.caveats);
+        another_rate.extend(executed.another_rate);
         runs.push(executed.run);
         if executed.interrupted {
             stopped = Some(Failure::Interrupted("the last run is not whole".into()));
@@ -46,11 +48,10 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(keep.write(kept)?);
     caveats.extend(loaded.machine_caveats());
     caveats.extend(unanswered_in_recordings(&loaded.runs)?);
-    caveats.extend(silence_caveats(loaded.runs.iter().zip(&runs)));
+    caveats.extend(another_rate_caveat(another_rate, runs.len()));
     caveats.extend(of_runs(&runs));
-    match stopped.is_some() {
-        true => caveats.push(interrupted_caveat(&loaded.runs, &runs)),
-        false => caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs))),
+    if stopped.is_some() {
+        caveats.push(interrupted_caveat(loaded.runs.len(), &loaded.runs, &runs));
     }
     caveats.sort();
     caveats.dedup();

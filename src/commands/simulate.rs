@@ -6,7 +6,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 
 use crate::caveats::{
-    ended_early_caveats, extrapolation_caveat, interrupted_caveat, of_runs, silence_caveats, unanswered_in_recordings,
+    another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, once, unanswered_in_recordings,
 };
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
@@ -50,14 +50,15 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.refused_tasks());
     caveats.extend(extrapolation_caveat(finished.iter().flat_map(|run| &run.extrapolated)));
     caveats.extend(keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?);
+    caveats.extend(once(finished.iter().flat_map(|run| &run.caveats)));
+    let another_rate = finished.iter().filter_map(|run| run.another_rate);
+    caveats.extend(another_rate_caveat(another_rate, finished.len()));
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
-    match interrupted {
-        true => caveats.push(interrupted_caveat(&loaded.runs, &runs)),
-        false => caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs))),
+    if interrupted {
+        caveats.push(interrupted_caveat(loaded.runs.len(), &loaded.runs, &runs));
     }
     caveats.extend(unanswered_in_recordings(&loaded.runs)?);
-    caveats.extend(silence_caveats(loaded.runs.iter().zip(&runs)));
     caveats.extend(of_runs(&runs));
     let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);
     let outcome = Outcome {

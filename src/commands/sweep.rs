@@ -37,7 +37,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;
     let sweep = Sweep::of(&loaded, &inputs, &started)?;
-    let saved = Saved::begin(&args.out, sweep, &loaded.scenario.resolved_yaml())?;
+    let saved = Saved::begin(&args.out, sweep, &loaded.resolved_yaml())?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
     let missing: Vec<usize> = mine.iter().copied().filter(|&run| !saved.is_done(run)).collect();
@@ -128,6 +128,8 @@ fn simulate_one(
                 curves: None,
                 events: 0,
                 extrapolated: Vec::new(),
+                caveats: Vec::new(),
+                another_rate: None,
                 tables: loaded.tables_used(),
             }));
         }
@@ -145,6 +147,8 @@ fn simulate_one(
         summary: Some(done.run.summary),
         events: done.events,
         extrapolated: done.extrapolated,
+        caveats: done.caveats,
+        another_rate: done.another_rate,
         tables: loaded.tables_used(),
     }))
 }

@@ -11,7 +11,9 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use super::profile::models_of;
-use crate::caveats::{extrapolation_caveat, interrupted_caveat, of_runs};
+use crate::caveats::{
+    another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, unanswered_in_recordings,
+};
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -61,6 +63,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     // Where a run failed; those before it are whole.
     let mut failed: Option<Failure> = None;
     let (mut executed, mut kept_executed): (Vec<Run>, Vec<Kept>) = (Vec::new(), Vec::new());
+    let mut another_rate = Vec::new();
     // Round by round, so that a machine that drifts does not favour the system that came first.
     'rounds: for round in 0..repeats {
         if let Some(gauging) = &mut gauging {
@@ -89,6 +92,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
             bar.inc(1);
             caveats.extend(run.caveats);
             interrupted = run.interrupted;
+            another_rate.extend(run.another_rate);
             executed.push(run.run);
         }
     }
@@ -131,12 +135,15 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         .filter(|run| !is_stopped || (is_whole(run) && is_on_both(run)));
     let compared: Vec<Run> = compared.cloned().collect();
     if is_stopped {
-        caveats.push(interrupted_caveat(&loaded.runs, &executed));
+        let asked = loaded.runs.len() * repeats as usize;
+        caveats.push(interrupted_caveat(asked, &loaded.runs, &executed));
     }
     caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
+    caveats.extend(unanswered_in_recordings(&loaded.runs)?);
+    caveats.extend(another_rate_caveat(another_rate, executed.len()));
     caveats.extend(of_runs(&runs));
 
     let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &compared);

@@ -103,7 +103,12 @@ impl Sweep {
             files,
             profile: manifest.profile,
             other_profiles: manifest.other_profiles,
-            caveats: [loaded.card_caveats(), unanswered_in_recordings(&loaded.runs)?].concat(),
+            caveats: [
+                loaded.card_caveats(),
+                loaded.refused_tasks(),
+                unanswered_in_recordings(&loaded.runs)?,
+            ]
+            .concat(),
             measured: loaded.measured().collect(),
         })
     }

@@ -12,7 +12,10 @@ use tenantry_reports::manifest::Manifest;
 use tenantry_reports::whole::{remove_unfinished, write_whole};
 use tenantry_reports::{Run, RunFolder, RunSummary};
 
-use crate::caveats::{Extrapolated, Measured, TableUsed, extrapolation_caveat, of_runs, table_caveats};
+use crate::caveats::{
+    AnotherRate, Extrapolated, Measured, TableUsed, another_rate_caveat, extrapolation_caveat, of_runs, once,
+    table_caveats,
+};
 use crate::failure::Failure;
 use crate::keep::earlier_than_sweep;
 use crate::output::{Started, make_folder};
@@ -37,6 +40,10 @@ pub struct SavedRun {
     pub curves: Option<RunCurves>,
     pub events: u64,
     pub extrapolated: Vec<Extrapolated>,
+    /// What a reader must know of its workload.
+    pub caveats: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub another_rate: Option<AnotherRate>,
     /// Of all cards, by this run or one before it.
     pub tables: BTreeSet<TableUsed>,
 }
@@ -68,8 +75,8 @@ impl Saved {
                     there.scenario
                 )));
             }
-            return Ok(saved);
         }
+        // Where the sweep was begun before, another command may have written its own scenario here since.
         write_whole(&folder.join(RESOLVED), resolved.as_bytes()).map_err(Failure::running)?;
         write_whole(&path, &json(&saved.sweep).map_err(Failure::running)?).map_err(Failure::running)?;
         Ok(saved)
@@ -207,6 +214,7 @@ impl Union {
         let mut runs = Vec::new();
         let mut refused: BTreeMap<String, usize> = BTreeMap::new();
         let (mut events, mut extrapolated, mut tables) = (0, Vec::new(), BTreeSet::new());
+        let (mut of_workloads, mut another_rate) = (Vec::new(), Vec::new());
         for path in &self.paths {
             let saved: SavedRun = read(path).map_err(|failure| match failure {
                 Failure::BadInput(message) => Failure::BadInput(format!("{message}; {RUN_AGAIN}")),
@@ -222,6 +230,8 @@ impl Union {
             events += saved.events;
             extrapolated.extend(saved.extrapolated);
             tables.extend(saved.tables);
+            of_workloads.extend(saved.caveats);
+            another_rate.extend(saved.another_rate);
             if let Some(why) = saved.refused {
                 *refused.entry(why).or_default() += 1;
             }
@@ -238,6 +248,8 @@ impl Union {
         caveats.extend(extrapolation_caveat(&extrapolated));
         let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
         caveats.extend(refused.iter().map(sentence));
+        caveats.extend(once(&of_workloads));
+        caveats.extend(another_rate_caveat(another_rate, runs.len()));
         caveats.extend(of_runs(&runs));
         caveats.extend(earlier_than_sweep(folder));
         // Where others simulated some of them, nobody took the time.

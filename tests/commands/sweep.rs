@@ -293,6 +293,46 @@ fn a_card_of_another_machine_is_told_of() {
     told(&[&["plan", "s.yaml"], &plan[..]].concat(), "planned");
 }
 
+/// What came of a run's workload is told by whoever ran it, and a sweep's folder says on which card.
+#[test]
+fn notes_and_cards_are_those_of_one_run() {
+    let place = folder();
+    let at = place.path();
+    // Silent for longer than its requests last, and fewer than are asked for.
+    let rows: String = (60..110).map(|second| format!("{second}.5,10,20\n")).collect();
+    let header = "arrived_at,num_prefill_tokens,num_decode_tokens\n";
+    fs::write(at.join("late.csv"), format!("{header}{rows}")).unwrap();
+    synthetic_card().save(&at.join("other")).unwrap();
+    let late = [
+        "s.yaml",
+        "--profile",
+        "./other",
+        "--set",
+        "workload.arrivals={trace: {path: late.csv}}",
+        "--set",
+        "workload.stop={requests: 600}",
+        "--set",
+        "sweep={tenants.count: [5, 20]}",
+        "--out",
+    ];
+    good(at, &[&["simulate"], &late[..], &["simulated"]].concat());
+    good(at, &[&["sweep"], &late[..], &["swept"]].concat());
+    good(at, &["merge", "swept", "--out", "merged"]);
+    for out in ["simulated", "swept", "merged"] {
+        let manifest: Value = serde_json::from_slice(&file(&at.join(out), "manifest.json")).unwrap();
+        let caveats: Vec<String> = serde_json::from_value(manifest["caveats"].clone()).unwrap();
+        for note in [
+            "the first request comes after 60 s of silence",
+            "the arrivals are over after 50 requests, before workload.stop is reached (600 requests)",
+        ] {
+            let said = caveats.iter().filter(|caveat| caveat.contains(note)).count();
+            assert_eq!(said, 1, "{out}: {note}: {caveats:#?}");
+        }
+        let resolved = String::from_utf8(file(&at.join(out), "scenario.resolved.yaml")).unwrap();
+        assert!(resolved.contains("card: ./other\n"), "{out}: {resolved}");
+    }
+}
+
 #[test]
 fn job_files_run_every_shard() {
     let place = folder();

@@ -242,3 +242,34 @@ fn no_cut_is_proposed_by_a_request_that_may_not_be_the_first() {
         "{said}"
     );
 }
+
+/// Tweets swing over hours: a minute of them is none of the rate that is asked for, and whoever planned by it should know.
+#[test]
+fn a_run_shorter_than_its_arrivals_swing_says_at_which_rate_they_came() {
+    let folder = folder();
+    let at = folder.path();
+    let run = |arrivals: &str| {
+        let args = [
+            "simulate",
+            "s.yaml",
+            "--set",
+            arrivals,
+            "--set",
+            "workload.stop={requests: 3000}",
+            "--set",
+            "repeats=4",
+        ];
+        let runs = good_json(at, &args)["runs"].as_array().unwrap().clone();
+        let off = |run: &&serde_json::Value| {
+            let rate = run["workload"]["rate_rps"].as_f64().unwrap();
+            (rate / 100.0 - 1.0).abs() > 0.1
+        };
+        (runs.iter().filter(off).count(), runs.len(), said(at, &args))
+    };
+    let (off, all, note) = run("workload.arrivals={twitter: {rate: 100/s}}");
+    assert!(0 < off && off < all, "{off} of {all}");
+    let sentence = format!("note: in {off} of {all} runs requests came at another rate than the scenario asks for (");
+    assert!(note.contains(&sentence), "{note}");
+    let (off, _, note) = run("workload.arrivals={poisson: {rate: 100/s}}");
+    assert!(off == 0 && !note.contains("another rate"), "{note}");
+}

@@ -70,6 +70,23 @@ fn rates_and_dispersions_are_those_of_theory() {
         0.15,
     );
 
+    // The time in a state is in proportion to its dwell.
+    let longer = MmppState {
+        mean_dwell: Duration::from_secs(3),
+        ..state(80.0)
+    };
+    let several = ArrivalsSpec::Scaled {
+        factor: 2.0,
+        arrivals: Box::new(ArrivalsSpec::Superpose(vec![
+            ArrivalsSpec::Poisson { rate_per_s: 10.0 },
+            ArrivalsSpec::Mmpp {
+                states: vec![state(20.0), longer],
+            },
+        ])),
+    };
+    assert_eq!(several.rate_per_s(), Some(150.0));
+    within("several at once", mean(&requests_per_s(several, 20_000)), 150.0, 0.02);
+
     let point = |seconds: u64, rate_per_s| RampPoint {
         at: Time(seconds * 1_000_000_000),
         rate_per_s,

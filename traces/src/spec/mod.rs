@@ -446,6 +446,39 @@ impl LengthSpec {
 }
 
 impl ArrivalsSpec {
+    /// Requests a second that are asked for in the mean over a time without end; none of recordings, of what ends by itself, and of what hangs on
+    /// tenants or answers.
+    pub fn rate_per_s(&self) -> Option<f64> {
+        match self {
+            ArrivalsSpec::Poisson { rate_per_s }
+            | ArrivalsSpec::Constant { rate_per_s }
+            | ArrivalsSpec::Gamma { rate_per_s, .. }
+            | ArrivalsSpec::Twitter { rate_per_s }
+            | ArrivalsSpec::Regimes { rate_per_s, .. } => Some(*rate_per_s),
+            // Each state follows any other with equal chance: the time in it is in proportion to its dwell.
+            ArrivalsSpec::Mmpp { states } => {
+                let over_time = |of: fn(&MmppState) -> f64| -> f64 {
+                    states
+                        .iter()
+                        .map(|state| of(state) * state.mean_dwell.as_secs_f64())
+                        .sum()
+                };
+                Some(over_time(|state| state.rate_per_s) / over_time(|_| 1.0))
+            }
+            ArrivalsSpec::Superpose(parts) => parts.iter().map(ArrivalsSpec::rate_per_s).sum(),
+            ArrivalsSpec::Scaled { factor, arrivals } => Some(factor * arrivals.rate_per_s()?),
+            ArrivalsSpec::Ramp { .. }
+            | ArrivalsSpec::PeriodicPerTenant { .. }
+            | ArrivalsSpec::ThreadBursts { .. }
+            | ArrivalsSpec::ClosedLoop { .. }
+            | ArrivalsSpec::Counts(_)
+            | ArrivalsSpec::Trace(_)
+            | ArrivalsSpec::Activity(_)
+            | ArrivalsSpec::Shape(_)
+            | ArrivalsSpec::Part(_) => None,
+        }
+    }
+
     fn add_sources(&self, sources: &mut Vec<&'static str>) {
         match self {
             ArrivalsSpec::Twitter { .. } if !sources.contains(&fit::twitter::RATES_SOURCE) => {
