@@ -139,48 +139,44 @@ struct Sets {
     /// Of each set first a bit for each of its words that is not zero, then a bit for each number.
     bits: Vec<u64>,
     sets: usize,
-    /// Words of a set.
+    /// Words of a set for numbers, and those for 64 of these each: one, but where there are thousands of numbers.
     words: usize,
+    summaries: usize,
 }
 
 impl Sets {
     /// Another set, which is empty; tells its number.
     fn add(&mut self) -> usize {
         self.sets += 1;
-        self.bits.resize(self.sets * self.stride(), 0);
+        self.bits.resize(self.start_of(self.sets), 0);
         self.sets - 1
     }
 
-    /// Words for 64 of a set's words each.
+    /// Where a set's words begin.
     #[inline]
-    fn summaries(&self) -> usize {
-        self.words.div_ceil(64)
-    }
-
-    #[inline]
-    fn stride(&self) -> usize {
-        self.summaries() + self.words
+    fn start_of(&self, set: usize) -> usize {
+        set * (self.summaries + self.words)
     }
 
     /// A set's words for words, and those for numbers.
     #[inline]
     fn of(&self, set: usize) -> (&[u64], &[u64]) {
-        let stride = self.stride();
-        self.bits[set * stride..][..stride].split_at(self.summaries())
-    }
-
-    #[inline]
-    fn of_mut(&mut self, set: usize) -> (&mut [u64], &mut [u64]) {
-        let (stride, summaries) = (self.stride(), self.summaries());
-        self.bits[set * stride..][..stride].split_at_mut(summaries)
+        self.bits[self.start_of(set)..self.start_of(set + 1)].split_at(self.summaries)
     }
 
     #[inline]
     fn least(&self, set: usize) -> Option<usize> {
-        let first = |words: &[u64], at: usize| 64 * at + words[at].trailing_zeros() as usize;
-        let (occupied, words) = self.of(set);
-        let block = occupied.iter().position(|&bits| bits != 0)?;
-        Some(first(words, first(occupied, block)))
+        let start = self.start_of(set);
+        let first = |at: usize, bits: u64| 64 * at + bits.trailing_zeros() as usize;
+        let (block, occupied) = match self.summaries {
+            1 => (0, self.bits[start]),
+            _ => {
+                let blocks = self.bits[start..][..self.summaries].iter().copied();
+                blocks.enumerate().find(|&(_, bits)| bits != 0)?
+            }
+        };
+        let word = (occupied != 0).then(|| first(block, occupied))?;
+        Some(first(word, self.bits[start + self.summaries + word]))
     }
 
     fn greatest_below(&self, set: usize, number: usize) -> Option<usize> {
@@ -211,36 +207,41 @@ impl Sets {
         if at >= self.words {
             self.widen(at + 1);
         }
-        let (occupied, words) = self.of_mut(set);
-        words[at] |= 1 << (number % 64);
-        occupied[at / 64] |= 1 << (at % 64);
+        let start = self.start_of(set);
+        self.bits[start + self.summaries + at] |= 1 << (number % 64);
+        self.bits[start + at / 64] |= 1 << (at % 64);
     }
 
     /// Whether it was the last.
     #[inline]
     fn remove(&mut self, set: usize, number: usize) -> bool {
-        let at = number / 64;
-        let (occupied, words) = self.of_mut(set);
-        words[at] &= !(1 << (number % 64));
+        let (start, at) = (self.start_of(set), number / 64);
+        let word = &mut self.bits[start + self.summaries + at];
+        *word &= !(1 << (number % 64));
         // Without a branch, which nobody could foresee.
-        let emptied = u64::from(words[at] == 0);
-        occupied[at / 64] &= !(emptied << (at % 64));
-        occupied.iter().all(|&bits| bits == 0)
+        let emptied = u64::from(*word == 0);
+        let occupied = &mut self.bits[start + at / 64];
+        *occupied &= !(emptied << (at % 64));
+        match self.summaries {
+            1 => *occupied == 0,
+            blocks => self.bits[start..][..blocks].iter().all(|&bits| bits == 0),
+        }
     }
 
     /// Gives each set so many words, at least twice as many as before.
     #[cold]
     fn widen(&mut self, words: usize) {
+        let words = words.max(2 * self.words);
         let mut wider = Sets {
-            words: words.max(2 * self.words),
+            words,
+            summaries: words.div_ceil(64),
             ..Sets::default()
         };
         for set in 0..self.sets {
             wider.add();
-            let (occupied, words) = wider.of_mut(set);
-            let was = self.of(set);
-            occupied[..was.0.len()].copy_from_slice(was.0);
-            words[..was.1.len()].copy_from_slice(was.1);
+            let (start, was) = (wider.start_of(set), self.of(set));
+            wider.bits[start..][..was.0.len()].copy_from_slice(was.0);
+            wider.bits[start + wider.summaries..][..was.1.len()].copy_from_slice(was.1);
         }
         *self = wider;
     }
