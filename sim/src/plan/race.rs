@@ -45,14 +45,14 @@ where
                     return Ok(race);
                 }
                 None => {
-                    // One seed's misfortune is no answer: what may keep the target with others is run with them first.
-                    let unsure: Vec<Cell> = self.cells().filter(|cell| !self.is_settled(*cell)).collect();
+                    // One seed's misfortune is no answer: whichever of each candidate's levels is nearest to the target is run with others first.
+                    let nearest: Vec<Cell> = (0..candidates.len())
+                        .filter_map(|candidate| self.nearest_miss(candidates, candidate, None))
+                        .collect();
+                    let unsure: Vec<Cell> = nearest.iter().copied().filter(|cell| !self.is_settled(*cell)).collect();
                     if unsure.is_empty() {
-                        let doubt = |standing: &Standing| {
-                            self.judged(standing.decided_by)
-                                .map_or(1.0, |judged| 1.0 - judged.confidence)
-                        };
-                        race.confidence = (1.0 - race.standings.iter().map(doubt).sum::<f64>()).max(0.0);
+                        let doubt = |cell: &Cell| self.judged(*cell).map_or(1.0, |judged| 1.0 - judged.confidence);
+                        race.confidence = (1.0 - nearest.iter().map(doubt).sum::<f64>()).max(0.0);
                         return Ok(race);
                     }
                     self.repeat(&unsure)?;

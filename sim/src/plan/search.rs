@@ -418,7 +418,7 @@ where
 
     /// Of a candidate's levels that were run, miss the target and would be at least as good as the best, the one of which that is least sure: where levels
     /// are not monotone, what the last of them says is not said of it.
-    fn nearest_miss(&self, candidates: &[Candidate], candidate: usize, best: Option<Cell>) -> Option<Cell> {
+    pub(super) fn nearest_miss(&self, candidates: &[Candidate], candidate: usize, best: Option<Cell>) -> Option<Cell> {
         let values = &candidates[candidate].values;
         let most = best.map(|best| candidates[best.candidate].values[best.level]);
         let missed = (0..values.len()).filter_map(|level| {

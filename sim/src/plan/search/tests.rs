@@ -310,6 +310,15 @@ fn one_seed_that_misses_is_no_answer() {
     let race = search.tightest(&[cards(4, 1.0)]).unwrap();
     assert_eq!((race.best, search.runs()), (None, 4), "{race:?}");
     assert!(race.confidence > 0.99, "{race:?}");
+    // How sure it is hangs on the nearest, whichever level that is.
+    let mut search = Search::new(Rules::SOME, made_up(&[vec![0.9795, 0.5]], 0.01));
+    let race = search.tightest(&[cards(2, 1.0)]).unwrap();
+    let runs = |level| search.samples(Cell { candidate: 0, level }).len();
+    assert_eq!((race.best, runs(1)), (None, 1), "{race:?}");
+    assert!(
+        runs(0) as u32 >= Rules::SOME.seeds && race.confidence < 0.99,
+        "{race:?}"
+    );
 }
 
 #[test]
