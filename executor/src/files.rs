@@ -1,7 +1,7 @@
 //! Weights of users' own in place of random ones: safetensors in Hugging Face's layout.
 //!
-//! A checkpoint is a folder with `model.safetensors` (and `config.json`, which is then checked), or the file alone. Tenants' files lie in one
-//! folder, in the order of their names; tenants take them in turns where there are fewer.
+//! A checkpoint is a folder with `model.safetensors` (and `config.json`, which is then checked), or the file, with `config.json` beside it. Tenants'
+//! files lie in one folder, in the order of their names; tenants take them in turns where there are fewer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +20,8 @@ use crate::error::ExecutorError;
 use crate::model::{Encoder, LinearParameters, Pooler, Variant, read_checkpoint};
 use crate::tensors_file::{map, numbers, of_checkpoint, parse};
 use crate::whole_models::WholeModel;
+
+mod houlsby;
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
@@ -133,13 +135,13 @@ pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) 
             variant: Variant::BERT,
         });
     }
-    let stored = ClassifierConfig::read(&config, &shape.name)?;
+    let stored = ClassifierConfig::read_encoder(&config, &shape.name)?;
     agree(&config, shape, &stored.shape)?;
     if stored.variant.one_layer || stored.variant.relative.is_some() {
         return Err(ExecutorError::Checkpoint {
             path: config,
             tensor: "model_type".into(),
-            must: "bert, distilbert, roberta or xlm-roberta here (cascades read others too)".into(),
+            must: "bert, distilbert, roberta, xlm-roberta or camembert here (cascades read others too)".into(),
             got: "one of another layout".into(),
         });
     }
@@ -161,6 +163,15 @@ pub(crate) fn read_decoder_block(
     let stored = of_checkpoint(path, CONFIG);
     let config = match stored.exists() {
         true => DecoderConfig::read(&stored, &shape.name)?,
+        // How fast its positions turn is in no tensor, and differs from one Llama to the next.
+        false if shape.gated => {
+            return Err(ExecutorError::Checkpoint {
+                path: stored,
+                tensor: "rope_theta and rms_norm_eps".into(),
+                must: "said for a Llama's weights, which do not tell them".into(),
+                got: "no such file".into(),
+            });
+        }
         false => DecoderConfig::new(shape)?,
     };
     agree(&stored, shape, &config.shape)?;
@@ -219,7 +230,7 @@ fn weights_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Tenants' files: what of a folder is a safetensors file or a folder itself, in the order of names.
+/// Tenants' files: what of a folder is a safetensors file or a folder itself and not hidden, in the order of names.
 ///
 /// # Errors
 /// A folder that cannot be read, or has none.
@@ -231,6 +242,13 @@ pub(crate) fn tenants_files(folder: &Path) -> Result<Vec<PathBuf>, ExecutorError
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
+        // Such as `.git`, or `.cache` of a download.
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if is_hidden {
+            continue;
+        }
         if path.is_dir() || path.extension().is_some_and(|suffix| suffix == SUFFIX) {
             files.push(path);
         }
@@ -252,14 +270,17 @@ pub(crate) fn tenants_files(folder: &Path) -> Result<Vec<PathBuf>, ExecutorError
 /// # Errors
 /// A file that cannot be read, tensors that are missing or of another shape, or adapters that are not computed: elsewhere than after attention.
 pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor, ExecutorError> {
+    houlsby::check(path)?;
     let path = weights_of(path);
     let bytes = map(&path)?;
     let tensors = Stored::parse(&path, &bytes)?;
     let end_layer = shape.first_layer + shape.layers;
     let is_computed = |name: &str| (0..end_layer).any(|layer| is_after_attention(name, layer));
     if let Some(other) = tensors.names().find(|name| is_adapter(name) && !is_computed(name)) {
-        let must = format!("after attention in one of the {end_layer} layers, where alone adapters are computed");
-        return Err(tensors.wrong(other, must, "elsewhere".into()));
+        let must = format!(
+            "of adapter_down or adapter_up after attention in one of the {end_layer} layers, where alone adapters are computed"
+        );
+        return Err(tensors.wrong(other, must, "another".into()));
     }
     let block = Tensor::f_zeros([1, shape.parameters() as i64], (Kind::Float, Device::Cpu))?;
     let (hidden, bottleneck) = (shape.hidden as usize, shape.bottleneck as usize);
@@ -288,14 +309,22 @@ pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor,
     Ok(block.f_view([-1])?)
 }
 
+/// Whether a tensor is an adapter's, of whatever kind.
 fn is_adapter(name: &str) -> bool {
+    name.contains("adapters.") || is_computed_part(name)
+}
+
+fn is_computed_part(name: &str) -> bool {
     ["adapter_down.", "adapter_up."].iter().any(|part| name.contains(part))
 }
 
-/// Whether a tensor is of what follows a layer's attention.
+/// Whether a tensor is of what follows a layer's attention, and of what is computed there.
 fn is_after_attention(name: &str, layer: u32) -> bool {
+    // What tenants call their adapters comes behind.
+    let place = name.split("adapters.").next().unwrap_or(name);
     let of_layer = [format!("layer.{layer}."), format!("layers.{layer}.")];
-    of_layer.iter().any(|of_layer| name.contains(of_layer.as_str())) && name.contains("attention")
+    let is_of_layer = of_layer.iter().any(|of_layer| place.contains(of_layer.as_str()));
+    is_of_layer && place.contains("attention") && is_computed_part(name)
 }
 
 /// A tenant's head in host memory, in single precision.

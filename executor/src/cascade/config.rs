@@ -75,6 +75,9 @@ pub fn described(shape: &ModelShape) -> String {
 /// How many of RoBERTa's positions no token has: those up to and with the padding's id.
 pub(crate) const ROBERTA_SKIPPED: u32 = 2;
 
+/// What `DebertaV2Config` has where nothing is said.
+const DEBERTA_NORM_EPSILON: f64 = 1e-7;
+
 #[derive(Deserialize)]
 struct Stored {
     model_type: String,
@@ -131,6 +134,22 @@ impl ClassifierConfig {
     /// # Errors
     /// A file that cannot be read, another architecture, or a variant of these that is not computed here.
     pub fn read(path: &Path, name: &str) -> Result<ClassifierConfig, ExecutorError> {
+        ClassifierConfig::read_with(path, name, Stored::answer)
+    }
+
+    /// The same of an encoder whose head is left alone: what it answers is not looked at.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for the answer.
+    pub(crate) fn read_encoder(path: &Path, name: &str) -> Result<ClassifierConfig, ExecutorError> {
+        ClassifierConfig::read_with(path, name, |_| Ok(Answer::Number))
+    }
+
+    fn read_with(
+        path: &Path,
+        name: &str,
+        answer: impl FnOnce(&Stored) -> Result<Answer, (&'static str, &'static str, String)>,
+    ) -> Result<ClassifierConfig, ExecutorError> {
         let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
             path: path.to_path_buf(),
             source,
@@ -146,12 +165,12 @@ impl ClassifierConfig {
         let family = match stored.model_type.as_str() {
             "bert" => Family::Bert,
             "distilbert" => Family::DistilBert,
-            // XLM-RoBERTa is RoBERTa with other words.
-            "roberta" | "xlm-roberta" => Family::Roberta,
+            // XLM-RoBERTa and CamemBERT are RoBERTa with other words.
+            "roberta" | "xlm-roberta" | "camembert" => Family::Roberta,
             "albert" => Family::Albert,
             "deberta-v2" => Family::DebertaV2,
             other => {
-                let must = "bert, distilbert, roberta, xlm-roberta, albert or deberta-v2";
+                let must = "bert, distilbert, roberta, xlm-roberta, camembert, albert or deberta-v2";
                 return Err(wrong("model_type", must, other.into()));
             }
         };
@@ -174,7 +193,7 @@ impl ClassifierConfig {
             },
             family,
             variant,
-            answer: stored.answer().map_err(|(field, must, got)| wrong(field, must, got))?,
+            answer: answer(&stored).map_err(|(field, must, got)| wrong(field, must, got))?,
         };
         check(&config.shape)?;
         Ok(config)
@@ -200,6 +219,10 @@ impl ClassifierConfig {
             Answer::Class(_) => "single_label_classification",
             Answer::Number => "regression",
         };
+        let activation = match self.variant.gelu {
+            Gelu::Exact => "gelu",
+            Gelu::Tanh => "gelu_new",
+        };
         let config = json!({
             "architectures": ["BertForSequenceClassification"],
             "model_type": "bert",
@@ -210,7 +233,7 @@ impl ClassifierConfig {
             "vocab_size": shape.vocabulary,
             "max_position_embeddings": shape.positions,
             "type_vocab_size": 2,
-            "hidden_act": "gelu",
+            "hidden_act": activation,
             "layer_norm_eps": self.variant.norm_epsilon,
             "problem_type": problem,
             "id2label": id2label,
@@ -225,12 +248,15 @@ impl Stored {
     fn variant(&self, family: Family) -> Result<Variant, (&'static str, &'static str, String)> {
         let albert = family == Family::Albert;
         // In files of Hugging Face's since 2020, where nothing is said ALBERT has the near one.
-        let gelu = match (self.hidden_act.as_deref(), albert) {
-            (None | Some("gelu"), false) | (Some("gelu"), true) => Gelu::Exact,
-            (None | Some("gelu_new" | "gelu_pytorch_tanh"), true) => Gelu::Tanh,
-            (Some(other), false) => return Err(("hidden_act", "gelu", other.into())),
-            (Some(other), true) => return Err(("hidden_act", "gelu, gelu_new or gelu_pytorch_tanh", other.into())),
+        let gelu = match self.hidden_act.as_deref() {
+            None if albert => Gelu::Tanh,
+            None | Some("gelu" | "gelu_python") => Gelu::Exact,
+            Some("gelu_new" | "gelu_pytorch_tanh") => Gelu::Tanh,
+            Some(other) => return Err(("hidden_act", "gelu, gelu_new or gelu_pytorch_tanh", other.into())),
         };
+        if self.others.get("is_decoder") == Some(&Value::Bool(true)) {
+            return Err(("is_decoder", "false: each token sees all others here", "true".into()));
+        }
         // RoBERTa's positions count from the padding's id on: [`ROBERTA_SKIPPED`].
         let padding = self.others.get("pad_token_id").filter(|_| family == Family::Roberta);
         if let Some(other) = padding.filter(|id| **id != 1) {
@@ -251,7 +277,12 @@ impl Stored {
             return Err(("layer_norm_eps", "above 0", epsilon.to_string()));
         }
         Ok(Variant {
-            norm_epsilon: self.layer_norm_eps.unwrap_or(LAYER_NORM_EPSILON),
+            // DistilBERT's is no setting, whatever its file says.
+            norm_epsilon: match family {
+                Family::DistilBert => LAYER_NORM_EPSILON,
+                Family::DebertaV2 => self.layer_norm_eps.unwrap_or(DEBERTA_NORM_EPSILON),
+                Family::Bert | Family::Roberta | Family::Albert => self.layer_norm_eps.unwrap_or(LAYER_NORM_EPSILON),
+            },
             gelu,
             // What `AlbertConfig` has where nothing is said.
             embedding: albert.then(|| self.embedding_size.unwrap_or(128)),
@@ -362,6 +393,19 @@ mod tests {
             (6, 768, 30522)
         );
         assert_eq!(config.answer, Answer::Class(vec!["NEGATIVE".into(), "POSITIVE".into()]));
+        // Hugging Face's DistilBERT has one whatever its file says.
+        let other = read(&DISTILBERT_SST_2.replace("\"n_heads\"", "\"layer_norm_eps\": 1e-3, \"n_heads\"")).unwrap();
+        assert_eq!(other.variant.norm_epsilon, 1e-12);
+        // An encoder's head is left alone, whatever it answers.
+        let several = DISTILBERT_SST_2.replace(
+            "\"n_heads\"",
+            "\"problem_type\": \"multi_label_classification\", \"n_heads\"",
+        );
+        assert!(read(&several).unwrap_err().starts_with("problem_type: must be"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, several).unwrap();
+        assert_eq!(ClassifierConfig::read_encoder(&path, "m").unwrap().shape, config.shape);
     }
 
     /// As `albert/albert-base-v2` and `microsoft/deberta-v3-base` say it.
@@ -452,7 +496,9 @@ mod tests {
             Answer::Class(vec!["no".into(), "yes".into(), "why".into()]),
             Answer::Number,
         ] {
-            let config = ClassifierConfig::new(&shape, answer).unwrap();
+            let mut config = ClassifierConfig::new(&shape, answer).unwrap();
+            assert_eq!(read(&config.to_json()).unwrap(), config);
+            config.variant.gelu = Gelu::Tanh;
             assert_eq!(read(&config.to_json()).unwrap(), config);
         }
     }
@@ -470,7 +516,16 @@ mod tests {
                 r#""2": "NEGATIVE""#,
                 "id2label: must be a name for each class from 0 on, got none for 0",
             ),
-            (r#""gelu""#, r#""relu""#, "hidden_act: must be gelu, got relu"),
+            (
+                r#""gelu""#,
+                r#""relu""#,
+                "hidden_act: must be gelu, gelu_new or gelu_pytorch_tanh, got relu",
+            ),
+            (
+                r#""n_heads""#,
+                r#""is_decoder": true, "n_heads""#,
+                "is_decoder: must be false: each token sees all others here, got true",
+            ),
             (
                 r#""n_heads""#,
                 r#""layer_norm_eps": -1, "n_heads""#,
@@ -479,7 +534,7 @@ mod tests {
             (
                 r#""distilbert""#,
                 r#""deberta""#,
-                "model_type: must be bert, distilbert, roberta, xlm-roberta, albert or deberta-v2, got deberta",
+                "model_type: must be bert, distilbert, roberta, xlm-roberta, camembert, albert or deberta-v2, got deberta",
             ),
             (
                 r#""distilbert""#,

@@ -24,22 +24,29 @@ const OUTPUT: &str = "lm_head.weight";
 
 /// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
 /// [`Decoder::from_parameters`](super::Decoder::from_parameters). `path` is a safetensors file, or a folder with
-/// `model.safetensors` or with parts and `model.safetensors.index.json`. Other tensors are left alone. Where `config.json`, in the folder or beside the file, does not say whether Llama's
+/// `model.safetensors`, or else with parts and `model.safetensors.index.json`. Other tensors are left alone. Where `config.json`, in the folder or beside the file, does not say whether Llama's
 /// output is tied to the token embeddings, for want of a `config.json`, it is if `lm_head.weight` is left out.
 ///
 /// # Errors
-/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
+/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for, an output matrix that is not
+/// the embeddings though it is said to be.
 pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
     check(shape)?;
     let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
     let mut missing: BTreeMap<usize, Place> = places(shape).into_iter().enumerate().collect();
     let tied = is_tied(path)?;
-    let (files, is_tied) = (files(path)?, |place: &Place| tied == Some(true) && place.name == OUTPUT);
-    for file in &files {
+    let embeddings = missing[&0].length() as i64;
+    // OPT has no place for an output matrix of its own.
+    let has_own_output = tied != Some(true) && missing.values().any(|place| place.name == OUTPUT);
+    if !has_own_output {
+        missing.retain(|_, place| place.name != OUTPUT);
+    }
+    let mut other_output = None;
+    for file in &files(path)? {
         let bytes = map(file)?;
         let tensors = parse(file, &bytes)?;
         let mut found = Vec::new();
-        for (&index, place) in missing.iter().filter(|(_, place)| !is_tied(place)) {
+        for (&index, place) in &missing {
             if let Some((name, tensor)) = find(&tensors, &place.name) {
                 copy(file, &name, &tensor, place, &block)?;
                 found.push(index);
@@ -48,16 +55,30 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
         for index in found {
             missing.remove(&index);
         }
+        if let Some((name, tensor)) = find(&tensors, OUTPUT).filter(|_| !has_own_output) {
+            other_output = Some((file.clone(), numbers_of(file, &name, &tensor, block.kind())?));
+        }
     }
+    let is_left_out = !has_own_output || missing.values().any(|place| place.name == OUTPUT);
     for place in missing.into_values() {
         // Only when all files have been read: the output matrix may be in a later one than the embeddings.
         if place.name != OUTPUT || tied == Some(false) {
             let must = format!("a tensor {:?}", place.stored_shape());
             return Err(wrong(path, &place.name, must, "no such tensor".into()));
         }
-        let length = place.length() as i64;
-        let words = block.f_narrow(0, 0, length)?;
-        block.f_narrow(0, place.offset as i64, length)?.f_copy_(&words)?;
+    }
+    let words = block.f_narrow(0, 0, embeddings)?;
+    // Versions of Hugging Face's library differ in which of the two counts.
+    if let Some((file, output)) = other_output.filter(|(_, output)| !output.flatten(0, -1).equal(&words)) {
+        let must = "that of the token embeddings, which are the output matrix too (tie_word_embeddings)".to_string();
+        let got = format!("another {:?}", output.size());
+        return Err(wrong(&file, OUTPUT, must, got));
+    }
+    if let Some(place) = places(shape)
+        .into_iter()
+        .find(|place| is_left_out && place.name == OUTPUT)
+    {
+        block.f_narrow(0, place.offset as i64, embeddings)?.f_copy_(&words)?;
     }
     Ok(block)
 }
@@ -69,12 +90,13 @@ struct Index {
 
 /// The files of a checkpoint.
 fn files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
-    let index = path.join(INDEX);
+    let (single, index) = (path.join(SINGLE), path.join(INDEX));
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
-    if !index.is_file() {
-        return Ok(vec![path.join(SINGLE)]);
+    // As Hugging Face's library: an index may be of parts that were saved before.
+    if single.is_file() || !index.is_file() {
+        return Ok(vec![single]);
     }
     let text = std::fs::read_to_string(&index).map_err(unreadable(&index))?;
     let parsed: Index = serde_json::from_str(&text).map_err(|error| {
@@ -221,7 +243,22 @@ mod tests {
         );
     }
 
-    /// As Hugging Face's Llama does: its `config.json` decides, whatever the file has.
+    /// Parts that were saved before the whole.
+    #[test]
+    fn the_whole_counts_before_an_index() {
+        let (folder, shape) = (tempfile::tempdir().unwrap(), shape("tiny-llama"));
+        let decoder = Decoder::random(&shape, 5, DType::F32, Device::Cpu).unwrap();
+        write_decoder(&folder.path().join(SINGLE), &shape, decoder.parameters()).unwrap();
+        std::fs::write(
+            folder.path().join(INDEX),
+            "{\"weight_map\": {\"a\": \"gone.safetensors\"}}",
+        )
+        .unwrap();
+        let read = read_decoder(folder.path(), &shape, DType::F32).unwrap();
+        assert!(read.equal(decoder.parameters()));
+    }
+
+    /// As Hugging Face's Llama does: its `config.json` decides.
     #[test]
     fn the_output_is_tied_where_the_config_says_so() {
         let (folder, shape) = (tempfile::tempdir().unwrap(), shape("tiny-llama"));
@@ -258,7 +295,6 @@ mod tests {
             Some("{}"),
         );
         for (config, has_output, expected) in [
-            (yes, true, &tied),
             (yes, false, &tied),
             (no, true, untied),
             (silent, true, untied),
@@ -268,6 +304,9 @@ mod tests {
             let found = found(config, has_output).unwrap();
             assert!(found.equal(expected), "{config:?}, with an output: {has_output}");
         }
+        let error = found(yes, true).unwrap_err().to_string();
+        let must = "lm_head.weight: must be that of the token embeddings, which are the output matrix too";
+        assert!(error.contains(must), "{error}");
         for config in [no, silent] {
             let error = found(config, false).unwrap_err().to_string();
             assert!(

@@ -149,7 +149,7 @@ impl Llama {
         }
         let rope = self
             .rope
-            .rope()
+            .rope(self.max_position_embeddings)
             .map_err(|(field, must, got)| wrong(&field, &must, got))?;
         Ok(DecoderConfig {
             shape: ModelShape {
@@ -289,9 +289,18 @@ mod tests {
         };
         assert_eq!(read(&old).unwrap().rope.scaling, scaling);
         assert_eq!(read(&old.replace("rope_scaling", "rope_parameters")), read(&old));
-        let linear = "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}";
-        let linear = read(&LLAMA_2_7B.replace("\"rope_scaling\": null", linear)).unwrap();
-        assert_eq!(linear.rope.scaling, RopeScaling::Linear { factor: 2.5 });
+        // As version 4 of transformers saves it again, and with a base of its own, which counts before the model's.
+        for (linear, theta) in [
+            ("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}", 1e4),
+            (
+                "\"rope_theta\": 5.0, \"rope_parameters\": {}, \"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"linear\", \"factor\": 2.5, \"rope_theta\": 7.0}",
+                7.0,
+            ),
+        ] {
+            let linear = read(&LLAMA_2_7B.replace("\"rope_scaling\": null", linear)).unwrap();
+            let scaling = RopeScaling::Linear { factor: 2.5 };
+            assert_eq!(linear.rope, Rope { theta, scaling });
+        }
     }
 
     #[test]
@@ -299,12 +308,24 @@ mod tests {
         let scaled = |scaling| LLAMA_2_7B.replace("\"rope_scaling\": null", scaling);
         for (text, message) in [
             (
-                scaled("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 8.0}"),
-                "rope_scaling.rope_type: must be default, linear or llama3, got dynamic",
+                scaled("\"rope_scaling\": {\"type\": \"longrope\", \"factor\": 8.0}"),
+                "rope_scaling.rope_type: must be default, dynamic, linear or llama3, got longrope",
             ),
             (
                 scaled("\"rope_scaling\": {\"type\": \"linear\"}"),
                 "rope_scaling.factor: must be above 0, got nothing",
+            ),
+            (
+                scaled("\"rope_parameters\": {\"rope_theta\": 1e4}, \"rope_scaling\": {\"rope_type\": \"yarn\"}"),
+                "rope_scaling.rope_type: must be default, dynamic, linear or llama3, got yarn",
+            ),
+            (
+                scaled("\"rope_scaling\": {\"factor\": 2.0}"),
+                "rope_scaling.rope_type: must be default, dynamic, linear or llama3, got nothing beside a factor",
+            ),
+            (
+                scaled("\"rope_parameters\": {\"rope_theta\": 1e4, \"partial_rotary_factor\": 0.5}"),
+                "partial_rotary_factor: must be 1, got 0.5",
             ),
             (
                 scaled(&LLAMA_3.replace("\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0")),

@@ -57,7 +57,7 @@ pub(crate) struct Angles {
 
 impl Rotary {
     pub fn new(positions: u32, width: u32, rope: &Rope, kind: Kind, device: Device) -> Result<Rotary, ExecutorError> {
-        // In single precision, as the reference computes them.
+        // Rounded to single precision, in which the reference computes them too, an ulp apart at most.
         let frequencies: Vec<f32> = rope.frequencies(width).into_iter().map(|f| f as f32).collect();
         let frequencies = Tensor::f_from_slice(&frequencies)?;
         let position = Tensor::f_arange(i64::from(positions), (Kind::Float, Device::Cpu))?;

@@ -82,15 +82,19 @@ impl RopeScaling {
 #[derive(Deserialize)]
 pub(super) struct Written {
     rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
     rope_scaling: Option<Parameters>,
     rope_parameters: Option<Parameters>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 struct Parameters {
-    #[serde(alias = "type")]
     rope_type: Option<String>,
+    /// Its older name, which may stand beside it.
+    #[serde(rename = "type")]
+    older_type: Option<String>,
     rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
     factor: Option<f64>,
     low_freq_factor: Option<f64>,
     high_freq_factor: Option<f64>,
@@ -101,36 +105,48 @@ struct Parameters {
 pub(super) type Wrong = (String, String, String);
 
 impl Written {
-    /// What is computed of it.
-    pub fn rope(&self) -> Result<Rope, Wrong> {
-        let newer = self.rope_parameters.as_ref();
-        let (theta_field, theta) = match newer.and_then(|newer| newer.rope_theta) {
-            Some(theta) => ("rope_parameters.rope_theta", theta),
-            None => ("rope_theta", self.rope_theta.unwrap_or(THETA)),
+    /// What is computed of it for a model of so many positions. Of two sets of parameters the older one counts, where it says anything, as in
+    /// transformers.
+    pub fn rope(&self, positions: u32) -> Result<Rope, Wrong> {
+        let named = [
+            ("rope_scaling", &self.rope_scaling),
+            ("rope_parameters", &self.rope_parameters),
+        ];
+        let nothing = Parameters::default();
+        let said = named.into_iter().find_map(|(field, written)| {
+            let written = written.as_ref().filter(|written| **written != nothing);
+            Some((field, written?))
+        });
+        let partial = said.and_then(|(_, written)| written.partial_rotary_factor);
+        if let Some(share) = partial.or(self.partial_rotary_factor).filter(|share| *share != 1.0) {
+            return Err(("partial_rotary_factor".into(), "1".into(), share.to_string()));
+        }
+        let (theta_field, theta) = match said.and_then(|(of, written)| Some((of, written.rope_theta?))) {
+            Some((of, theta)) => (format!("{of}.rope_theta"), theta),
+            None => ("rope_theta".to_string(), self.rope_theta.unwrap_or(THETA)),
         };
-        let named = [("rope_parameters", newer), ("rope_scaling", self.rope_scaling.as_ref())];
-        let named = named.into_iter().find_map(|(field, written)| Some((field, written?)));
         Ok(Rope {
-            theta: above(theta_field.into(), 0.0, Some(theta))?,
-            scaling: match named {
-                Some((field, written)) => written.scaling(field)?,
-                None => RopeScaling::None,
-            },
+            theta: above(theta_field, 0.0, Some(theta))?,
+            scaling: said.map_or(Ok(RopeScaling::None), |(field, written)| {
+                written.scaling(field, positions.into())
+            })?,
         })
     }
 }
 
 impl Parameters {
-    fn scaling(&self, of: &str) -> Result<RopeScaling, Wrong> {
+    fn scaling(&self, of: &str, positions: f64) -> Result<RopeScaling, Wrong> {
         let above = |field: &str, least, got| above(format!("{of}.{field}"), least, got);
-        match self.rope_type.as_deref() {
-            None | Some("default") => Ok(RopeScaling::None),
+        match self.rope_type.as_deref().or(self.older_type.as_deref()) {
+            // What is dynamic begins behind the model's positions.
+            Some("default" | "dynamic") => Ok(RopeScaling::None),
+            None if self.factor.is_none() => Ok(RopeScaling::None),
             Some("linear") => Ok(RopeScaling::Linear {
                 factor: above("factor", 0.0, self.factor)?,
             }),
             Some("llama3") => {
                 let low = above("low_freq_factor", 0.0, self.low_freq_factor)?;
-                let context = self.original_max_position_embeddings;
+                let context = self.original_max_position_embeddings.or(Some(positions));
                 Ok(RopeScaling::Llama3 {
                     factor: above("factor", 0.0, self.factor)?,
                     low,
@@ -138,9 +154,12 @@ impl Parameters {
                     first_context: above("original_max_position_embeddings", 0.0, context)?,
                 })
             }
-            Some(other) => {
-                let must = "default, linear or llama3".to_string();
-                Err((format!("{of}.rope_type"), must, other.to_string()))
+            other => {
+                let (must, got) = (
+                    "default, dynamic, linear or llama3",
+                    other.unwrap_or("nothing beside a factor"),
+                );
+                Err((format!("{of}.rope_type"), must.to_string(), got.to_string()))
             }
         }
     }

@@ -135,6 +135,7 @@ fn a_tenants_tensors_come_to_their_places() {
         assert!(error.to_string().ends_with(message), "{error}");
     }
     let empty = tempfile::tempdir().unwrap();
+    fs::create_dir(empty.path().join(".cache")).unwrap();
     let error = tenants_files(empty.path()).unwrap_err().to_string();
     assert!(
         error.ends_with("must be a folder with tenants' *.safetensors, or with folders of theirs, got none"),
@@ -151,14 +152,35 @@ fn adapters_that_are_not_computed_are_refused() {
     for name in [
         "bert.encoder.layer.2.output.adapters.mine.adapter_down.0.weight",
         "bert.encoder.layer.3.attention.output.adapters.mine.adapter_up.bias",
+        "bert.encoder.layer.2.output.adapters.my-attention.adapter_down.0.weight",
+        "bert.encoder.layer.2.attention.output.adapters.mine.adapter_norm_after.weight",
+        "bert.invertible_adapters.mine.F.0.weight",
     ] {
         let mut tensors = write_tenant(&path);
         tensors.push((name.into(), random(&[8], 0.3)));
         write(&path, &tensors);
         let error = read_adapters(&path, &shape).unwrap_err().to_string();
-        let message =
-            "must be after attention in one of the 3 layers, where alone adapters are computed, got elsewhere";
+        let message = "must be of adapter_down or adapter_up after attention in one of the 3 layers, where alone adapters are computed, got another";
         assert!(error.ends_with(&format!("{name}: {message}")), "{error}");
+    }
+}
+
+/// What no tensor tells is not guessed.
+#[test]
+fn a_llama_without_its_config_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    for (name, is_read) in [("tiny-llama", false), ("tiny-opt", true)] {
+        let shape = ModelShape::builtin(name).unwrap();
+        let decoder = crate::Decoder::random(&shape, 5, DType::F32, Device::Cpu).unwrap();
+        crate::write_decoder(&path, &shape, decoder.parameters()).unwrap();
+        match read_decoder_block(&path, &shape, DType::F32) {
+            Ok(_) => assert!(is_read, "{name}"),
+            Err(error) => {
+                let message = "config.json: rope_theta and rms_norm_eps: must be said for a Llama's weights, which do not tell them, got no such file";
+                assert!(!is_read && error.to_string().ends_with(message), "{error}");
+            }
+        }
     }
 }
 

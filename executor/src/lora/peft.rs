@@ -134,11 +134,10 @@ enum Targets {
 const ALL_LINEAR: &str = "all-linear";
 
 /// Fields that must be as if they were absent: false, null or empty. Each is a variant that computes something else.
-const VARIANTS: [&str; 17] = [
+const VARIANTS: [&str; 16] = [
     "use_dora",
     "use_qalora",
     "use_bdlora",
-    "fan_in_fan_out",
     "lora_bias",
     "modules_to_save",
     "rank_pattern",
@@ -199,7 +198,9 @@ impl Config {
             return Err(wrong("bias", "none".into(), fields["bias"].to_string()));
         }
         if let Value::String(start) = &fields["init_lora_weights"]
-            && CHANGE_THE_BACKBONE.iter().any(|name| start.starts_with(name))
+            && CHANGE_THE_BACKBONE
+                .iter()
+                .any(|name| start.to_lowercase().starts_with(name))
         {
             let must = "one that leaves the backbone's weights alone (convert the adapter with PEFT)";
             return Err(wrong("init_lora_weights", must.into(), start.clone()));
@@ -218,24 +219,24 @@ impl Config {
         let known: Vec<&str> = projections.map(|projection| last(projection.module)).collect();
         let must = format!("some of {}", known.join(", "));
         match &self.target_modules {
-            Targets::Pattern(pattern) if pattern == ALL_LINEAR => Ok(()),
+            Targets::Pattern(pattern) if pattern.eq_ignore_ascii_case(ALL_LINEAR) => Ok(()),
             Targets::Pattern(pattern) => {
                 let got = format!("the pattern {pattern:?} (list the modules instead)");
                 Err(wrong("target_modules", must, got))
             }
             Targets::Names(names) if names.is_empty() => Err(wrong("target_modules", must, "none".into())),
             Targets::Names(names) => {
+                // As PEFT: lists are of several families' names, of which a model has some.
                 let modules = modules(shape);
-                let unknown = |name: &&String| !modules.iter().any(|module| is_called(&module.path, name));
-                match names.iter().find(unknown) {
-                    None => Ok(()),
-                    Some(name) => {
-                        let near = |known: &&&str| (strsim::jaro_winkler(known, name) * 1000.0) as u32;
-                        let near = known.iter().filter(|known| near(known) >= 850).max_by_key(near);
-                        let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-                        Err(wrong("target_modules", must, format!("{name}{hint}")))
-                    }
+                let is_known = |name: &String| modules.iter().any(|module| is_called(&module.path, name));
+                if names.iter().any(is_known) {
+                    return Ok(());
                 }
+                let name = &names[0];
+                let near = |known: &&&str| (strsim::jaro_winkler(known, name) * 1000.0) as u32;
+                let near = known.iter().filter(|known| near(known) >= 850).max_by_key(near);
+                let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                Err(wrong("target_modules", must, format!("{}{hint}", names.join(", "))))
             }
         }
     }
@@ -328,11 +329,12 @@ mod tests {
     #[test]
     fn names_may_be_longer_or_all() {
         let longer = json!({"target_modules": ["self_attn.q_proj", "model.decoder.layers.0.fc2", "layers.1.fc2"]});
-        assert!(
-            read(longer, unchanged)
-                .unwrap()
-                .equal(&read(json!({}), unchanged).unwrap())
-        );
+        // Names of other families' modules are passed over, and no matrix here lies the other way round.
+        let of_several = json!({"target_modules": ["query_key_value", "q_proj", "fc2"], "fan_in_fan_out": true});
+        for alike in [longer, of_several] {
+            let read_alike = read(alike, unchanged).unwrap();
+            assert!(read_alike.equal(&read(json!({}), unchanged).unwrap()));
+        }
         let missing = read(json!({"target_modules": "all-linear"}), unchanged).unwrap_err();
         let message = "model.safetensors: base_model.model.model.decoder.layers.0.self_attn.k_proj.lora_A.weight: \
                        must be a tensor [2, 128], got no such tensor";
@@ -367,6 +369,12 @@ mod tests {
                 json!({"init_lora_weights": "pissa_niter_16"}),
                 "config.json: init_lora_weights: must be one that leaves the backbone's weights alone \
                  (convert the adapter with PEFT), got pissa_niter_16"
+                    .into(),
+            ),
+            (
+                json!({"init_lora_weights": "OLoRA"}),
+                "config.json: init_lora_weights: must be one that leaves the backbone's weights alone \
+                 (convert the adapter with PEFT), got OLoRA"
                     .into(),
             ),
             (

@@ -406,7 +406,7 @@ pub enum RawTenantState {
 }
 
 /// Weights and texts of one's own, in place of random ones. Checkpoints are folders in Hugging Face's layout (`model.safetensors`,
-/// `config.json`), or a safetensors file.
+/// `config.json`), or a safetensors file with `config.json` beside it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
@@ -436,7 +436,12 @@ impl Files {
 
     /// The model's tokenizer, where it lies beside its weights.
     pub fn tokenizer(&self) -> Option<PathBuf> {
-        let path = self.model.as_ref()?.join("tokenizer.json");
+        const NAME: &str = "tokenizer.json";
+        let model = self.model.as_ref()?;
+        let path = match model.is_dir() {
+            true => model.join(NAME),
+            false => model.with_file_name(NAME),
+        };
         path.exists().then_some(path)
     }
 }
