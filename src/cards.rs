@@ -166,6 +166,11 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
     Ok(Ok(system))
 }
 
+/// Memory of a card that a run may use, where its scenario gives it no less.
+pub fn usable_bytes(card: &Card) -> u64 {
+    card.device.memory_bytes - card.device.reserve_bytes
+}
+
 /// The cluster of a run on its card.
 pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
     let (copy_lanes, lookup_lanes) = match card.device.kind {
@@ -174,10 +179,9 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
         // With a single core to spare, the copy lane looks up as well.
         DeviceKind::Cpu => (card.lanes.host.div_ceil(2), card.lanes.host / 2),
     };
-    let usable_bytes = card.device.memory_bytes - card.device.reserve_bytes;
     ClusterSpec {
         shares_host_memory: card.device.shares_host_memory,
-        ..run.cluster(usable_bytes, copy_lanes, lookup_lanes)
+        ..run.cluster(usable_bytes(card), copy_lanes, lookup_lanes)
     }
 }
 

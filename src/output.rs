@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use tenantry_profiles::{Card, Source};
+use tenantry_profiles::{Card, Source, processor};
 use tenantry_reports::folder::json;
 use tenantry_reports::manifest::{Host, Manifest, ProfileSource};
 use tenantry_reports::terminal::Style;
@@ -139,13 +139,6 @@ pub fn come_by(source: Source) -> &'static str {
         Source::Derived => "derived, measured on no device",
         Source::Assumed => "assumed, measured on no device",
     }
-}
-
-/// The processor's model, as the kernel names it.
-pub fn processor() -> Option<String> {
-    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("model name"))?;
-    line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }
 
 /// What the system calls the time since this machine was last started.

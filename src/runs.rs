@@ -25,7 +25,8 @@ use crate::cards::{
 };
 use crate::caveats::{
     AnotherRate, Extrapolated, Measured, TableUsed, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    of_workload, sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
+    more_memory_than_there_is, of_workload, sizes_as_measured, table_caveats, undisturbed, unpriced_looks,
+    unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -277,6 +278,7 @@ impl Loaded {
                      each other down is not measured yet, so the simulation promises too much."
                 ));
             }
+            caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));
             caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));
             caveats.extend(unpriced_models(card, &run.system));

@@ -5,11 +5,8 @@ use std::io;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, statfs};
-use sysinfo::{
-    CGroupLimits, CpuRefreshKind, MemoryRefreshKind, Process, ProcessRefreshKind, ProcessesToUpdate, RefreshKind,
-    System,
-};
-use tenantry_profiles::{Device, DeviceKind, Host};
+use sysinfo::{CGroupLimits, MemoryRefreshKind, Process, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
+use tenantry_profiles::{Device, DeviceKind, Host, UNKNOWN_PROCESSOR, processor};
 
 use crate::error::ExecutorError;
 
@@ -26,7 +23,7 @@ const GIB: u64 = 1 << 30;
 pub fn describe_cpu() -> Result<Device, ExecutorError> {
     let nothing = || ExecutorError::input("/proc/meminfo", "how much memory there is", "nothing");
     let memory_bytes = memory().ok_or_else(nothing)?.total / 2;
-    let cpu = processor().unwrap_or("unknown CPU".to_string());
+    let cpu = processor().unwrap_or(UNKNOWN_PROCESSOR.to_string());
     Ok(Device {
         name: cpu.clone(),
         kind: DeviceKind::Cpu,
@@ -75,15 +72,9 @@ fn memory() -> Option<Memory> {
     Some(machine.within(group.as_ref())).filter(|memory| memory.total > 0)
 }
 
-/// What the processor is called.
-fn processor() -> Option<String> {
-    let system = System::new_with_specifics(RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing())).ok()?;
-    let brand = system.cpus().first()?.brand().trim().to_string();
-    (!brand.is_empty()).then_some(brand)
-}
-
 impl Memory {
-    /// With a group's limits, if there are any. Its free memory leaves out what files hold in memory, though that is given up when needed.
+    /// With a group's limits, if there are any. Its free memory leaves out what files hold in memory, though that is given up when needed, so that what
+    /// its own processes hold is counted instead. Others below the same limit may hold some too: then less is available.
     fn within(self, group: Option<&CGroupLimits>) -> Memory {
         let Some(group) = group else { return self };
         Memory {

@@ -34,6 +34,7 @@ mod error;
 mod family;
 mod find;
 mod grid;
+mod here;
 mod import;
 mod keys;
 mod limits;
@@ -66,6 +67,7 @@ pub use cost::{
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use family::Family;
+pub use here::{UNKNOWN_PROCESSOR, processor};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,

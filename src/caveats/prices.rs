@@ -7,11 +7,16 @@ use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
-use tenantry_profiles::{Beyond, Card, Changing, Contention, DeviceKind, Family, PetKind, Source, Tier};
+use tenantry_profiles::{
+    Beyond, Card, Changing, Contention, DeviceKind, Family, PetKind, Source, Tier, UNKNOWN_PROCESSOR, processor,
+};
+use tenantry_reports::human;
+use tenantry_scenarios::RunSpec;
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
 
-use crate::output::{boot, processor, today};
+use crate::cards::usable_bytes;
+use crate::output::{boot, today};
 
 /// A table that priced ops and was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,6 +40,18 @@ impl TableUsed {
             table: format!("{} {}", used.family, used.table).trim_end().to_owned(),
         })
     }
+}
+
+/// A sentence on a scenario that gives its cards more memory than they have to be used.
+pub fn more_memory_than_there_is(card: &Card, run: &RunSpec) -> Option<String> {
+    let (asked, usable) = (run.gpu_memory_bytes?, usable_bytes(card));
+    (asked > usable).then(|| {
+        let [asked, usable] = [asked, usable].map(|bytes| human::bytes(bytes as f64));
+        format!(
+            "`cluster.gpu_memory` is {asked}, more than the {usable} that {} has beside its reserve: the figures are of a card that is not there.",
+            card.name
+        )
+    })
 }
 
 /// A sentence on each stream whose runtimes' lengths were to be found in the card's staircase, which has none.
@@ -207,7 +224,7 @@ struct ThisMachine {
 impl ThisMachine {
     fn now() -> ThisMachine {
         ThisMachine {
-            processor: processor().unwrap_or_else(|| "an unknown processor".to_owned()),
+            processor: processor().unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned()),
             boot: boot(),
             today: today(),
         }

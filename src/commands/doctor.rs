@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tenantry_profiles::Card;
+use tenantry_profiles::{Card, UNKNOWN_PROCESSOR, processor};
 
 use crate::cards::card_folders;
 use crate::cli::{DoctorArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{free_bytes, print, processor, provenance};
+use crate::output::{free_bytes, print, provenance};
 
 /// One thing that was looked at.
 #[derive(Serialize)]
@@ -129,7 +129,7 @@ fn host() -> Finding {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let found = format!(
         "{}, {cores} cores",
-        processor().unwrap_or_else(|| "unknown processor".into())
+        processor().unwrap_or_else(|| UNKNOWN_PROCESSOR.into())
     );
     if cores < 2 {
         let remedy = "real runs want a core for computing and one for arrivals and copies; simulation needs only one";
