@@ -135,7 +135,7 @@ impl Device {
         let mut caveats = Vec::new();
         if let Some(sets) = done.shared_sets {
             caveats.push(format!(
-                "Host memory holds {sets} different parameter sets of {}; its {} tenants share them in turn.",
+                "There are {sets} different parameter sets of {} in host memory; its {} tenants share them in turn.",
                 run.system.name, run.tenants
             ));
         }

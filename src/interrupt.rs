@@ -20,10 +20,27 @@ pub fn flag() -> Arc<AtomicBool> {
                 set.store(true, Ordering::Relaxed);
             }
             Some(at) if at.elapsed() < AGAIN => {}
-            Some(_) => std::process::exit(130),
+            Some(_) => end_at_once(),
         }
     };
     // Only a second handler in one process can be refused, and each command installs one.
     ctrlc::set_handler(handler).expect("no other handler is installed");
     flag
+}
+
+/// As programs end by Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+/// Ends the process without what libraries do at its end: PyTorch's part of it crashes under lanes that still compute.
+#[cfg(unix)]
+fn end_at_once() -> ! {
+    unsafe extern "C" {
+        safe fn _exit(code: i32) -> !;
+    }
+    _exit(INTERRUPTED)
+}
+
+#[cfg(not(unix))]
+fn end_at_once() -> ! {
+    std::process::exit(INTERRUPTED)
 }

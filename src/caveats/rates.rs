@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
 
-/// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is nearer.
+/// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is nearer by six standard
+/// deviations.
 const FAR: f64 = 0.1;
-const REQUESTS: u64 = 1_000;
+const REQUESTS: u64 = 4_000;
 
-/// How fast a run's requests came, where that is far from what its scenario names: its arrivals swing for longer than it lasts.
+/// How fast a run's requests came, where that is far from what its scenario names: its arrivals swing by more than evens out while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnotherRate {
     came_per_s: f64,
@@ -49,7 +50,7 @@ pub fn another_rate_caveat(of: impl IntoIterator<Item = AnotherRate>, runs: usiz
         false => format!("from {least} to {most}"),
     };
     Some(format!(
-        "{which}requests came at another rate than the scenario asks for ({rates}): its arrivals swing for longer than a run lasts. Longer runs \
+        "{which}requests came at another rate than the scenario asks for ({rates}): its arrivals swing by more than evens out while a run lasts. Longer runs \
          (`workload.stop`) come nearer, several seeds (`repeats`) show how far they swing."
     ))
 }

@@ -65,7 +65,8 @@ impl Saved {
         let runs = saved.runs();
         make_folder(&runs)?;
         let path = folder.join(SWEEP);
-        if path.exists() {
+        let is_begun = path.exists();
+        if is_begun {
             let there = read::<Sweep>(&path)?;
             if let Some(difference) = saved.sweep.difference(&there) {
                 return Err(Failure::BadInput(format!(
@@ -76,9 +77,11 @@ impl Saved {
                 )));
             }
         }
-        // Where the sweep was begun before, another command may have written its own scenario here since.
+        // Another command may have written its own scenario here since the sweep was begun.
         write_whole(&folder.join(RESOLVED), resolved.as_bytes()).map_err(Failure::running)?;
-        write_whole(&path, &json(&saved.sweep).map_err(Failure::running)?).map_err(Failure::running)?;
+        if !is_begun {
+            write_whole(&path, &json(&saved.sweep).map_err(Failure::running)?).map_err(Failure::running)?;
+        }
         Ok(saved)
     }
 

@@ -248,14 +248,16 @@ fn another_build_is_another_sweep() {
 fn what_cannot_run_is_left_out_and_said() {
     let place = folder();
     let at = place.path();
-    let memory = ["--set", "sweep={cluster.gpu_memory: [64 MiB, 1 KiB]}"];
+    let memory = ["--set", "sweep={cluster.gpu_memory: [64 MiB, 1 KiB, 4096 GiB]}"];
     let arguments = [&["sweep", "s.yaml"], &memory[..], &["--out", "out"]].concat();
     let output = tenantry(at, &arguments);
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
     assert!(message.contains("Left out, since they cannot run"), "{message}");
+    let not_there = "the figures are of a card that is not there";
+    assert_eq!(message.matches(not_there).count(), 1, "{message}");
     let summary: Value = serde_json::from_slice(&file(&at.join("out"), "summary.json")).unwrap();
-    assert_eq!(summary["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(summary["runs"].as_array().unwrap().len(), 4);
 }
 
 /// Which command made the figures does not matter: whoever reads them learns that their card is another machine's.

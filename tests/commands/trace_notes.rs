@@ -255,7 +255,7 @@ fn a_run_shorter_than_its_arrivals_swing_says_at_which_rate_they_came() {
             "--set",
             arrivals,
             "--set",
-            "workload.stop={requests: 3000}",
+            "workload.stop={requests: 5000}",
             "--set",
             "repeats=4",
         ];

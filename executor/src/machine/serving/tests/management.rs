@@ -269,7 +269,7 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
         }
         drop(updated);
     });
-    // However slow the machine is, a batch is begun when it is full.
+    // A batch is begun when it is full, though a slow machine take a while to hear of its requests.
     let batch = BatchSpec::SizeOrTimeout {
         max_size: 8,
         max_wait: Duration::from_secs(1),
