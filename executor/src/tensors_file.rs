@@ -1,6 +1,7 @@
 //! Safetensors files: mapped, parsed, and their numbers.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -19,9 +20,34 @@ pub(crate) fn of_checkpoint(path: &Path, name: &str) -> PathBuf {
     }
 }
 
+/// What is looked for in folders.
+const LOOKED_FOR: [&str; 2] = ["model.safetensors", "adapter_model.safetensors"];
+
+/// What checkpoints and adapters lie in that are not read: older formats, parts of what is read whole, other libraries' names.
+const OTHER_FORMATS: [&str; 7] = [
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_model.bin",
+    "model.safetensors.index.json",
+    "pytorch_adapter.bin",
+    "adapter.safetensors",
+    "adapter_model.safetensors",
+];
+
 /// Maps a file into memory.
 pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {
-    let file = File::open(path).map_err(unreadable(path))?;
+    let file = File::open(path).map_err(|error| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_there = |other: &&&str| path.with_file_name(other).exists();
+        let is_looked_for = error.kind() == ErrorKind::NotFound && LOOKED_FOR.contains(&&*name);
+        match OTHER_FORMATS.iter().find(is_there) {
+            Some(other) if is_looked_for => {
+                let got = format!("{other} in its place (save it again as one safetensors file of that name)");
+                wrong(path, &name, "there".into(), got)
+            }
+            _ => unreadable(path)(error),
+        }
+    })?;
     // SAFETY: the map is read before its reader returns; a file that someone truncates meanwhile is beyond repair.
     unsafe { Mmap::map(&file) }.map_err(unreadable(path))
 }
@@ -105,6 +131,19 @@ pub(crate) fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ExecutorErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lies_in_a_files_place_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        assert!(matches!(map(&path), Err(ExecutorError::File { .. })));
+        std::fs::write(folder.path().join("pytorch_model.bin"), "").unwrap();
+        let error = map(&path).unwrap_err();
+        let must = "model.safetensors: must be there, got pytorch_model.bin in its place (save it again as one safetensors file of that name)";
+        assert!(error.to_string().ends_with(must) && error.is_bad_input(), "{error}");
+        let part = map(&folder.path().join("part-1.safetensors"));
+        assert!(matches!(part, Err(ExecutorError::File { .. })));
+    }
 
     #[test]
     fn what_half_precision_does_not_hold_is_refused() {
