@@ -11,14 +11,14 @@ use safetensors::SafeTensors;
 use tch::{Device, Kind, Tensor};
 use tenantry_core::policy::pet_header::PoolerActivation;
 use tenantry_core::spec::HeadTask;
-use tenantry_profiles::{DType, ModelShape};
+use tenantry_profiles::{DType, ModelShape, of_checkpoint};
 
 use crate::adapters::AdapterShape;
 use crate::cascade::{ClassifierConfig, read_encoder};
 use crate::decoder::{DecoderConfig, read_decoder};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, LinearParameters, Pooler, Variant, read_checkpoint};
-use crate::tensors_file::{map, numbers, of_checkpoint, parse};
+use crate::tensors_file::{map, numbers, parse};
 use crate::whole_models::WholeModel;
 
 mod houlsby;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memmap2::Mmap;
 use safetensors::tensor::TensorView;
@@ -11,14 +11,6 @@ use tch::{Kind, Tensor};
 use tenantry_core::policy::pet_tensors::{FINITE, INFINITE, are_finite};
 
 use crate::error::ExecutorError;
-
-/// Where a file of this name lies that belongs to a checkpoint: in its folder, or beside the file that is given for it.
-pub(crate) fn of_checkpoint(path: &Path, name: &str) -> PathBuf {
-    match path.is_dir() {
-        true => path.join(name),
-        false => path.with_file_name(name),
-    }
-}
 
 /// What is looked for in folders.
 const LOOKED_FOR: [&str; 2] = ["model.safetensors", "adapter_model.safetensors"];

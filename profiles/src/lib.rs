@@ -27,6 +27,7 @@ mod card;
 mod cells;
 mod certainty;
 mod check;
+mod checkpoint;
 mod compare;
 mod cost;
 mod decoder;
@@ -59,6 +60,7 @@ mod yaml;
 
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 pub use certainty::Certainty;
+pub use checkpoint::of_checkpoint;
 pub use compare::{Ratios, compare};
 pub use cost::{
     AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Place, Resume, Rhythm, Spread, Surface,

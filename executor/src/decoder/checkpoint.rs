@@ -37,8 +37,9 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
     let tied = is_tied(path)?;
     let embeddings = missing[&0].length() as i64;
     // OPT has no place for an output matrix of its own.
-    let has_own_output = tied != Some(true) && missing.values().any(|place| place.name == OUTPUT);
-    if !has_own_output {
+    let output = missing.values().find(|place| place.name == OUTPUT).cloned();
+    let is_embeddings = output.is_none() || tied == Some(true);
+    if is_embeddings {
         missing.retain(|_, place| place.name != OUTPUT);
     }
     let mut other_output = None;
@@ -55,11 +56,11 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
         for index in found {
             missing.remove(&index);
         }
-        if let Some((name, tensor)) = find(&tensors, OUTPUT).filter(|_| !has_own_output) {
+        if let Some((name, tensor)) = find(&tensors, OUTPUT).filter(|_| is_embeddings) {
             other_output = Some((file.clone(), numbers_of(file, &name, &tensor, block.kind())?));
         }
     }
-    let is_left_out = !has_own_output || missing.values().any(|place| place.name == OUTPUT);
+    let is_left_out = is_embeddings || missing.values().any(|place| place.name == OUTPUT);
     for place in missing.into_values() {
         // Only when all files have been read: the output matrix may be in a later one than the embeddings.
         if place.name != OUTPUT || tied == Some(false) {
@@ -74,10 +75,7 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
         let got = format!("another {:?}", output.size());
         return Err(wrong(&file, OUTPUT, must, got));
     }
-    if let Some(place) = places(shape)
-        .into_iter()
-        .find(|place| is_left_out && place.name == OUTPUT)
-    {
+    if let Some(place) = output.filter(|_| is_left_out) {
         block.f_narrow(0, place.offset as i64, embeddings)?.f_copy_(&words)?;
     }
     Ok(block)

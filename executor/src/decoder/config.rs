@@ -4,12 +4,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tenantry_profiles::{ModelKind, ModelShape};
+use tenantry_profiles::{ModelKind, ModelShape, of_checkpoint};
 
 use super::layout;
 use super::rope::{Rope, Written};
 use crate::error::ExecutorError;
-use crate::tensors_file::of_checkpoint;
 
 /// A decoder's shape, with what checkpoints of one shape differ in.
 #[derive(Clone, Debug, PartialEq)]

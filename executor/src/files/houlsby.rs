@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tenantry_profiles::of_checkpoint;
 
 use crate::error::ExecutorError;
-use crate::tensors_file::of_checkpoint;
 
 const CONFIG: &str = "adapter_config.json";
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use tenantry_profiles::{AdapterImplementation, DType, Tier};
+use tenantry_profiles::{AdapterImplementation, DType, Tier, of_checkpoint};
 
 use super::{RawCascade, RawRuntimes, RawTasks};
 use crate::presets;
@@ -436,12 +436,7 @@ impl Files {
 
     /// The model's tokenizer, where it lies beside its weights.
     pub fn tokenizer(&self) -> Option<PathBuf> {
-        const NAME: &str = "tokenizer.json";
-        let model = self.model.as_ref()?;
-        let path = match model.is_dir() {
-            true => model.join(NAME),
-            false => model.with_file_name(NAME),
-        };
+        let path = of_checkpoint(self.model.as_ref()?, "tokenizer.json");
         path.exists().then_some(path)
     }
 }
