@@ -17,7 +17,7 @@ use crate::caveats::{host_memory_caveat, unanswered};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{GIVEN_UP, binds, refused};
-use crate::planning::evaluate::{Evaluator, Known, LONGER};
+use crate::planning::evaluate::{Evaluator, Known};
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
 use crate::planning::front::{around, front};
 use crate::planning::moves::Moving;
@@ -67,6 +67,13 @@ pub fn answer(
     };
     let mut moves = Vec::new();
     while let Some(best) = found.best {
+        // Its runs may be alike for ending before the queue is long.
+        if evaluator.falls_behind(best)? {
+            search.refuse(best);
+            found = find(&mut search, &evaluator, &BTreeMap::new())?;
+            for_answer = evaluator.made();
+            continue;
+        }
         search.begin(&around(&evaluator, &found, best))?;
         found = find(&mut search, &evaluator, &BTreeMap::new())?;
         if found.best == Some(best) {
@@ -86,20 +93,11 @@ pub fn answer(
             Some(evaluator.scenario_of(cell, 1).map_err(Failure::Running)?)
         }
     };
-    let falls_behind = match found.best {
-        Some(best) => evaluator.falls_behind(best)?,
-        None => None,
-    };
-    if falls_behind.is_some() {
-        // Its runs are alike for ending before the queue is long, and say nothing of what is kept for good.
-        found.confidence = found.confidence.min(0.5);
-    }
     let said = Said {
         scenario,
         evaluator: &evaluator,
         search: &search,
         found: &found,
-        falls_behind,
     };
     let (cost_unit, front) = front(&evaluator, &search, &found);
     let report = PlanReport {
@@ -137,8 +135,6 @@ struct Said<'a, F> {
     evaluator: &'a Evaluator<'a>,
     search: &'a Search<F>,
     found: &'a Found,
-    /// Of many times as many requests as a run has, the share in time, where the answer does not keep the target for long.
-    falls_behind: Option<f64>,
 }
 
 impl<F> Said<'_, F>
@@ -219,34 +215,47 @@ where
                 )
             }
         };
-        let close = self.falls_behind.is_none() && self.found.confidence < self.evaluator.plan.confidence;
-        let close = match (close, self.few_bursts(best)?) {
-            (false, _) => String::new(),
-            (true, None) if self.evaluator.one_workload => {
-                " The decision is close: a longer run (workload.stop), over more of the recording, would tell."
-                    .to_owned()
-            }
-            (true, None) => " The decision is close: longer runs or more repeats would tell.".to_owned(),
-            (true, Some(few)) => few,
+        let close = self.found.confidence < self.evaluator.plan.confidence;
+        let close = match close {
+            false => String::new(),
+            true => format!(
+                " The decision is close{}: {}",
+                self.about(best),
+                self.what_would_tell(best)?
+            ),
         };
         let too_short = self.too_short(best).unwrap_or_default();
-        let falls_behind = self.falls_behind.map(falling_behind).unwrap_or_default();
-        Ok(format!("{answer}{close}{too_short}{falls_behind}"))
+        Ok(format!("{answer}{close}{too_short}"))
     }
 
-    /// A sentence where bursts are what leaves a doubt, and how long a run would see enough of them.
-    fn few_bursts(&self, best: Cell) -> Result<Option<String>, Failure> {
+    /// About what else than the answer a decision is close, where that leaves most of the doubt.
+    fn about(&self, best: Cell) -> String {
+        let about = self.found.least_sure.filter(|cell| *cell != best);
+        let about = about.and_then(|cell| {
+            let share = human::percent(self.judged(cell)?.share.mean);
+            let what = short(self.evaluator, self.search, Some(cell));
+            Some(format!(", above all about {what}, where {share} are in time"))
+        });
+        about.unwrap_or_default()
+    }
+
+    /// What would settle a decision that is close; where bursts leave the doubt, how long a run would see enough of them.
+    fn what_would_tell(&self, best: Cell) -> Result<String, Failure> {
         let evenness = self.evaluator.evenness(best)?;
-        let (Some(span_s), Some(times)) = (self.evaluator.span_s(best), evenness.longer()) else {
-            return Ok(None);
-        };
-        Ok(Some(format!(
-            " The decision is close: requests come in bursts, {} of them tell as much as one that comes by itself, and a run of {} sees few. A longer \
-             one (workload.stop) would tell more; one of {} would do without what other seeds' arrivals let expect.",
-            human::number(evenness.dispersion),
-            human::milliseconds(span_s * 1e3),
-            human::milliseconds(span_s * times * 1e3),
-        )))
+        if let (Some(span_s), Some(times)) = (self.evaluator.span_s(best), evenness.longer()) {
+            return Ok(format!(
+                "requests come in bursts, {} of them tell as much as one that comes by itself, and a run of {} sees few. A longer one \
+                 (workload.stop) would tell more; one of {} would do without what other seeds' arrivals let expect.",
+                human::number(evenness.dispersion),
+                human::milliseconds(span_s * 1e3),
+                human::milliseconds(span_s * times * 1e3),
+            ));
+        }
+        Ok(match self.evaluator.one_workload {
+            true => "a longer run (workload.stop), over more of the recording, would tell.",
+            false => "longer runs or more repeats would tell.",
+        }
+        .to_owned())
     }
 
     /// To which other arrivals a cell's runs were carried over, and why.
@@ -574,12 +583,4 @@ where
         }
         notes
     }
-}
-
-/// A sentence where so many are in time of many times as many requests, and fewer than must be.
-fn falling_behind(share: f64) -> String {
-    format!(
-        " But a queue grows: of {LONGER} times as many requests at the same rate at most {} are in time. A later workload.stop would find what is kept for good.",
-        human::percent(share)
-    )
 }

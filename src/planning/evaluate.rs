@@ -39,7 +39,7 @@ const SEEDS: u32 = 3;
 const NEAR_CAPACITY: f64 = 0.85;
 
 /// How many times as many requests an answer is asked once more.
-pub const LONGER: u64 = 16;
+const LONGER: u64 = 16;
 
 /// How many times the scenario's load, by its bits, and how many tenants.
 type Load = (u64, u32);
@@ -95,6 +95,8 @@ pub struct Evaluator<'a> {
     pub one_workload: bool,
     /// Runs of a cell at most: one where other seeds bring the same requests.
     pub repeats: u32,
+    /// Of the cells that were an answer: why it is none for long, where that is so.
+    behind: Mutex<BTreeMap<Cell, Option<String>>>,
     interrupt: Arc<AtomicBool>,
     bar: ProgressBar,
 }
@@ -143,6 +145,7 @@ impl<'a> Evaluator<'a> {
             known,
             one_workload: false,
             repeats: plan.repeats,
+            behind: Mutex::default(),
             interrupt,
             bar,
         };
@@ -293,9 +296,26 @@ impl<'a> Evaluator<'a> {
         self.one(cell, repeat, true)
     }
 
-    /// Whether a cell goes on keeping the target as it did, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
-    /// is not seen in a run of the scenario's length. The share in time where it does not; nothing where there is no target, or no one rate.
-    pub fn falls_behind(&self, cell: Cell) -> Result<Option<f64>, Failure> {
+    /// Whether a cell that keeps the target no longer does, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
+    /// is not seen in a run of the scenario's length. Never where there is no target, or no one rate.
+    pub fn falls_behind(&self, cell: Cell) -> Result<bool, Failure> {
+        if let Some(known) = locked(&self.behind).get(&cell) {
+            return Ok(known.is_some());
+        }
+        let share = self.share_of_longer(cell)?;
+        let behind = share.map(|share| {
+            format!(
+                "{GIVEN_UP}a queue grows, of {LONGER} times as many requests at most {} are in time",
+                human::percent(share)
+            )
+        });
+        let falls_behind = behind.is_some();
+        locked(&self.behind).insert(cell, behind);
+        Ok(falls_behind)
+    }
+
+    /// Of many times as many requests, the share in time where surely too few are.
+    fn share_of_longer(&self, cell: Cell) -> Result<Option<f64>, Failure> {
         let Ok(mut run) = self.run_of(cell, 0)? else {
             return Ok(None);
         };
@@ -451,8 +471,9 @@ impl<'a> Evaluator<'a> {
     pub fn refused(&self, cell: Cell) -> Option<String> {
         let served = self.served(cell);
         let runs = locked(&self.known.runs);
-        let repeats = runs.range((served.clone(), 0)..=(served, u32::MAX));
-        repeats.into_iter().find_map(|(_, run)| run.refused.clone())
+        let mut repeats = runs.range((served.clone(), 0)..=(served, u32::MAX));
+        let refused = repeats.find_map(|(_, run)| run.refused.clone());
+        refused.or_else(|| locked(&self.behind).get(&cell).cloned().flatten())
     }
 
     /// Runs of a cell for which the search asked `asked` times; none where its card cannot run it.

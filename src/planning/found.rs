@@ -16,6 +16,8 @@ use crate::planning::evaluate::Evaluator;
 pub struct Found {
     pub best: Option<Cell>,
     pub confidence: f64,
+    /// What leaves most of the doubt, where one cell does.
+    pub least_sure: Option<Cell>,
     pub standings: Vec<Standing>,
     /// Others that could not be told from the best.
     pub tied: Vec<Cell>,
@@ -36,6 +38,7 @@ where
         return Ok(Found {
             best: race.best,
             confidence: (race.confidence - wrong_about_answers(evaluator, race.best, &race.standings)).max(0.0),
+            least_sure: None,
             standings: race.standings,
             tied: race.tied,
         });
@@ -44,6 +47,7 @@ where
     Ok(Found {
         best: answer.best,
         confidence: (answer.confidence - wrong_about_answers(evaluator, answer.best, &answer.standings)).max(0.0),
+        least_sure: answer.least_sure,
         standings: answer.standings,
         tied: Vec::new(),
     })

@@ -54,9 +54,17 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
             confidence: 1.0,
             ..by_runs(samples, 1.0, hopeless, rules)
         },
-        Some(outlook) if outlook.foretells => by_outlook(outlook, samples, hopeless, rules),
-        // Late requests come in heaps even where the fluid does not tell of which seeds.
-        Some(outlook) => by_runs(samples, outlook.dispersion, hopeless, rules),
+        Some(outlook) => {
+            let foretold = by_outlook(outlook, samples, hopeless, rules);
+            // Late requests come in heaps even where the fluid does not tell of which seeds.
+            let by_itself = by_runs(samples, outlook.dispersion, hopeless, rules);
+            // That a single run had bad luck, or good, is no more than a guess.
+            let is_guess = runs == 1 && foretold.meets != by_itself.meets;
+            match outlook.foretells && !is_guess {
+                true => foretold,
+                false => by_itself,
+            }
+        }
         None => by_runs(samples, 1.0, hopeless, rules),
     };
     Some(Judgement {

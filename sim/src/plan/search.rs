@@ -47,6 +47,8 @@ pub struct Answer {
     /// How sure: that the best meets the target, that one level less does not, and that each other candidate misses it where it would be
     /// better than the best, all together (Bonferroni).
     pub confidence: f64,
+    /// Of all that says so, what is least sure.
+    pub least_sure: Option<Cell>,
     /// Of each candidate.
     pub standings: Vec<Standing>,
 }
@@ -127,6 +129,19 @@ where
         self.repeat(&new)
     }
 
+    /// A cell that was run is no answer, whatever its runs say.
+    ///
+    /// # Panics
+    /// If it has no run.
+    pub fn refuse(&mut self, cell: Cell) {
+        let samples = self.samples.get_mut(&cell).expect("the cell has a run");
+        for sample in &mut *samples {
+            sample.refused = true;
+        }
+        self.judged
+            .extend(judgement(samples, &self.rules).map(|judged| (cell, judged)));
+    }
+
     /// Decides whether a cell meets the target, with as many repeats as that takes.
     ///
     /// # Errors
@@ -205,6 +220,7 @@ where
                 return Ok(Answer {
                     best,
                     confidence: (1.0 - doubts).max(0.0),
+                    least_sure: { deciding.iter().copied() }.min_by(|a, b| sure(a).total_cmp(&sure(b))),
                     standings,
                 });
             }
