@@ -1,11 +1,11 @@
 //! A batch of several tasks of any kinds, and its forward pass (PetS, sections 3.1 and 3.4.3, Fig. 5).
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use tch::Tensor;
 
 use super::kind::{Linear, Norm, Operators};
+use super::loaded::LoadedOperators;
 use super::streams::{Job, Streams};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Input};
@@ -29,7 +29,7 @@ pub struct PetBatch {
 
 #[derive(Debug)]
 pub(crate) struct Member {
-    pub operators: Arc<Mutex<Box<dyn Operators>>>,
+    pub operators: LoadedOperators,
     /// Sequences, and the first of them.
     pub first: i64,
     pub count: i64,
@@ -39,10 +39,6 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn operators(&self) -> MutexGuard<'_, Box<dyn Operators>> {
-        self.operators.lock().expect("no operator panics")
-    }
-
     /// The mini-batch's part of `[n, l, width]`, without padding beyond its longest.
     fn part(&self, of: &Tensor) -> Result<Tensor, ExecutorError> {
         Ok(of.f_narrow(0, self.first, self.count)?.f_narrow(1, 0, self.tokens)?)
@@ -146,12 +142,12 @@ impl PetBatch {
         streams: &Streams,
     ) -> Result<(), ExecutorError> {
         let works = |member: &&Member| {
-            let operators = member.operators();
+            let operators = &member.operators;
             operators.bias_delta(layer, linear).is_some() || operators.has_delta(layer, linear)
         };
         let job = |member: &Member| {
             let job = Job {
-                operators: Arc::clone(&member.operators),
+                operators: member.operators.clone(),
                 layer,
                 linear,
                 x: member.part(x)?,
@@ -171,7 +167,7 @@ impl PetBatch {
     /// Adds to a norm's results, `[n, l, hidden]`, what each mini-batch's own bias is off the shared one.
     pub(crate) fn shift(&self, layer: usize, norm: Norm, y: &Tensor) -> Result<(), ExecutorError> {
         for member in &self.members {
-            if let Some(delta) = member.operators().norm_bias_delta(layer, norm) {
+            if let Some(delta) = member.operators.norm_bias_delta(layer, norm) {
                 let _ = member.part(y)?.f_add_(delta)?;
             }
         }

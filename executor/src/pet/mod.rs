@@ -21,6 +21,7 @@ mod bit_fit;
 mod diff_pruning;
 mod error;
 mod kind;
+mod loaded;
 mod lora;
 mod mask_bert;
 mod own_model;
@@ -42,3 +43,4 @@ pub use streams::Streams;
 pub use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 
 pub(crate) use batch::Member;
+pub(crate) use loaded::LoadedOperators;

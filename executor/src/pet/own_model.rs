@@ -1,12 +1,11 @@
 //! A task's full model, as systems serve it that know no tasks (PetS, section 6.2, SeqS and ParS): the shared model with the task's parameters merged in.
 
-use std::sync::{Arc, Mutex};
-
 use tch::Tensor;
 use tenantry_core::spec::FineTuned;
 
 use super::batch::{Member, PetBatch};
 use super::kind::{Kind, Linear, Norm, Operators};
+use super::loaded::LoadedOperators;
 use super::parameters::Reader;
 use super::streams::Streams;
 use crate::error::ExecutorError;
@@ -17,7 +16,7 @@ use crate::model::{Encoder, Input};
 pub struct OwnModel {
     encoder: Encoder,
     /// Of a kind that does not merge, where the model is fine-tuned by its kind.
-    operators: Option<Arc<Mutex<Box<dyn Operators>>>>,
+    operators: Option<LoadedOperators>,
 }
 
 impl OwnModel {
@@ -39,7 +38,7 @@ impl OwnModel {
                     merge(&encoder, &*operators)?;
                     None
                 }
-                (false, FineTuned::ByKind) => Some(Arc::new(Mutex::new(operators))),
+                (false, FineTuned::ByKind) => Some(LoadedOperators::new(operators)),
                 (false, FineTuned::AsAWhole) => None,
             };
             Ok(OwnModel { encoder, operators })
@@ -61,7 +60,7 @@ impl OwnModel {
             return self.encoder.layers(hidden, layers, input, None);
         };
         let all = Member {
-            operators: Arc::clone(operators),
+            operators: operators.clone(),
             first: 0,
             count: input.batch() as i64,
             tokens: input.tokens() as i64,

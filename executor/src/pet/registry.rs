@@ -1,14 +1,15 @@
 //! Shared models, and the tasks on them: registered as triplets, loaded and unloaded (PetS, section 3.3).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tch::Device;
 use tenantry_core::spec::FineTuned;
 
 use super::batch::{Group, Member, PetBatch};
 use super::error::{PetError, near_miss};
-use super::kind::{Kind, Operators};
+use super::kind::Kind;
+use super::loaded::LoadedOperators;
 use super::own_model::OwnModel;
 use super::parameters::{Parameters, Reader};
 use crate::device::element_bytes;
@@ -43,7 +44,7 @@ struct Task {
     parameters: Arc<Parameters>,
     /// On the device.
     resident_bytes: u64,
-    operators: Option<Arc<Mutex<Box<dyn Operators>>>>,
+    operators: Option<LoadedOperators>,
 }
 
 /// Shared models and tasks, on one device with so much memory for both. Whatever is refused leaves everything else as it was.
@@ -152,7 +153,7 @@ impl Registry {
         let model = &self.models[&found.triplet.model];
         let operators = tch::no_grad(|| found.kind.load(&Reader::new(&found.parameters), model))?;
         let found = self.tasks.get_mut(&task).expect("the task was just found");
-        found.operators = Some(Arc::new(Mutex::new(operators)));
+        found.operators = Some(LoadedOperators::new(operators));
         self.used_bytes += bytes;
         Ok(())
     }
@@ -213,7 +214,7 @@ impl Registry {
             }
             let operators = found.operators.as_ref().ok_or(PetError::NotLoaded { task })?;
             let member = Member {
-                operators: Arc::clone(operators),
+                operators: operators.clone(),
                 first,
                 count: count as i64,
                 tokens: tokens as i64,

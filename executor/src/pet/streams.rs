@@ -4,20 +4,20 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tch::{Device, Tensor};
 
 use super::batch::operate;
-use super::kind::{Linear, Operators};
+use super::kind::Linear;
+use super::loaded::LoadedOperators;
 use crate::device::{Event, Stream, prepare_lane_thread};
 use crate::error::ExecutorError;
 
 /// One task's operators at one linear layer, over its own mini-batch.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub operators: Arc<Mutex<Box<dyn Operators>>>,
+    pub operators: LoadedOperators,
     pub layer: usize,
     pub linear: Linear,
     /// Views of the batch's inputs and results.
@@ -27,8 +27,7 @@ pub(crate) struct Job {
 
 impl Job {
     fn perform(&self) -> Result<(), ExecutorError> {
-        let operators = self.operators.lock().expect("no operator panics");
-        tch::no_grad(|| operate(&**operators, self.layer, self.linear, &self.x, &self.y))
+        tch::no_grad(|| operate(&*self.operators, self.layer, self.linear, &self.x, &self.y))
     }
 }
 

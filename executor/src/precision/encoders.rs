@@ -1,7 +1,6 @@
 //! Encoder layers, alone, with adapters, and with tasks of every kind.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
 
 use tch::{Kind, Tensor};
 use tenantry_core::policy::pet_work::PetSizes;
@@ -13,7 +12,7 @@ use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::device::{Stream, synchronize};
 use crate::error::ExecutorError;
 use crate::model::{self, CompiledModel, Encoder, Heads, Input};
-use crate::pet::{self, KINDS, Linear, Member, Norm, Parameters, PetBatch, Reader, Streams};
+use crate::pet::{self, KINDS, Linear, LoadedOperators, Member, Norm, Parameters, PetBatch, Reader, Streams};
 
 /// By how much weights are larger than BERT's first ones, which leave what layers are given nearly as it is.
 const WEIGHTS: f64 = 4.0;
@@ -172,7 +171,7 @@ fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) ->
     let member = |(task, operators)| {
         let rows = (0..of_row.len()).filter(|&row| of_row[row] == task);
         Member {
-            operators: Arc::new(Mutex::new(operators)),
+            operators: LoadedOperators::new(operators),
             first: rows.clone().next().expect("each task has a sequence") as i64,
             count: rows.clone().count() as i64,
             tokens: rows

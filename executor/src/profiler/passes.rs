@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use tch::Tensor;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
@@ -11,7 +10,6 @@ use tenantry_profiles::{Changing, ModelShape, ResumeRow};
 use super::axes::on;
 use super::compute::{Subject, answers, spread_out};
 use super::decoder::DecoderSubject;
-use super::pets::Loaded;
 use super::resume::{self, Pass};
 use super::texts::TextSubject;
 use super::timing::timed;
@@ -21,7 +19,7 @@ use crate::device::{Stream, element_bytes, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::host::available_host_bytes;
 use crate::model::{CompiledModel, Encoder, Heads, Input};
-use crate::pet::{Member, PetBatch, Reader, Streams, kind_named};
+use crate::pet::{LoadedOperators, Member, PetBatch, Reader, Streams, kind_named};
 use crate::whole_models::WholeModel;
 
 /// Sequences in a pass, whether they are as short as the table has them or of middle length, and passes in one piece of work: little and much
@@ -324,7 +322,7 @@ impl<M: WholeModel + Send + 'static> Turns<M> {
 }
 
 /// As many tasks, of each kind that runs here in turn, as fill the memory that they are spread over.
-fn random_tasks(encoder: &Encoder, plan: &Plan) -> Result<Vec<Loaded>, ExecutorError> {
+fn random_tasks(encoder: &Encoder, plan: &Plan) -> Result<Vec<LoadedOperators>, ExecutorError> {
     let shape = encoder.shape();
     let mut tasks = Vec::new();
     let mut bytes = 0;
@@ -335,7 +333,7 @@ fn random_tasks(encoder: &Encoder, plan: &Plan) -> Result<Vec<Loaded>, ExecutorE
             // What does not run on this device has a note where its operators are measured.
             if let Ok(operators) = tch::no_grad(|| kind.load(&Reader::new(&parameters), encoder)) {
                 bytes += resident_bytes(name, shape, &PetSizes::PAPER);
-                tasks.push(Arc::new(Mutex::new(operators)));
+                tasks.push(LoadedOperators::new(operators));
             }
         }
         if bytes >= TASKS_BYTES {
@@ -348,9 +346,9 @@ fn random_tasks(encoder: &Encoder, plan: &Plan) -> Result<Vec<Loaded>, ExecutorE
 }
 
 /// A batch of so many tasks, with a query of each.
-fn of_tasks(tasks: &[Loaded], first: u32, batch: u32, tokens: u32) -> PetBatch {
+fn of_tasks(tasks: &[LoadedOperators], first: u32, batch: u32, tokens: u32) -> PetBatch {
     let member = |row: u32| Member {
-        operators: Arc::clone(&tasks[spread_out(first + row, tasks.len() as u32) as usize]),
+        operators: tasks[spread_out(first + row, tasks.len() as u32) as usize].clone(),
         first: row.into(),
         count: 1,
         tokens: tokens.into(),

@@ -4,7 +4,6 @@
 //! whose shared product has just been written over the whole batch. What one mini-batch takes is its part of that.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tch::{Kind as Number, Tensor};
@@ -19,7 +18,7 @@ use super::schedule::Point;
 use super::timing::timed_in_turn;
 use crate::error::ExecutorError;
 use crate::model::Encoder;
-use crate::pet::{Linear, Member, Norm, Operators, PetBatch, Reader, Streams, kind_named};
+use crate::pet::{Linear, LoadedOperators, Member, Norm, PetBatch, Reader, Streams, kind_named};
 
 /// Tasks of a kind that take turns, so that their parameters are not all in the processor's caches.
 const TASKS: u32 = 8;
@@ -27,16 +26,13 @@ const TASKS: u32 = 8;
 /// own caches hold, so that mini-batches lie where a whole batch's shared product leaves them.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// A task on the device.
-pub(crate) type Loaded = Arc<Mutex<Box<dyn Operators>>>;
-
 /// Tasks of every kind over one model, in the sizes of PetS, Table 4.
 pub(crate) struct PetSubject<'a> {
     subject: &'a Subject,
     dtype: DType,
     /// The model's first two layers: each layer's operators cost the same.
     shape: ModelShape,
-    kinds: Vec<(PetKind, Vec<Loaded>)>,
+    kinds: Vec<(PetKind, Vec<LoadedOperators>)>,
     /// Kinds that do not run here, with the reason.
     fails: Vec<(PetKind, String)>,
     /// All points', since one is measured at a time: room for each would be tens of gigabytes.
@@ -79,7 +75,7 @@ impl<'a> PetSubject<'a> {
             let task = |task| {
                 let parameters = kind.random(&pets.shape, &PetSizes::PAPER, seed, task);
                 let operators = kind.load(&Reader::new(&parameters), &encoder)?;
-                Ok::<Loaded, ExecutorError>(Arc::new(Mutex::new(operators)))
+                Ok::<_, ExecutorError>(LoadedOperators::new(operators))
             };
             match tch::no_grad(|| (0..TASKS).map(task).collect::<Result<Vec<_>, _>>()) {
                 Ok(tasks) => pets.kinds.push((name, tasks)),
@@ -190,7 +186,7 @@ impl<'a> PetSubject<'a> {
             let member = |group: u32| Member {
                 operators: {
                     let (_, tasks) = &self.kinds[(group / streams) as usize];
-                    Arc::clone(&tasks[spread_out(first + group, TASKS) as usize])
+                    tasks[spread_out(first + group, TASKS) as usize].clone()
                 },
                 first: (group * batch).into(),
                 count: batch.into(),
@@ -277,7 +273,7 @@ impl<'a> PetSubject<'a> {
 
     fn measure<'b>(
         &'b self,
-        tasks: &'b [Loaded],
+        tasks: &'b [LoadedOperators],
         batch: u32,
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + 'b, ExecutorError> {
@@ -291,7 +287,7 @@ impl<'a> PetSubject<'a> {
         Ok(move || {
             let (layer, first) = turn(calls, layers, groups);
             let member = |group: u32| Member {
-                operators: Arc::clone(&tasks[spread_out(first + group, TASKS) as usize]),
+                operators: tasks[spread_out(first + group, TASKS) as usize].clone(),
                 first: (group * (sequences / groups)).into(),
                 count: batch.into(),
                 tokens: tokens.into(),

@@ -88,7 +88,7 @@ fn a_stream_that_fails_is_told_and_the_others_end() {
         }
     }
     let job = |operators: Box<dyn Operators>, y: &Tensor| streams::Job {
-        operators: std::sync::Arc::new(std::sync::Mutex::new(operators)),
+        operators: LoadedOperators::new(operators),
         layer: 0,
         linear: Linear::Output,
         x: Tensor::zeros([1, 2, 3], (Number::Float, Device::Cpu)),
@@ -117,4 +117,45 @@ fn a_stream_that_fails_is_told_and_the_others_end() {
         Streams::new(0).unwrap_err().to_string(),
         "streams: must be at least 1, got 0"
     );
+}
+
+/// Each waits in its operator until the other is in it too.
+#[test]
+fn mini_batches_of_one_task_are_computed_at_the_same_time() {
+    #[derive(Debug, Default)]
+    struct Meets {
+        inside: std::sync::Mutex<u32>,
+        came: std::sync::Condvar,
+    }
+    impl Operators for Meets {
+        fn delta(&self, _: usize, _: Linear, _: &Tensor, y: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
+            let mut inside = self.inside.lock().unwrap();
+            *inside += 1;
+            self.came.notify_all();
+            let limit = std::time::Duration::from_secs(30);
+            let (_inside, waited) = self
+                .came
+                .wait_timeout_while(inside, limit, |inside| *inside < 2)
+                .unwrap();
+            assert!(!waited.timed_out(), "nobody else came");
+            Ok(Some(y.ones_like()))
+        }
+        fn has_delta(&self, _: usize, _: Linear) -> bool {
+            true
+        }
+    }
+    let operators = LoadedOperators::new(Box::new(Meets::default()));
+    let y = Tensor::zeros([2, 2, 3], (Number::Float, Device::Cpu));
+    let job = |row: u32| {
+        let job = streams::Job {
+            operators: operators.clone(),
+            layer: 0,
+            linear: Linear::Output,
+            x: y.narrow(0, row.into(), 1),
+            y: y.narrow(0, row.into(), 1),
+        };
+        Ok((row, job))
+    };
+    Streams::new(2).unwrap().run([0, 1].into_iter().map(job)).unwrap();
+    assert_eq!(y.sum(Number::Float).double_value(&[]), 12.0);
 }

@@ -74,6 +74,18 @@ pub fn mask_elements(kind: PetKind, shape: &ModelShape) -> Option<u64> {
     rules(kind).masks_weights().then(|| linear_weights(shape))
 }
 
+/// The linear layers of an encoder layer at which a kind has operators: a bit each, in the order of the forward pass.
+pub fn linear_layers(kind: PetKind, shape: &ModelShape) -> u8 {
+    let linears = { Place::all(shape).into_iter() }.filter(|place| matches!(place, Place::Linear { .. }));
+    let bits = linears
+        .enumerate()
+        .map(|(bit, place)| match rules(kind).tensors(place).is_empty() {
+            true => 0,
+            false => 1 << bit,
+        });
+    bits.sum()
+}
+
 /// Whether a task's operators can be merged into its full model; else they stay beside it.
 pub fn merges(kind: PetKind) -> bool {
     rules(kind).merges()

@@ -2,8 +2,9 @@
 //! virtual machine charges it.
 //!
 //! On a GPU operators share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an operator
-//! takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table reaches, and the rest of its time
-//! it computes. Streams meet again after each of a layer's four linear layers, which takes a hand-over each.
+//! takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table of the card reaches, whichever kinds
+//! are served, and the rest of its time it computes. Streams meet again after each linear layer of a layer at which one of the tasks has an operator,
+//! which takes a hand-over each.
 //!
 //! On a CPU a stream is a thread, and the busiest decides. How much slower threads are side by side, hand-overs and all, is measured with operators
 //! (`concurrent_pet`). A card that lacks that table takes what it says of whole layers side by side (`concurrent_layer`), and the hand-overs on top;
@@ -13,13 +14,10 @@ use tenantry_profiles::{
     AdapterSurface, Beyond, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind,
 };
 
-use super::pet_work::{PetSizes, layer_work};
+use super::pet_work::{PetSizes, layer_work, linear_layers};
 use super::side_by_side::{Operator, SideBySide};
 use crate::op::PetGroup;
 use crate::spec::{PoolSpec, TasksSpec};
-
-/// Linear layers of an encoder layer, after each of which streams meet.
-const LINEARS: u64 = 4;
 
 /// A card's prices, by shared model.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub struct StreamPrices {
     device: DeviceKind,
     /// Of the host, on which a CPU's streams compute.
     cores: u32,
-    /// For each further stream, in a layer.
+    /// For each further stream, after a linear layer.
     meeting_ns: u64,
     sizes: PetSizes,
     kinds: Vec<PetKind>,
@@ -44,6 +42,8 @@ struct OfModel {
     shape: ModelShape,
     /// Launching alone, by kind.
     launch_ns: Vec<u64>,
+    /// The linear layers of a layer at which a kind has operators, a bit each, by kind.
+    linears: Vec<u8>,
     /// The highest bandwidth that an operator's table reaches.
     bytes_per_ns: f64,
     threads: Threads,
@@ -73,7 +73,7 @@ impl StreamPrices {
         Ok(StreamPrices {
             device: card.device.kind,
             cores: card.device.host.cores.max(1),
-            meeting_ns: LINEARS * (dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?),
+            meeting_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
             sizes: tasks.sizes,
             kinds: kinds.to_vec(),
             models: tasks.models(&pool.model).map(model).collect::<Result<_, _>>()?,
@@ -86,6 +86,13 @@ impl StreamPrices {
     /// What launching a kind's operators of a layer takes: the least of their table.
     pub fn launch_ns(&self, model: u16, kind: PetKind) -> u64 {
         self.models[usize::from(model)].launch_ns[self.kind(kind)]
+    }
+
+    /// How often a layer's streams meet: nobody is woken at a linear layer at which no task of the batch has an operator.
+    fn meetings(&self, model: u16, groups: &[PetGroup]) -> u64 {
+        let linears = &self.models[usize::from(model)].linears;
+        let of_all = groups.iter().map(|group| linears[self.kind(group.kind)]);
+        of_all.fold(0, |all, own| all | own).count_ones().into()
     }
 
     fn kind(&self, kind: PetKind) -> usize {
@@ -112,7 +119,8 @@ impl StreamPrices {
         if streams <= 1 {
             return all_ns;
         }
-        let meeting_ns = self.meeting_ns * u64::from(streams - 1);
+        let meeting_ns = self.meetings(model, groups) * self.meeting_ns;
+        let others = u64::from(streams - 1);
         match self.device {
             DeviceKind::Cpu => {
                 // Each stream's own thread launches, moves and computes.
@@ -132,13 +140,13 @@ impl StreamPrices {
                 match &self.models[usize::from(model)].threads {
                     Threads::Operators(of) => {
                         let ns = slower(of, members / groups.len().max(1) as u32) as u64;
-                        ns.max(busiest_ns) + self.meeting_ns * u64::from(streams - threads)
+                        ns.max(busiest_ns) + meeting_ns * u64::from(streams - threads)
                     }
                     Threads::Layers(of) => {
                         let ns = (slower(of, members / threads) as u64).max(busiest_ns);
-                        ns.min(all_ns) + meeting_ns
+                        ns.min(all_ns) + meeting_ns * others
                     }
-                    Threads::Unmeasured => all_ns + meeting_ns,
+                    Threads::Unmeasured => all_ns + meeting_ns * others,
                 }
             }
             DeviceKind::Cuda => {
@@ -156,7 +164,7 @@ impl StreamPrices {
                         compute_ns: ns - launch_ns - move_ns,
                     });
                 }
-                self.side_by_side.ns(&self.operators, streams) + meeting_ns
+                self.side_by_side.ns(&self.operators, streams) + meeting_ns * others
             }
         }
     }
@@ -177,23 +185,24 @@ impl OfModel {
         sizes: &PetSizes,
     ) -> Result<OfModel, MissingTable> {
         let dtype = pool.dtype;
-        let (mut launches, mut bytes_per_ns) = (Vec::new(), f64::MIN_POSITIVE);
-        for &kind in kinds {
-            let surface = card.pet(shape, dtype, kind)?;
+        let mut bytes_per_ns = f64::MIN_POSITIVE;
+        for kind in PetKind::ALL {
             let rows = card.tables.pet.iter();
-            let rows = rows.filter(|row| row.model == shape.name && row.dtype == dtype && row.kind == kind);
-            let most = rows.max_by_key(|row| (row.batch, row.tokens));
-            let most = most.expect("a bound table has rows");
-            let launch_ns = surface.least().median_ns;
-            let work = layer_work(kind, shape, sizes, u64::from(most.batch) * u64::from(most.tokens));
+            let rows = rows.filter(|row| row.model == shape.name && row.dtype == dtype && row.kind == *kind);
+            let Some(most) = rows.max_by_key(|row| (row.batch, row.tokens)) else {
+                continue;
+            };
+            let surface = card.pet(shape, dtype, *kind)?;
+            let work = layer_work(*kind, shape, sizes, u64::from(most.batch) * u64::from(most.tokens));
             let ns = surface.cost(most.batch, most.tokens).median_ns;
-            let moving_ns = ns.saturating_sub(launch_ns).max(1) as f64;
+            let moving_ns = ns.saturating_sub(surface.least().median_ns).max(1) as f64;
             bytes_per_ns = bytes_per_ns.max(work.bytes as f64 / moving_ns);
-            launches.push(launch_ns);
         }
+        let launch_ns = |kind: &PetKind| Ok(card.pet(shape, dtype, *kind)?.least().median_ns);
         Ok(OfModel {
             shape: shape.clone(),
-            launch_ns: launches,
+            launch_ns: kinds.iter().map(launch_ns).collect::<Result<_, MissingTable>>()?,
+            linears: kinds.iter().map(|kind| linear_layers(*kind, shape)).collect(),
             bytes_per_ns,
             threads: match (card.concurrent_pet(shape, dtype), card.concurrent_layer(shape, dtype)) {
                 (Ok(operators), _) => Threads::Operators(operators),

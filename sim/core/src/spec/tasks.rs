@@ -1,5 +1,7 @@
 //! Parameter-efficient tasks over shared models, and the systems that serve them (PetS).
 
+use std::collections::BTreeSet;
+
 use tenantry_profiles::{ModelShape, PetKind, PoolBatching};
 use tenantry_traces::Duration;
 
@@ -226,6 +228,19 @@ impl TasksSpec {
                 }
             },
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => &[],
+        }
+    }
+
+    /// Batches that compute on a card at once: of tasks side by side, no more than there are.
+    pub fn batches_at_once(&self) -> u32 {
+        match self.engine {
+            EngineSpec::Parallel { streams, .. } => {
+                let tasks: BTreeSet<u32> = { self.registrations.iter() }
+                    .map(|registration| registration.task)
+                    .collect();
+                streams.min(tasks.len().max(1) as u32)
+            }
+            EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
         }
     }
 

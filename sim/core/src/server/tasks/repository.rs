@@ -1,8 +1,6 @@
 //! Which tasks there are and which of them lie on the cards: registered as triplets of task, shared model and kind, then loaded
 //! (PetS, section 3.3). Whatever is wrong with one is that one's alone: the others are served.
 
-use std::collections::BTreeSet;
-
 use tenantry_profiles::{ModelShape, PetKind, near_miss};
 
 use crate::command::TaskFault;
@@ -90,7 +88,7 @@ impl Repository {
             .iter()
             .map(|(_, shape)| number * common_parameters(shape, &tasks.engine))
             .sum();
-        let at_once = concurrent_batches(tasks);
+        let at_once = u64::from(tasks.batches_at_once());
         let of_query = models
             .iter()
             .map(|(_, shape)| activation_bytes(shape, tasks.max_tokens) * at_once)
@@ -371,21 +369,6 @@ fn full_parameters(model: &ModelShape, own_embeddings: bool) -> u64 {
     match own_embeddings {
         true => model.parameters(),
         false => u64::from(model.layers) * model.layer_parameters(),
-    }
-}
-
-/// Batches that compute on a card at once: of tasks side by side, no more than there are.
-fn concurrent_batches(tasks: &TasksSpec) -> u64 {
-    match &tasks.engine {
-        EngineSpec::Parallel { streams, .. } => {
-            let named: BTreeSet<u32> = tasks
-                .registrations
-                .iter()
-                .map(|registration| registration.task)
-                .collect();
-            u64::from(*streams).min(named.len().max(1) as u64)
-        }
-        EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
     }
 }
 
