@@ -54,6 +54,15 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
                     let path = path.key("rule").key("target-tracking").key("percentile");
                     problems.push(Problem::new(path, "1 to 100", percentile.0));
                 }
+                if release.ppm() >= add.ppm() {
+                    let path = path.key("rule").key("target-tracking").key("release");
+                    let got = format!("{}%", release.ppm() as f64 / 1e4);
+                    problems.push(Problem::new(
+                        path,
+                        format!("below add, {}%", add.ppm() as f64 / 1e4),
+                        got,
+                    ));
+                }
                 ScaleRule::TargetTracking(TargetTrackingSpec {
                     slo: scaled.slo,
                     percentile: percentile.0.clamp(1, 100),

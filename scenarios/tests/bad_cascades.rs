@@ -70,6 +70,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:19: systems[0].cascade.stages[1].scale.min: must be at most cluster.gpus (2), got 3"),
     ("gpus: [1] }", "scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: 98, add: 95%, release: 50%, recent: 10s, period: 60s, settle: 5s } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].slo: must be given, since target tracking goes by it, got nothing"),
+    ("gpus: [1] }", "gpus: [1], slo: 100ms, scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: 98, add: 40%, release: 60%, recent: 10s, period: 60s, settle: 5s } } } }",
+     "s.yaml:19: systems[0].cascade.stages[1].scale.rule.target-tracking.release: must be below add (40%), got 60%"),
     ("gpus: [1] }", "gpus: [1], slo: 100ms }",
      "s.yaml:19: systems[0].cascade.stages[1].slo: must be left out, since only target tracking goes by it, got a latency"),
     ("{ model: large, gpus: [1] }", "{ model: small, name: large, layers: { from: 1, to: 2 }, scale: { start: 1, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",

@@ -178,7 +178,7 @@ pub enum RawScalingRule {
         recent: LongPeriod,
         /// How long the tail must stay low.
         period: Period,
-        /// After a decision, how long nothing is decided.
+        /// After a card was added, how long nothing is decided, and latencies are not observed: its start-up at least.
         settle: Span,
     },
     /// By the load: so many cards as the last interval's requests need, and some more.

@@ -284,8 +284,8 @@ const FIGURE_8: [(&str, &str, f64, f64); 4] = [
     ("arlo-st", "ST", 8.13, 430.54),
 ];
 const LOAD_IS_LOST: &str = "the load is lost: assumes one that climbs and falls twice in twenty minutes";
-const TOLD_LATE: &str = "Arlo is told late: the 98th percentile of 10 s of requests is beyond 95 % of the SLO when a queue is there, the card that is added starts in 5 s and the next is \
-                         asked for 10 s later; none of the three times is in the text";
+const TOLD_LATE: &str = "Arlo is told late: the 98th percentile of 10 s of requests is beyond 95 % of the SLO when a queue is there, the card that is added starts in 5 s, and the next is \
+                         asked for when it is there; none of these times is in the text";
 
 /// Cards that a system had in the mean over time.
 fn cards(seeds: &Seeds, system: &str) -> Spread {

@@ -19,7 +19,7 @@ pub struct TargetTrackingSpec {
     pub recent: Duration,
     /// How long the latency must stay low before a release. The paper has 60 s.
     pub period: Duration,
-    /// After a decision, how long nothing is decided or observed: a card's start-up and the time for its effect to be seen.
+    /// After a card was added, how long nothing is decided or observed: its start-up, and the time for its effect to be seen.
     pub settle: Duration,
     /// Never fewer cards.
     pub cards_min: u32,
@@ -127,7 +127,8 @@ impl TargetTracking {
             }
             self.begin_period(now);
         }
-        if decision.is_some() {
+        // A card that is released is gone at once: only one that is added must be waited for.
+        if decision == Some(Scale::Add(1)) {
             self.deaf_until = now + self.spec.settle;
             self.recent = [Classes::default(); SLICES as usize];
             self.begin_period(self.deaf_until);
@@ -235,8 +236,10 @@ pub(super) mod tests {
             }
             assert_eq!(tracking.period_end, at(60_000));
             assert_eq!(tracking.decide(at(60_000), 5, false), decision);
-            let waits = if decision.is_some() { 125_000 } else { 120_000 };
-            assert_eq!(tracking.period_end, at(waits));
+            assert_eq!(tracking.period_end, at(120_000));
+            // Whom it leaves too few cards is heard at once.
+            feed(&mut tracking, at(60_500), 500, 100);
+            assert_eq!(tracking.decide(at(60_500), 4, false), Some(Scale::Add(1)));
         }
         let mut tracking = TargetTracking::new(arlo());
         assert_eq!(tracking.decide(at(60_000), 1, false), None, "one card stays");
