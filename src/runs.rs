@@ -25,8 +25,8 @@ use crate::cards::{
 };
 use crate::caveats::{
     AnotherRate, Extrapolated, Measured, TableUsed, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    more_memory_than_there_is, of_workload, sizes_as_measured, table_caveats, undisturbed, unpriced_looks,
-    unpriced_models,
+    more_memory_than_there_is, of_workload, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo,
+    table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -258,26 +258,8 @@ impl Loaded {
         let mut caveats = Vec::new();
         for run in &self.runs {
             let (card, name) = (self.card(run), &run.system.name);
-            let stages = { run.system.route.iter() }.flat_map(|route| &route.stages);
-            // Of a cascade, all its stages' on the card that has most.
-            let of_stages = |gpu: u32| -> u32 {
-                let there = stages.clone().filter(|stage| stage.gpus.contains(&gpu));
-                there.map(|stage| stage.pool.instances_per_gpu).sum()
-            };
-            let instances = match run.system.route {
-                None => run.system.pool.instances_per_gpu,
-                Some(_) => (0..run.gpus).map(of_stages).max().unwrap_or(0),
-            };
-            let mut pools = { stages.clone().map(|stage| &stage.pool) }
-                .chain([&run.system.pool].into_iter().filter(|_| run.system.route.is_none()));
-            // Runtimes are slowed down as measured, or refused. A table that is asked for counts as used.
-            let mut is_unmeasured = || pools.any(|pool| card.concurrent_layer(&pool.model, pool.dtype).is_err());
-            if instances > 1 && run.system.pool.runtimes.is_none() && is_unmeasured() {
-                caveats.push(format!(
-                    "{name}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
-                     each other down is not measured yet, so the simulation promises too much."
-                ));
-            }
+            caveats.extend(side_by_side_as_if_alone(card, run));
+            caveats.extend(slower_than_slo(card, &run.system));
             caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));
             caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));

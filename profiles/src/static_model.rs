@@ -1,6 +1,6 @@
 //! What a model compiled for a few lengths costs: a staircase, which is never interpolated along tokens.
 
-use crate::cost::{Cost, Curve};
+use crate::cost::{Beyond, Cost, Curve};
 use crate::grid::Grid;
 use crate::slice::Slice;
 
@@ -36,9 +36,9 @@ impl StaticModel {
         self.step(tokens).map(|(_, curve)| curve.cost(batch.into()))
     }
 
-    /// Whether this was measured, up to the next compiled length.
-    pub fn covers(&self, batch: u32, tokens: u32) -> bool {
-        self.step(tokens).is_some_and(|(_, curve)| curve.covers(batch.into()))
+    /// How far this lies beyond the batches that were measured of the next compiled length.
+    pub fn beyond(&self, batch: u32, tokens: u32) -> Option<Beyond> {
+        self.step(tokens)?.1.beyond(batch.into())
     }
 
     fn step(&self, tokens: u32) -> Option<&(u32, Curve)> {

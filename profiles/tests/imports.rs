@@ -280,7 +280,8 @@ fn a_compiled_model_runs_on_its_next_length() {
     assert_eq!((cost(1), cost(128)), (Some(1_230_000), Some(1_230_000)));
     assert_eq!(cost(129), cost(384));
     assert!(cost(129) > cost(128) && cost(385).is_none());
-    assert!(compiled.covers(128, 300) && !compiled.covers(129, 300) && !compiled.covers(1, 385));
+    assert!(compiled.beyond(128, 300).is_none() && compiled.beyond(129, 300).is_some());
+    assert!(compiled.cost(1, 385).is_none());
     let message = card
         .static_model(
             &ModelShape {

@@ -93,7 +93,7 @@ fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
         let tasks = run.summary.tasks.as_ref()?;
         Some(format!(
             "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a card's memory, which is all that its \
-             models leave, and tasks may find none.",
+             models leave, and tasks may find none; a smaller `max_batch` leaves them room.",
             run.summary.system,
             tasks.max_batch,
             tasks.max_batch_asked?,

@@ -6,9 +6,10 @@ use std::iter;
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
-use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
+use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec};
 use tenantry_profiles::{
-    Beyond, Card, Changing, Contention, DeviceKind, Family, PetKind, Source, Tier, UNKNOWN_PROCESSOR, processor,
+    Beyond, Card, Changing, Contention, DType, DeviceKind, Family, ModelShape, PetKind, Source, Tier,
+    UNKNOWN_PROCESSOR, processor,
 };
 use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
@@ -51,6 +52,54 @@ pub fn more_memory_than_there_is(card: &Card, run: &RunSpec) -> Option<String> {
             "`cluster.gpu_memory` is {asked}, more than the {usable} that {} has beside its reserve: the figures are of a card that is not there.",
             card.name
         )
+    })
+}
+
+/// A sentence on models that compute side by side on a card that does not know how much they slow each other down.
+pub fn side_by_side_as_if_alone(card: &Card, run: &RunSpec) -> Option<String> {
+    let (system, pool) = (&run.system, &run.system.pool);
+    let stages = { system.route.iter() }.flat_map(|route| &route.stages);
+    let (instances, models): (u32, Vec<(&ModelShape, DType)>) = match (&system.route, &pool.tasks) {
+        // Of a cascade, all its stages' on the card that has most.
+        (Some(_), _) => {
+            let of_stages = |gpu: u32| -> u32 {
+                let there = stages.clone().filter(|stage| stage.gpus.contains(&gpu));
+                there.map(|stage| stage.pool.instances_per_gpu).sum()
+            };
+            let models = stages.clone().map(|stage| (&stage.pool.model, stage.pool.dtype));
+            ((0..run.gpus).map(of_stages).max().unwrap_or(0), models.collect())
+        }
+        (None, Some(tasks)) => {
+            let models = tasks.models(&pool.model).map(|model| (model, pool.dtype));
+            (tasks.batches_at_once(), models.collect())
+        }
+        (None, None) => (pool.instances_per_gpu, vec![(&pool.model, pool.dtype)]),
+    };
+    // Runtimes are slowed down as measured, or refused. A table that is asked for counts as used.
+    let is_unmeasured = || { models.iter() }.any(|(model, dtype)| card.concurrent_layer(model, *dtype).is_err());
+    (instances > 1 && pool.runtimes.is_none() && is_unmeasured()).then(|| {
+        format!(
+            "{}: {instances} models compute side by side on each card as if each were alone; how much they slow each other down is not \
+             measured yet, so the simulation promises too much.",
+            system.name
+        )
+    })
+}
+
+/// A sentence on each stream that has a runtime with which no request is in time.
+pub fn slower_than_slo<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
+    let runtimes = system.pool.runtimes.iter();
+    runtimes.flat_map(|runtimes| &runtimes.streams).filter_map(|stream| {
+        let service_ns = |runtime: &RuntimeSpec| stream.service_ns(card, runtime, runtime.max_length).ok();
+        let slower = { stream.runtimes.iter() }.find(|runtime| service_ns(runtime).is_some_and(|ns| ns > stream.slo.0))?;
+        Some(format!(
+            "{}: a request of {} tokens takes {} alone, more than `runtimes.slo` ({}): the allocation program takes it that an instance \
+             finishes one in that time, and what is that long is late with every plan.",
+            system.name,
+            slower.max_length,
+            human::exact_milliseconds(service_ns(slower)? as f64 / 1e6),
+            human::exact_milliseconds(stream.slo.0 as f64 / 1e6)
+        ))
     })
 }
 

@@ -209,7 +209,7 @@ impl StreamSpec {
                     times: 1,
                     cost,
                     family: Family::StaticModel,
-                    beyond: None,
+                    beyond: compiled.beyond(1, runtime.max_length),
                 }]),
                 None => Err(MissingTable {
                     card: card.name.clone(),
