@@ -317,7 +317,7 @@ fn files_that_are_not_the_sources_are_refused() {
     let dense = "layer,tokens,time_us\nlayernorm,1,nan\n";
     assert_eq!(
         refused(ImportSource::Llmservingsim, "rtx-4090", dense),
-        "table.csv:2: time_us: must be a time of at least 0, got \"nan\""
+        "table.csv:2: time_us: must be a time above 0 and up to 1e6, got \"nan\""
     );
     let incomplete = refused(
         ImportSource::Llmservingsim,

@@ -15,6 +15,9 @@ const START_US: f64 = 10.0;
 
 const BYTES: [u64; 5] = [1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28];
 
+/// How many times the datasheet's bandwidth of the link a published one may be.
+const LINKS_MOST: f64 = 2.0;
+
 /// Copies that are not what a server does: another socket's memory, buffers that no longer fit one mapping, kernels instead of copy
 /// engines, a card that the author calls anomalous.
 const SPECIAL: [&str; 3] = ["remote socket", "very large buffer", "SM copy kernel"];
@@ -24,7 +27,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     for sheet in sheets {
         for line in sheet.lines() {
             if is_plain(line)? && line.text("link")? == gpu.link() {
-                let gigabytes_per_s = line.time("bandwidth_GBps")?;
+                let gigabytes_per_s = bandwidth(line, gpu)?;
                 of_link.push(gigabytes_per_s);
                 let name = line.text("gpu")?;
                 if gpu.copies.is_some_and(|own| name.contains(own)) {
@@ -66,6 +69,14 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         stats: Times::only(START_US + bytes as f64 / bytes_per_us, 1).stats(),
     }));
     Ok(())
+}
+
+/// In GB/s. Far above what the datasheet says of the link, it is in another unit.
+fn bandwidth(line: Line, gpu: &Gpu) -> Result<f64, Invalid> {
+    let link = gpu.sheet.link / 1e9;
+    let must = format!("above 0 and up to {LINKS_MOST} times the {link} GB/s of the datasheet's link");
+    line.number("bandwidth_GBps", |number| number > 0.0 && number <= LINKS_MOST * link)?
+        .ok_or_else(|| line.invalid("bandwidth_GBps", &must))
 }
 
 fn is_plain(line: Line) -> Result<bool, Invalid> {

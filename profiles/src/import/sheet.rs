@@ -32,6 +32,9 @@ const COUNT_MAX: u64 = i32::MAX as u64;
 
 const SIZE_MAX: u64 = 1 << 50;
 
+/// Of milliseconds, a quarter of an hour, and of microseconds a second: no kernel takes as long, nor does any model that is timed here.
+const TIME_MAX: f64 = 1e6;
+
 impl Sheet {
     pub fn open(path: &Path) -> Result<Sheet, ProfileError> {
         let file = path.display().to_string();
@@ -136,12 +139,22 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A time: positive and finite, in whatever unit the column has.
+    /// A time, in whatever unit the column has.
     pub fn time(self, column: &str) -> Result<f64, Invalid> {
+        self.number(column, |time| time > 0.0 && time <= TIME_MAX)?
+            .ok_or_else(|| self.invalid(column, &format!("a time above 0 and up to {TIME_MAX:e}")))
+    }
+
+    /// A time of what may be done in no time at all, or how far times lie apart.
+    pub fn time_if_any(self, column: &str) -> Result<f64, Invalid> {
+        self.number(column, |time| (0.0..=TIME_MAX).contains(&time))?
+            .ok_or_else(|| self.invalid(column, &format!("a time from 0 to {TIME_MAX:e}")))
+    }
+
+    /// A number that is as it must be; none where it is not.
+    pub fn number(self, column: &str, is_right: impl Fn(f64) -> bool) -> Result<Option<f64>, Invalid> {
         let number: Option<f64> = self.text(column)?.parse().ok();
-        number
-            .filter(|number| number.is_finite() && *number >= 0.0)
-            .ok_or_else(|| self.invalid(column, "a time of at least 0"))
+        Ok(number.filter(|number| is_right(*number)))
     }
 
     /// A complaint about one cell.

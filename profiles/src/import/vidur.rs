@@ -84,17 +84,36 @@ pub(super) fn import(sheets: &[Sheet], models: &[ModelShape], draft: &mut Draft)
 
 /// One operator's summary.
 fn times(line: Line, operator: &str, count: u64) -> Result<Times, Invalid> {
-    let read = |part: &str| line.time(&format!("time_stats.{operator}.{part}"));
-    let us = |part: &str| read(part).map(|ms| ms * US_PER_MS);
-    Ok(Times {
+    summary(line, operator, count, |column| line.time(column))
+}
+
+/// That of what attention reshapes before and after its kernel: often nothing.
+fn reshapes(line: Line) -> Result<Times, Invalid> {
+    let of = |operator: &str| summary(line, operator, REPETITIONS, |column| line.time_if_any(column));
+    Ok(of("attn_input_reshape")?.plus(of("attn_output_reshape")?))
+}
+
+fn summary(
+    line: Line,
+    operator: &str,
+    count: u64,
+    time: impl Fn(&str) -> Result<f64, Invalid>,
+) -> Result<Times, Invalid> {
+    let column = |part: &str| format!("time_stats.{operator}.{part}");
+    let us = |part: &str| time(&column(part)).map(|ms| ms * US_PER_MS);
+    let times = Times {
         count,
         mean_us: us("mean")?,
         median_us: us("median")?,
         least_us: us("min")?,
         most_us: us("max")?,
-        variance: us("std")?.powi(2),
+        variance: (US_PER_MS * line.time_if_any(&column("std"))?).powi(2),
         tail_us: None,
-    })
+    };
+    match (times.least_us..=times.most_us).contains(&times.median_us) {
+        true => Ok(times),
+        false => Err(line.invalid(&column("median"), "from min to max of the same operator")),
+    }
 }
 
 fn layers(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<(), Invalid> {
@@ -181,8 +200,7 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         }
         tensor_parallel = Some(line.positive("num_tensor_parallel_workers")? as u32);
         let cached = line.whole("kv_cache_size")?;
-        let reshapes =
-            times(line, "attn_input_reshape", REPETITIONS)?.plus(times(line, "attn_output_reshape", REPETITIONS)?);
+        let reshapes = reshapes(line)?;
         if line.text("is_prefill")? == "True" {
             let at = [line.positive("prefill_chunk_size")?, cached];
             chunks

@@ -66,7 +66,7 @@ fn aiconfigurators_kernels_are_composed_to_layers() {
     .unwrap_err();
     assert_eq!(
         refused,
-        "1.csv:2: latency_ms: must be a time of at least 0, got \"-0.02\""
+        "1.csv:2: latency_ms: must be a time above 0 and up to 1e6, got \"-0.02\""
     );
 }
 

@@ -21,15 +21,14 @@ fn published_copies_are_a_start_and_a_bandwidth() {
     assert!((copy("v100-16g") / us(12e3) - 1.0).abs() < 1e-3);
     // Of the T4 nobody published any: the middle one of its link.
     assert!((copy("t4") / us(12e3) - 1.0).abs() < 1e-3);
-    let refused = import(
-        ImportSource::HostDeviceBandwidth,
-        "t4",
-        &[],
-        &[&own.replace("12.0", "fast")],
-    )
-    .unwrap_err();
-    assert_eq!(
-        refused,
-        "0.csv:2: bandwidth_GBps: must be a time of at least 0, got \"fast\""
-    );
+    // No word, no card that copies nothing, and no MB/s.
+    for wrong in ["fast", "0", "NaN", "inf", "12000"] {
+        let table = own.replace("12.0", wrong);
+        assert_eq!(
+            import(ImportSource::HostDeviceBandwidth, "t4", &[], &[&table]).unwrap_err(),
+            format!(
+                "0.csv:2: bandwidth_GBps: must be above 0 and up to 2 times the 16 GB/s of the datasheet's link, got \"{wrong}\""
+            )
+        );
+    }
 }

@@ -16,7 +16,10 @@ fn vidur(dimensions: &[(&str, &str)], operators: &[(&str, [f64; 5])]) -> String 
     format!("{}\n{}\n", header.join(","), cells.join(","))
 }
 
-/// The operators of a layer, those that are not given taking no time.
+/// In milliseconds, too little to show beside other operators.
+const NEXT_TO_NOTHING: [f64; 5] = [1e-9, 1e-9, 1e-9, 1e-9, 0.0];
+
+/// The operators of a layer, those that are not given taking next to no time.
 fn layer<'a>(given: &[(&'a str, [f64; 5])]) -> Vec<(&'a str, [f64; 5])> {
     let all = [
         "input_layernorm",
@@ -33,7 +36,7 @@ fn layer<'a>(given: &[(&'a str, [f64; 5])]) -> Vec<(&'a str, [f64; 5])> {
     given
         .iter()
         .copied()
-        .chain(others.map(|name| (name, [0.0; 5])))
+        .chain(others.map(|name| (name, NEXT_TO_NOTHING)))
         .collect()
 }
 
@@ -112,6 +115,31 @@ fn a_layer_without_one_of_its_operators_is_refused() {
     }
     assert!(without(&phi_2, "post_attention_layernorm").is_ok());
     assert!(without(&phi_2, "add").is_err());
+}
+
+#[test]
+fn operators_take_some_time_and_no_absurd_one_and_their_medians_lie_within_it() {
+    let refused = |times: [f64; 5]| {
+        let text = vidur(&LLAMA_7B, &layer(&[("mlp_up_proj", times)]));
+        import(ImportSource::Vidur, "a100-sxm", &[], &[&text]).unwrap_err()
+    };
+    let column = |part: &str| format!("0.csv:2: time_stats.mlp_up_proj.{part}: must be");
+    assert_eq!(
+        refused([0.0; 5]),
+        format!("{} a time above 0 and up to 1e6, got \"0\"", column("mean"))
+    );
+    let absurd = refused([0.1, 1e300, 0.1, 0.1, 0.0]);
+    let expected = format!("{} a time above 0 and up to 1e6, got ", column("max"));
+    assert!(absurd.starts_with(&expected), "{absurd}");
+    for median in [0.08, 0.14] {
+        assert_eq!(
+            refused([0.09, 0.13, 0.1, median, 0.003]),
+            format!(
+                "{} from min to max of the same operator, got \"{median}\"",
+                column("median")
+            )
+        );
+    }
 }
 
 #[test]
