@@ -214,15 +214,30 @@ impl Card {
                 self.provenance.notes.push(note.clone());
             }
         }
-        if !self
-            .provenance
-            .command
-            .split(" && ")
-            .any(|earlier| earlier == other.provenance.command)
-        {
-            self.provenance.command = format!("{} && {}", self.provenance.command, other.provenance.command);
-        }
+        // The last one's tables take the places of earlier ones: what was imported again counts where it came last.
+        let last = other.provenance.command.as_str();
+        let earlier = self.provenance.command.split(" && ").filter(|earlier| *earlier != last);
+        self.provenance.command = earlier.chain([last]).collect::<Vec<_>>().join(" && ");
         self.provenance.date.clone_from(&other.provenance.date);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The other's tables take the place of the first's, and the first's of these when it is imported once more.
+    #[test]
+    fn a_source_that_is_imported_again_comes_last_in_the_command() {
+        let gpu = Gpu::find("t4").unwrap();
+        let of = |command: &str| gpu.card("t4", "2026-01-01", command);
+        let mut card = of("import one");
+        for command in ["import other", "import one"] {
+            card.add_imported(&of(command)).unwrap();
+        }
+        assert_eq!(card.provenance.command, "import other && import one");
+        card.add_imported(&of("import one")).unwrap();
+        assert_eq!(card.provenance.command, "import other && import one");
     }
 }
