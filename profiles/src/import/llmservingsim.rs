@@ -46,10 +46,13 @@ pub(super) fn import(sheets: &[Sheet], draft: &mut Draft) -> Result<(), Invalid>
     let (mut by_tokens, mut by_sequences, mut attention) = (None, None, None);
     for sheet in sheets {
         if sheet.has("prefill_chunk") {
+            sheet.once(attention.is_some())?;
             attention = Some(attention_of(sheet)?);
         } else if sheet.has("sequences") {
+            sheet.once(by_sequences.is_some())?;
             by_sequences = Some(lines(sheet, "sequences")?);
         } else if sheet.has("tokens") {
+            sheet.once(by_tokens.is_some())?;
             by_tokens = Some(lines(sheet, "tokens")?);
         } else {
             let must =

@@ -18,6 +18,7 @@ pub(super) struct Products {
 
 impl Products {
     pub fn read(&mut self, sheet: &Sheet) -> Result<(), Invalid> {
+        sheet.once(!self.is_empty())?;
         for line in sheet.lines() {
             let shape = (line.positive("n")?, line.positive("k")?);
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
@@ -100,6 +101,7 @@ pub(super) struct Attention {
 impl Attention {
     /// `length` names the column of the sequences' length; without a column of key and value heads, there are as many as heads.
     pub fn read(&mut self, sheet: &Sheet, length: &str) -> Result<(), Invalid> {
+        sheet.once(!self.is_empty())?;
         for line in sheet.lines() {
             let heads = line.positive("num_heads")?;
             let kv_heads = match sheet.has("num_key_value_heads") {

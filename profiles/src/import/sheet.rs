@@ -89,6 +89,18 @@ impl Sheet {
         })
     }
 
+    /// Refuses a second file of a kind of which a card has one: two of them are two cards'.
+    pub fn once(&self, read_before: bool) -> Result<(), Invalid> {
+        match read_before {
+            false => Ok(()),
+            true => Err(self.invalid(
+                "header",
+                "of another kind than the files before it",
+                "a second one of a kind",
+            )),
+        }
+    }
+
     /// A complaint about the file as a whole.
     pub fn invalid(&self, field: &str, must: impl Into<String>, got: impl Into<String>) -> Invalid {
         Invalid::new(&self.file, field, must, got)

@@ -2,7 +2,7 @@
 
 use tenantry_profiles::{Card, DType, DecoderDenseRow, Family, ImportSource, Source, Tables};
 
-use super::{import, median_us};
+use super::{SECOND, import, median_us};
 
 /// Products and attention of which each takes 10 and 20 µs, whatever the rows.
 fn kernels() -> [String; 2] {
@@ -68,6 +68,15 @@ fn aiconfigurators_kernels_are_composed_to_layers() {
         refused,
         "1.csv:2: latency_ms: must be a time above 0 and up to 1e6, got \"-0.02\""
     );
+}
+
+/// As when a pattern of names has two cards' files.
+#[test]
+fn two_files_of_one_kind_are_refused() {
+    for sheet in kernels() {
+        let refused = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny"], &[&sheet, &sheet]);
+        assert_eq!(refused.unwrap_err(), SECOND);
+    }
 }
 
 /// Tiny-llama's layers on an H100 whose matrix products all take 10 µs.

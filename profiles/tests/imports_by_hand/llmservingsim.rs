@@ -2,7 +2,7 @@
 
 use tenantry_profiles::ImportSource;
 
-use super::{has_note, import, median_us};
+use super::{SECOND, has_note, import, median_us};
 
 #[test]
 fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
@@ -84,6 +84,12 @@ fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
         import(ImportSource::Llmservingsim, "rtx-4090", &[], &[&twice]).unwrap_err(),
         "0.csv:4: kv_decode: must be of a shape that no row above has, got \"16\""
     );
+
+    for (one, place) in [(dense.as_str(), 1), (sequences, 2), (&attention, 3)] {
+        let sheets = [&dense, sequences, &attention, one];
+        let refused = import(ImportSource::Llmservingsim, "rtx-4090", &[], &sheets).unwrap_err();
+        assert_eq!(refused, SECOND.replace('1', "3"), "sheet {place} twice");
+    }
 
     let refused = import(ImportSource::Llmservingsim, "rtx-4090", &[], &[sequences]).unwrap_err();
     assert!(

@@ -29,6 +29,9 @@ fn import(source: ImportSource, gpu: &str, models: &[&str], texts: &[&str]) -> R
     card.map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
 
+/// What is said of a second file of a kind: two cards' are no one card.
+const SECOND: &str = "1.csv: header: must be of another kind than the files before it, got a second one of a kind";
+
 fn median_us(rows: impl IntoIterator<Item = Stats>) -> Vec<f64> {
     rows.into_iter().map(|stats| stats.median_us).collect()
 }
