@@ -89,8 +89,8 @@ pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut D
     ));
     for model in models {
         match model.kind {
-            ModelKind::Encoder => encoder(&kernels, model, draft),
-            ModelKind::Decoder => decoder(&kernels, model, draft),
+            ModelKind::Encoder => encoder(&kernels, model, draft)?,
+            ModelKind::Decoder => decoder(&kernels, model, draft)?,
         }
     }
     if draft.origins.is_empty() {
@@ -172,7 +172,7 @@ impl Kernels {
     }
 }
 
-fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) {
+fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) -> Result<(), Invalid> {
     let (heads, width) = (u64::from(model.heads), u64::from(model.hidden / model.heads));
     let mut points = Points::<2>::new();
     let lengths = kernels.encoder.lengths(heads, heads, width);
@@ -183,13 +183,14 @@ fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) {
         }
     }
     if points.is_empty() {
-        return draft.note(format!(
+        draft.note(format!(
             "no layer of {}: no attention of {heads} heads of width {width} was measured",
             model.name
         ));
+        return Ok(());
     }
     let label = format!("model={} dtype={DTYPE}", model.name);
-    let points = draft.rising(Family::EncoderLayer, &label, points);
+    let points = draft.rising(Family::EncoderLayer, &label, points)?;
     draft.origin(
         Family::EncoderLayer,
         &label,
@@ -206,14 +207,16 @@ fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) {
             tokens: *tokens as u32,
             stats: times.stats(),
         }));
+    Ok(())
 }
 
-fn decoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) {
+fn decoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) -> Result<(), Invalid> {
     if !model.gated {
-        return draft.note(format!("no layers of {}: only Llama's block is composed", model.name));
+        draft.note(format!("no layers of {}: only Llama's block is composed", model.name));
+        return Ok(());
     }
     if kernels.products.is_empty() || kernels.context.is_empty() || kernels.generation.is_empty() {
-        return;
+        return Ok(());
     }
     for tensor_parallel in TENSOR_PARALLEL
         .into_iter()
@@ -224,11 +227,12 @@ fn decoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) {
             dtype: DTYPE,
             tensor_parallel,
         };
-        decoder_on(kernels, model, of, draft);
+        decoder_on(kernels, model, of, draft)?;
     }
+    Ok(())
 }
 
-fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut Draft) {
+fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut Draft) -> Result<(), Invalid> {
     let cards = u64::from(of.tensor_parallel);
     let (heads, kv_heads) = (u64::from(model.heads) / cards, u64::from(model.kv_heads) / cards);
     let width = u64::from(model.hidden / model.heads);
@@ -254,26 +258,27 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
             "no layers of {} on {cards} cards: attention of {heads} heads, {kv_heads} of them of keys and values, or",
             model.name
         );
-        return draft.note(format!("{told} products of its widths were not measured"));
+        draft.note(format!("{told} products of its widths were not measured"));
+        return Ok(());
     }
-    draft.decoder_dense(of, dense, &format!("{SOURCE}: a layer composed of 8 kernels"), None);
+    draft.decoder_dense(of, dense, &format!("{SOURCE}: a layer composed of 8 kernels"), None)?;
     let source = format!(
         "{SOURCE}: context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no less than one new token after c"
     );
-    draft.decoder_prefill(of, prefill, &source, None);
+    draft.decoder_prefill(of, prefill, &source, None)?;
     draft.decoder_prompts(
         of,
         prompts,
         &format!("{SOURCE}: context attention of whole prompts of one length in one kernel"),
         prompts_gone_on,
-    );
-    draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), gone_on);
+    )?;
+    draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), gone_on)?;
     draft.decoder_ends(
         of,
         ends,
         &format!("{SOURCE}: embedding and norm by bandwidth, output matrix as measured, no sampling"),
         None,
-    );
+    )
 }
 
 /// Prompts as measured. A chunk's attention after what is cached attends as often as a whole prompt's less the cached part's own,
@@ -394,13 +399,13 @@ fn collectives(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         if line.text("op_name")? == "all_reduce" && line.text("nccl_dtype")? == "half" {
             // The source counts numbers, of two bytes each.
             let at = [line.positive("num_gpus")?, 2 * line.size("message_size")?];
-            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
+            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             line.once("message_size", points.insert(at, times))?;
         }
     }
     let operation = CollectiveOperation::AllReduce;
     let label = format!("operation={operation}");
-    let points = draft.rising(Family::Collective, &label, points);
+    let points = draft.rising(Family::Collective, &label, points)?;
     draft.origin(
         Family::Collective,
         &label,

@@ -35,7 +35,7 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
             let tail_us = [line.time("p95_ms")? * US_PER_MS, line.time("p99_ms")? * US_PER_MS];
             let times = Times {
                 tail_us: Some(tail_us),
-                ..Times::only(average_us, 1)
+                ..Times::only(average_us, 1).of(line)
             };
             let at = [line.positive("batch_size")?, line.positive("seq_len")?];
             line.once("seq_len", measured.entry(model).or_default().insert(at, times))?;
@@ -52,8 +52,8 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
             gpu.tensorrt.unwrap_or_default()
         );
         let points = complete(model, &points, sheets, draft)?;
-        whole_models(model, DType::F16, &points, &source, draft);
-        layers_of_whole(model, DType::F16, &points, &source, gpu, draft);
+        whole_models(model, DType::F16, &points, &source, draft)?;
+        layers_of_whole(model, DType::F16, &points, &source, gpu, draft)?;
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft)
                 continue;
             }
             let at = [line.positive("batch_size")?, line.positive("seq_len")?];
-            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
+            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             line.once(
                 "seq_len",
                 measured.entry((dtype, unpadded)).or_default().insert(at, times),
@@ -98,7 +98,7 @@ pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft)
         let layers_share = format!("the whole encoder over its {} layers", shape("bert-base").layers);
         let source = format!("NVIDIA/FasterTransformer docs/bert_guide.md @df4a753, FT, {dtype}, {on}; {layers_share}");
         let complete = complete(&format!("bert-base, {dtype}"), points, sheets, draft)?;
-        layers("bert-base", dtype, &complete, &source, draft);
+        layers("bert-base", dtype, &complete, &source, draft)?;
         if let Some(unpadded) = measured.get(&(dtype, true)) {
             draft.note(padding(dtype, points, unpadded));
         }
@@ -176,9 +176,15 @@ pub(super) fn complete(
 }
 
 /// Engines that are built for one length each.
-pub(super) fn whole_models(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
+pub(super) fn whole_models(
+    model: &str,
+    dtype: DType,
+    points: &Points<2>,
+    source: &str,
+    draft: &mut Draft,
+) -> Result<(), Invalid> {
     let label = format!("model={model} dtype={dtype}");
-    let points = draft.rising(Family::StaticModel, &label, points.clone());
+    let points = draft.rising(Family::StaticModel, &label, points.clone())?;
     draft.origin(Family::StaticModel, &label, source, None);
     draft
         .tables
@@ -190,6 +196,7 @@ pub(super) fn whole_models(model: &str, dtype: DType, points: &Points<2>, source
             tokens: *tokens as u32,
             stats: times.stats(),
         }));
+    Ok(())
 }
 
 /// Layers of whole models, timed with embedding and head. Of these no table tells, and they are taken as the card derives them, so that a
@@ -201,7 +208,7 @@ pub(super) fn layers_of_whole(
     source: &str,
     gpu: &Gpu,
     draft: &mut Draft,
-) {
+) -> Result<(), Invalid> {
     let roofline = Roofline::new(gpu.sheet.clone());
     let shape = shape(model);
     let without_ends = points.iter().map(|(at, times)| {
@@ -215,7 +222,7 @@ pub(super) fn layers_of_whole(
         "{source}; the whole model less embedding and head, which are derived, over its {} layers",
         shape.layers
     );
-    layers(model, dtype, &without_ends.collect(), &source, draft);
+    layers(model, dtype, &without_ends.collect(), &source, draft)
 }
 
 /// The classes of a head as such tables have it: the answer's first and last word, in the published ones.
@@ -225,11 +232,11 @@ const CLASSES: u32 = 2;
 const LEAST_SHARE_OF_LAYERS: f64 = 0.5;
 
 /// A layer as a share of all layers.
-fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
+fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) -> Result<(), Invalid> {
     let label = format!("model={model} dtype={dtype}");
     let share = 1.0 / f64::from(shape(model).layers);
     let points: Points<2> = { points.iter() }.map(|(at, times)| (*at, times.times(share))).collect();
-    let points = draft.rising(Family::EncoderLayer, &label, points);
+    let points = draft.rising(Family::EncoderLayer, &label, points)?;
     draft.origin(Family::EncoderLayer, &label, source, None);
     draft
         .tables
@@ -241,6 +248,7 @@ fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &m
             tokens: *tokens as u32,
             stats: times.stats(),
         }));
+    Ok(())
 }
 
 fn shape(model: &str) -> ModelShape {

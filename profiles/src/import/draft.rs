@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::sheet::{Place, Sheet};
+use super::slips::Slip;
 use super::summary_stats::Times;
 use crate::card::Source;
 use crate::check::dip;
+use crate::error::Invalid;
 use crate::family::Family;
 use crate::grid::Grid;
 use crate::model::DType;
@@ -25,6 +28,8 @@ pub(super) struct Draft {
     pub tables: Tables,
     pub origins: Vec<Origin>,
     pub notes: Vec<String>,
+    /// The files given, as errors call them.
+    files: Vec<String>,
     /// What was done to the points of a table.
     mended: BTreeMap<(Family, String), String>,
 }
@@ -47,6 +52,14 @@ impl Decoding<'_> {
 }
 
 impl Draft {
+    /// Nothing as yet of these files.
+    pub fn of(sheets: &[Sheet]) -> Draft {
+        Draft {
+            files: sheets.iter().map(|sheet| sheet.file().to_owned()).collect(),
+            ..Draft::default()
+        }
+    }
+
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
@@ -68,9 +81,23 @@ impl Draft {
 
     /// The points as a card accepts them. Where a larger point costs less than a smaller one, beyond what a card tolerates, all
     /// points of the table move half-way between the largest before and the smallest after, and the table's origin says so.
-    pub fn rising<const N: usize>(&mut self, family: Family, table: &str, mut points: Points<N>) -> Points<N> {
+    ///
+    /// # Errors
+    /// They would move farther than kernels' steps and noise explain, or a file before has made this table.
+    pub fn rising<const N: usize>(
+        &mut self,
+        family: Family,
+        table: &str,
+        mut points: Points<N>,
+    ) -> Result<Points<N>, Invalid> {
+        self.check_first(family, table, &points)?;
         if dip(&slice(family, &points)).is_none() {
-            return points;
+            return Ok(points);
+        }
+        let as_read: Vec<([u64; N], Times)> = points.iter().map(|(at, times)| (*at, *times)).collect();
+        if let Some(slip) = Slip::find(&as_read) {
+            let file = self.file(slip.place);
+            return Err(slip.invalid(&file, &format!("{family} {table}")));
         }
         let measured: Vec<([u64; N], f64)> = points.iter().map(|(at, times)| (*at, times.median_us)).collect();
         let no_later = |a: &[u64; N], b: &[u64; N]| a.iter().zip(b).all(|(a, b)| a <= b);
@@ -93,7 +120,27 @@ impl Draft {
             100.0 * most
         );
         self.mended.insert((family, table.to_string()), mended);
-        points
+        Ok(points)
+    }
+
+    /// Two files of one table are two cards', or two measurements of one, of which neither is the other's.
+    fn check_first<const N: usize>(&self, family: Family, table: &str, points: &Points<N>) -> Result<(), Invalid> {
+        let is_there = |origin: &Origin| origin.family == family && origin.table.as_deref() == Some(table);
+        if !self.origins.iter().any(is_there) {
+            return Ok(());
+        }
+        let place = points.values().find_map(|times| times.place);
+        let must = "of tables that no file before it has";
+        let invalid = Invalid::new(&self.file(place), family.name(), must, table);
+        Err(match place {
+            Some(place) => invalid.in_line(place.line),
+            None => invalid,
+        })
+    }
+
+    /// The file of a place; all of them where a figure is composed of several's.
+    fn file(&self, place: Option<Place>) -> String {
+        place.map_or_else(|| self.files.join(", "), |place| self.files[place.sheet].clone())
     }
 
     /// The points as a card accepts them, and the table's origin; nothing of a table that the source does not have.
@@ -104,17 +151,23 @@ impl Draft {
         points: Points<N>,
         source: &str,
         error: Option<String>,
-    ) -> Points<N> {
+    ) -> Result<Points<N>, Invalid> {
         if points.is_empty() {
-            return points;
+            return Ok(points);
         }
-        let points = self.rising(family, &of.label(), points);
+        let points = self.rising(family, &of.label(), points)?;
         self.origin(family, &of.label(), source, error);
-        points
+        Ok(points)
     }
 
-    pub fn decoder_dense(&mut self, of: Decoding, points: Points<1>, source: &str, error: Option<String>) {
-        let points = self.table(Family::DecoderDense, of, points, source, error);
+    pub fn decoder_dense(
+        &mut self,
+        of: Decoding,
+        points: Points<1>,
+        source: &str,
+        error: Option<String>,
+    ) -> Result<(), Invalid> {
+        let points = self.table(Family::DecoderDense, of, points, source, error)?;
         let rows = points.iter().map(|([tokens], times)| DecoderDenseRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -123,10 +176,17 @@ impl Draft {
             stats: times.stats(),
         });
         self.tables.decoder_dense.extend(rows);
+        Ok(())
     }
 
-    pub fn decoder_prefill(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.table(Family::DecoderPrefill, of, points, source, error);
+    pub fn decoder_prefill(
+        &mut self,
+        of: Decoding,
+        points: Points<2>,
+        source: &str,
+        error: Option<String>,
+    ) -> Result<(), Invalid> {
+        let points = self.table(Family::DecoderPrefill, of, points, source, error)?;
         let rows = points.iter().map(|([tokens, context], times)| DecoderPrefillRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -136,10 +196,17 @@ impl Draft {
             stats: times.stats(),
         });
         self.tables.decoder_prefill.extend(rows);
+        Ok(())
     }
 
-    pub fn decoder_decode(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.table(Family::DecoderDecode, of, points, source, error);
+    pub fn decoder_decode(
+        &mut self,
+        of: Decoding,
+        points: Points<2>,
+        source: &str,
+        error: Option<String>,
+    ) -> Result<(), Invalid> {
+        let points = self.table(Family::DecoderDecode, of, points, source, error)?;
         let rows = points.iter().map(|([sequences, context], times)| DecoderDecodeRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -149,10 +216,17 @@ impl Draft {
             stats: times.stats(),
         });
         self.tables.decoder_decode.extend(rows);
+        Ok(())
     }
 
-    pub fn decoder_mixed(&mut self, of: Decoding, points: Points<4>, source: &str, error: Option<String>) {
-        let points = self.table(Family::DecoderMixed, of, points, source, error);
+    pub fn decoder_mixed(
+        &mut self,
+        of: Decoding,
+        points: Points<4>,
+        source: &str,
+        error: Option<String>,
+    ) -> Result<(), Invalid> {
+        let points = self.table(Family::DecoderMixed, of, points, source, error)?;
         let rows = points
             .iter()
             .map(|([tokens, first_context, sequences, context], times)| DecoderMixedRow {
@@ -166,10 +240,17 @@ impl Draft {
                 stats: times.stats(),
             });
         self.tables.decoder_mixed.extend(rows);
+        Ok(())
     }
 
-    pub fn decoder_prompts(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.table(Family::DecoderPrompts, of, points, source, error);
+    pub fn decoder_prompts(
+        &mut self,
+        of: Decoding,
+        points: Points<2>,
+        source: &str,
+        error: Option<String>,
+    ) -> Result<(), Invalid> {
+        let points = self.table(Family::DecoderPrompts, of, points, source, error)?;
         let rows = points.iter().map(|([prompts, tokens], times)| DecoderPromptsRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -179,10 +260,17 @@ impl Draft {
             stats: times.stats(),
         });
         self.tables.decoder_prompts.extend(rows);
+        Ok(())
     }
 
-    pub fn decoder_ends(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
-        let points = self.table(Family::DecoderEnds, of, points, source, error);
+    pub fn decoder_ends(
+        &mut self,
+        of: Decoding,
+        points: Points<2>,
+        source: &str,
+        error: Option<String>,
+    ) -> Result<(), Invalid> {
+        let points = self.table(Family::DecoderEnds, of, points, source, error)?;
         let rows = points.iter().map(|([sequences, tokens], times)| DecoderEndsRow {
             model: of.model.to_string(),
             dtype: of.dtype,
@@ -192,6 +280,7 @@ impl Draft {
             stats: times.stats(),
         });
         self.tables.decoder_ends.extend(rows);
+        Ok(())
     }
 }
 

@@ -76,13 +76,13 @@ pub(super) fn import(sheets: &[Sheet], draft: &mut Draft) -> Result<(), Invalid>
             points,
             &format!("{SOURCE}: dense.csv, the sum of a layer's kinds"),
             None,
-        );
+        )?;
     }
     if let (Some(layers), Some(heads)) = (&by_tokens, &by_sequences) {
         ends(layers, heads, sheets, draft)?;
     }
     if let Some(attention) = &attention {
-        attentions(attention, draft);
+        attentions(attention, draft)?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ pub(super) fn import(sheets: &[Sheet], draft: &mut Draft) -> Result<(), Invalid>
 fn lines(sheet: &Sheet, axis: &str) -> Result<Lines, Invalid> {
     let mut lines = Lines::new();
     for line in sheet.lines() {
-        let times = Times::only(line.time("time_us")?, ITERATIONS);
+        let times = Times::only(line.time("time_us")?, ITERATIONS).of(line);
         let kind = lines.entry(line.text("layer")?.to_string()).or_default();
         line.once(axis, kind.insert([line.positive(axis)?], times))?;
     }
@@ -107,7 +107,7 @@ fn attention_of(sheet: &Sheet) -> Result<Mixed, Invalid> {
         {
             *value = line.whole(column)?;
         }
-        let times = Times::only(line.time("time_us")?, ITERATIONS);
+        let times = Times::only(line.time("time_us")?, ITERATIONS).of(line);
         line.once("kv_decode", points.insert(at, times))?;
     }
     Ok(points)
@@ -148,11 +148,10 @@ fn ends(layers: &Lines, heads: &Lines, sheets: &[Sheet], draft: &mut Draft) -> R
     let measured = measured.iter().map(|(at, us)| (*at, us.median_us));
     let error = error_where_left_out(Family::DecoderEnds, &kept, measured);
     let source = format!("{SOURCE}: dense.csv (embedding, final_layernorm) and per_sequence.csv (lm_head, sampler)");
-    draft.decoder_ends(OF, kept, &source, error);
-    Ok(())
+    draft.decoder_ends(OF, kept, &source, error)
 }
 
-fn attentions(attention: &Mixed, draft: &mut Draft) {
+fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
     let file = format!("{SOURCE}: attention.csv");
     let with = |points: &dyn Fn(&[u64; 4]) -> Option<[u64; 2]>| -> Points<2> {
         attention
@@ -180,12 +179,12 @@ fn attentions(attention: &Mixed, draft: &mut Draft) {
         prefill,
         &format!("{file}, chunks without decodes, from cached tokens to contexts by straight lines"),
         error,
-    );
+    )?;
 
     let decode: Points<2> = complete(&decodes);
     let measured = decodes.iter().map(|(at, us)| (*at, us.median_us));
     let error = error_where_left_out(Family::DecoderDecode, &decode, measured);
-    draft.decoder_decode(OF, decode, &format!("{file}, decodes without chunks"), error);
+    draft.decoder_decode(OF, decode, &format!("{file}, decodes without chunks"), error)?;
 
     let both = || {
         attention
@@ -193,7 +192,7 @@ fn attentions(attention: &Mixed, draft: &mut Draft) {
             .filter(|([tokens, _, sequences, _], _)| *tokens > 0 && *sequences > 0)
     };
     if both().next().is_none() {
-        return;
+        return Ok(());
     }
     draft.note(sum_against_measured(&chunks, &decodes, both()));
     let kept = |[tokens, cached, _, context]: &[u64; 4]| {
@@ -209,7 +208,7 @@ fn attentions(attention: &Mixed, draft: &mut Draft) {
         &mixed,
         both().map(|(point, us)| (at(point), us.median_us)),
     );
-    draft.decoder_mixed(OF, mixed, &format!("{file}, chunks and decodes in one kernel"), error);
+    draft.decoder_mixed(OF, mixed, &format!("{file}, chunks and decodes in one kernel"), error)
 }
 
 /// The doublings for which each number of sequences was measured at each context: the source leaves out what does not fit.

@@ -13,6 +13,7 @@ mod llmservingsim;
 mod operators;
 mod pairs;
 mod sheet;
+mod slips;
 mod summary_stats;
 mod vidur;
 
@@ -131,9 +132,10 @@ impl Import {
         let sheets = self
             .files
             .iter()
-            .map(|path| Sheet::open(path))
+            .enumerate()
+            .map(|(number, path)| Sheet::open(number, path))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut draft = Draft::default();
+        let mut draft = Draft::of(&sheets);
         match self.source {
             ImportSource::Vidur => vidur::import(&sheets, &self.models, &mut draft)?,
             ImportSource::Aiconfigurator => aiconfigurator::import(&sheets, self, &gpu, &mut draft)?,

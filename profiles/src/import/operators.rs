@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::draft::on_line;
 use super::sheet::Sheet;
+use super::slips::Slip;
 use super::summary_stats::Times;
 use crate::error::Invalid;
 
@@ -21,14 +22,14 @@ impl Products {
         sheet.once(!self.is_empty())?;
         for line in sheet.lines() {
             let shape = (line.positive("n")?, line.positive("k")?);
-            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
+            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             self.by_shape
                 .entry(shape)
                 .or_default()
                 .push((line.positive("m")?, times));
         }
         self.by_shape.values_mut().for_each(pool);
-        Ok(())
+        self.by_shape.values().try_for_each(|line| check(line, sheet))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -72,6 +73,15 @@ fn pool(line: &mut Vec<(u64, Times)>) {
     *line = pooled.collect();
 }
 
+/// Refuses a line with a figure in another unit, which a layer composed of it would no longer tell the place of.
+fn check(line: &[(u64, Times)], sheet: &Sheet) -> Result<(), Invalid> {
+    let points: Vec<([u64; 1], Times)> = line.iter().map(|(at, times)| ([*at], *times)).collect();
+    match Slip::find(&points) {
+        None => Ok(()),
+        Some(slip) => Err(slip.invalid(sheet.file(), "latency_ms")),
+    }
+}
+
 /// The nearest values on both sides; twice the same where it is one of them.
 fn neighbours(values: impl Iterator<Item = u64>, x: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (None, None);
@@ -109,7 +119,7 @@ impl Attention {
                 false => heads,
             };
             let key = (heads, kv_heads, line.whole("head_dim")?);
-            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
+            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             let lengths = self.by_heads.entry(key).or_default();
             lengths
                 .entry(line.whole(length)?)
@@ -118,7 +128,8 @@ impl Attention {
         }
         let lines = self.by_heads.values_mut().flat_map(BTreeMap::values_mut);
         lines.for_each(pool);
-        Ok(())
+        let mut lines = self.by_heads.values().flat_map(BTreeMap::values);
+        lines.try_for_each(|line| check(line, sheet))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -167,6 +178,24 @@ mod tests {
         assert_eq!(products.us(4, 64, 32), Some(4.0));
         assert_eq!(products.us(2, 96, 32), Some(3.0));
         assert_eq!((products.us(5, 64, 32), products.us(1, 64, 33)), (None, None));
+    }
+
+    #[test]
+    fn a_kernel_in_another_unit_is_refused_in_its_own_line() {
+        let text = "m,n,k,latency_ms\n1,64,32,0.001\n2,64,32,2.0\n3,64,32,0.003\n4,64,32,0.004\n";
+        let refused = Products::default().read(&Sheet::read("gemm.csv", text).unwrap());
+        let message = refused.unwrap_err().to_string();
+        assert!(
+            message.starts_with("gemm.csv:3: latency_ms: must be at most 5 times"),
+            "{message}"
+        );
+        let text = "batch_size,isl,num_heads,head_dim,latency_ms\n1,16,4,64,0.001\n8,16,4,64,0.000008\n";
+        let refused = Attention::default().read(&Sheet::read("attention.csv", text).unwrap(), "isl");
+        let message = refused.unwrap_err().to_string();
+        assert!(
+            message.starts_with("attention.csv:3: latency_ms: must be at least 1/5 of"),
+            "{message}"
+        );
     }
 
     #[test]

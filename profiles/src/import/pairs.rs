@@ -48,12 +48,12 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         if !pair.fixed.is_empty() {
             let source = format!("TensorRT engines for one length each, by trtexec, {dtype}, {on}");
             let points = complete(&format!("{model}, {dtype}, static"), &pair.fixed, sheets, draft)?;
-            whole_models(model, *dtype, &points, &source, draft);
+            whole_models(model, *dtype, &points, &source, draft)?;
         }
         if !pair.any.is_empty() {
             let source = format!("TensorRT engines for any length, by trtexec, {dtype}, {on}");
             let points = complete(&format!("{model}, {dtype}, dynamic"), &pair.any, sheets, draft)?;
-            layers_of_whole(model, *dtype, &points, &source, gpu, draft);
+            layers_of_whole(model, *dtype, &points, &source, gpu, draft)?;
         }
         if let Some(longer) = longer(pair) {
             draft.note(format!("{model}, {dtype}: an engine for any length takes {longer}"));
@@ -89,7 +89,7 @@ fn times(line: Line) -> Result<Times, Invalid> {
     Ok(Times {
         mean_us: us("mean_ms")?,
         tail_us: Some(tail_us),
-        ..Times::only(median_us, 1)
+        ..Times::only(median_us, 1).of(line)
     })
 }
 

@@ -12,6 +12,8 @@ use crate::names::near_miss;
 
 /// All lines of a file.
 pub(super) struct Sheet {
+    /// Of the files given.
+    number: usize,
     /// As errors call it.
     file: String,
     header: StringRecord,
@@ -27,6 +29,14 @@ pub(super) struct Line<'a> {
     cells: &'a StringRecord,
 }
 
+/// Where a figure was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The sheet's number among the files given.
+    pub sheet: usize,
+    pub line: u64,
+}
+
 /// Sums of two counts are counts that a card's tables can hold.
 const COUNT_MAX: u64 = i32::MAX as u64;
 
@@ -36,7 +46,7 @@ const SIZE_MAX: u64 = 1 << 50;
 const TIME_MAX: f64 = 1e6;
 
 impl Sheet {
-    pub fn open(path: &Path) -> Result<Sheet, ProfileError> {
+    pub fn open(number: usize, path: &Path) -> Result<Sheet, ProfileError> {
         let file = path.display().to_string();
         let io = |source| ProfileError::Io {
             path: file.clone(),
@@ -50,7 +60,8 @@ impl Sheet {
         } else {
             text = String::from_utf8(bytes).map_err(|error| io(std::io::Error::other(error)))?;
         }
-        Ok(Sheet::read(&file, &text)?)
+        let sheet = Sheet::read(&file, &text)?;
+        Ok(Sheet { number, ..sheet })
     }
 
     pub fn read(file: &str, text: &str) -> Result<Sheet, Invalid> {
@@ -66,6 +77,7 @@ impl Sheet {
             lines.push((record.position().map_or(1, |position| position.line()), record));
         }
         let sheet = Sheet {
+            number: 0,
             file: file.to_string(),
             header,
             lines,
@@ -75,6 +87,11 @@ impl Sheet {
             true => Err(sheet.invalid("lines", "at least one below the header", "none")),
             false => Ok(sheet),
         }
+    }
+
+    /// As errors call it.
+    pub fn file(&self) -> &str {
+        &self.file
     }
 
     pub fn has(&self, column: &str) -> bool {
@@ -108,6 +125,13 @@ impl Sheet {
 }
 
 impl<'a> Line<'a> {
+    pub fn place(self) -> Place {
+        Place {
+            sheet: self.sheet.number,
+            line: self.number,
+        }
+    }
+
     pub fn text(self, column: &str) -> Result<&'a str, Invalid> {
         let place = self.sheet.header.iter().position(|name| name == column);
         place.map(|place| self.cells[place].trim()).ok_or_else(|| {

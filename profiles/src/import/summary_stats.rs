@@ -1,5 +1,6 @@
 //! Statistics out of what a source publishes: a single figure, or least, most, mean, median and deviation.
 
+use super::sheet::{Line, Place};
 use crate::stats::Stats;
 
 /// Times in microseconds, as a source summarises them. Sums of operators add up as if each varied by itself.
@@ -14,6 +15,8 @@ pub(super) struct Times {
     pub variance: f64,
     /// p95 and p99, where a source publishes them.
     pub tail_us: Option<[f64; 2]>,
+    /// Where they, or the most of what they are a sum of, were read.
+    pub place: Option<Place>,
 }
 
 /// 95 % of a normal distribution lie below its mean and so many deviations.
@@ -33,6 +36,15 @@ impl Times {
             most_us: us,
             variance: 0.0,
             tail_us: None,
+            place: None,
+        }
+    }
+
+    /// The same, read in this line.
+    pub fn of(self, line: Line) -> Times {
+        Times {
+            place: Some(line.place()),
+            ..self
         }
     }
 
@@ -50,6 +62,10 @@ impl Times {
             most_us: self.most_us + other.most_us,
             variance: self.variance + other.variance,
             tail_us: None,
+            place: match self.median_us > other.median_us {
+                true => self.place,
+                false => other.place,
+            },
         }
     }
 
@@ -62,6 +78,7 @@ impl Times {
             most_us: factor * self.most_us,
             variance: factor * factor * self.variance,
             tail_us: self.tail_us.map(|tail| tail.map(|us| factor * us)),
+            place: self.place,
         }
     }
 
@@ -87,6 +104,7 @@ impl Times {
             most_us: all.iter().map(|times| times.most_us).fold(0.0, f64::max),
             variance: total(|times| times.variance),
             tail_us: None,
+            place: all[all.len() / 2].place,
         }
     }
 
@@ -145,6 +163,7 @@ mod tests {
             most_us: 130.0,
             variance: 100.0,
             tail_us: None,
+            place: None,
         };
         let stats = part.plus(part).plus(part).plus(part).stats();
         assert_eq!((stats.count, stats.median_us, stats.mean_us), (20, 400.0, 404.0));
@@ -162,6 +181,7 @@ mod tests {
             most_us: 10.1,
             variance: 400.0,
             tail_us: None,
+            place: None,
         };
         let stats = skewed.stats();
         assert_eq!((stats.p05_us, stats.p95_us, stats.p99_us), (9.9, 10.1, 10.1));

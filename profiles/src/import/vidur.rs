@@ -109,6 +109,7 @@ fn summary(
         most_us: us("max")?,
         variance: (US_PER_MS * line.time_if_any(&column("std"))?).powi(2),
         tail_us: None,
+        place: Some(line.place()),
     };
     match (times.least_us..=times.most_us).contains(&times.median_us) {
         true => Ok(times),
@@ -143,7 +144,7 @@ fn layers(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<(),
             points.iter().map(|(at, us)| (*at, us.median_us)),
         );
         let source = format!("{SOURCE}, compute/{model}/mlp.csv: the sum of a layer's operators, without all-reduces");
-        draft.decoder_dense(of, kept, &source, error);
+        draft.decoder_dense(of, kept, &source, error)?;
     }
     Ok(())
 }
@@ -236,7 +237,7 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         &kept,
         decodes.iter().map(|(at, us)| (*at, us.median_us)),
     );
-    draft.decoder_decode(of, kept, &source, error);
+    draft.decoder_decode(of, kept, &source, error)?;
 
     let kept = chunks
         .iter()
@@ -249,7 +250,7 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         .map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
     let error = error_where_left_out(Family::DecoderPrefill, &kept, measured);
     let source = format!("{source}; from cached tokens to contexts by straight lines");
-    draft.decoder_prefill(of, kept, &source, error);
+    draft.decoder_prefill(of, kept, &source, error)?;
     draft.note("its sum of a chunk's and new tokens' attention is untested: no mixed batches were measured");
     Ok(())
 }
@@ -300,7 +301,7 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
     let every = measured
         .iter()
         .flat_map(|(workers, line)| line.iter().map(|(bytes, us)| ([*workers, *bytes], us.median_us)));
-    let points = draft.rising(Family::Collective, &label, points);
+    let points = draft.rising(Family::Collective, &label, points)?;
     let error = error_where_left_out(Family::Collective, &points, every);
     let source = format!("{SOURCE}, network/*/{column}.csv, one machine; sizes within 1/8 of each are pooled");
     draft.origin(Family::Collective, &label, &source, error);

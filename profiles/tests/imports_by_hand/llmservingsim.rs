@@ -4,6 +4,38 @@ use tenantry_profiles::ImportSource;
 
 use super::{SECOND, has_note, import, median_us};
 
+/// Microseconds for milliseconds, in one row, either way.
+#[test]
+fn a_figure_in_another_unit_is_refused_where_it_stands() {
+    let refused = |line_3: f64| {
+        let text = format!(
+            "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n0,0,1,16,10\n0,0,1,32,{line_3}\n0,0,1,64,14\n0,0,1,128,16\n"
+        );
+        import(ImportSource::Llmservingsim, "rtx-4090", &[], &[&text])
+    };
+    let table = "decoder_decode model=llama3.1-8b dtype=bf16 tensor_parallel=1";
+    assert_eq!(
+        refused(12_000.0).unwrap_err(),
+        format!(
+            "0.csv:3: {table}: must be at most 5 times what more work takes, 14 µs at 1 × 64 (line 4), in the same unit, \
+             got 12000 µs at 1 × 32"
+        )
+    );
+    assert_eq!(
+        refused(0.012).unwrap_err(),
+        format!(
+            "0.csv:3: {table}: must be at least 1/5 of what less work takes, 10 µs at 1 × 16 (line 2), in the same unit, \
+             got 0.012 µs at 1 × 32"
+        )
+    );
+    // A step of kernels is mended.
+    let card = refused(20.0).unwrap();
+    assert_eq!(
+        median_us(card.tables.decoder_decode.iter().map(|row| row.stats)),
+        [10.0, 17.0, 17.0, 18.0]
+    );
+}
+
 #[test]
 fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
     let mut dense = String::from("layer,tokens,time_us\n");

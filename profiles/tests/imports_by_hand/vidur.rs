@@ -94,6 +94,16 @@ fn vidurs_operators_add_up_to_a_layer() {
     assert_eq!(card.origins.list().len(), 1);
 }
 
+/// Of one model on as many cards: they are two GPUs'.
+#[test]
+fn tables_that_a_file_before_has_are_refused() {
+    let text = vidur(&LLAMA_7B, &layer(&[("mlp_up_proj", [0.1; 5])]));
+    assert_eq!(
+        import(ImportSource::Vidur, "a100-sxm", &[], &[&text, &text]).unwrap_err(),
+        "1.csv:2: decoder_dense: must be of tables that no file before it has, got model=llama-7b dtype=f16 tensor_parallel=2"
+    );
+}
+
 /// A layer of fewer operators would be a faster one. Phi-2's alone has one norm.
 #[test]
 fn a_layer_without_one_of_its_operators_is_refused() {
