@@ -1,6 +1,6 @@
 //! A card as a folder: reading it, and writing it whole or not at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use crate::error::{Invalid, ProfileError};
 use crate::family::Family;
 use crate::model::ModelShape;
 use crate::names::near_miss;
+use crate::slice::Point;
 use crate::tables::Role;
 use crate::yaml;
 
@@ -31,8 +32,8 @@ impl Card {
         let entries = fs::read_dir(folder).map_err(|source| unreadable(folder, source))?;
         for entry in entries {
             let path = entry.map_err(|source| unreadable(folder, source))?.path();
-            if path.extension().is_some_and(|extension| extension == "csv") {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with(".csv") || is_table(&name.to_lowercase()) {
                 files.push((name, read(&path)?));
             }
         }
@@ -124,6 +125,7 @@ impl Card {
 
         let mut models = ModelShape::builtin_names().to_vec();
         models.extend(card.models.iter().map(|model| model.name.as_str()));
+        let mut held_out_lines = BTreeMap::new();
         for (name, text) in files.iter().filter(|(name, _)| name.as_ref() != CARD_FILE) {
             let name = name.as_ref();
             let known = || Family::ALL.iter().flat_map(|&family| files_of(family));
@@ -140,9 +142,12 @@ impl Card {
                 Role::Table => &mut card.tables,
                 Role::HeldOut => &mut card.held_out,
             };
-            tables.read_csv(family, role, &path(name), text.as_ref(), &models)?;
+            let lines = tables.read_csv(family, role, &path(name), text.as_ref(), &models)?;
+            if role == Role::HeldOut {
+                held_out_lines.insert(family, lines);
+            }
         }
-        card.check_held_out(&path)?;
+        card.check_held_out(folder, &held_out_lines)?;
         card.check_origins(&path(CARD_FILE)).map_err(in_line)?;
         card.check_certainty(&path(CARD_FILE)).map_err(in_line)?;
         card.check_limits(&path(CARD_FILE)).map_err(in_line)?;
@@ -160,22 +165,29 @@ impl Card {
         files
     }
 
-    /// Points are held out of a table that is there.
-    fn check_held_out(&self, path: &impl Fn(&str) -> String) -> Result<(), Invalid> {
+    /// Points are held out of a table that is there; `lines` are those of their rows.
+    fn check_held_out(&self, folder: &str, lines: &BTreeMap<Family, Vec<u64>>) -> Result<(), Invalid> {
         let tables = self.tables.slices();
-        for slice in self.held_out.slices() {
+        for slice in self.held_out.slices_of_rows() {
             let of_family = || tables.iter().filter(|table| table.family == slice.family);
-            let file = path(&file_of(slice.family, Role::HeldOut));
+            let file = format!("{folder}/{}", file_of(slice.family, Role::HeldOut));
+            let line = |point: &Point| lines[&slice.family][point.row];
+            if of_family().next().is_none() {
+                let must = "there, beside its held-out points";
+                return Err(Invalid::new(folder, &slice.family.file(), must, "no such file"));
+            }
             let Some(table) = of_family().find(|table| table.label == slice.label) else {
                 let known: Vec<&str> = of_family().map(|table| table.label.as_str()).collect();
                 let must = format!("one of {}: {}", slice.family.file(), one_of(&known));
-                return Err(Invalid::new(&file, "table", must, format!("{:?}", slice.label)));
+                let invalid = Invalid::new(&file, "table", must, format!("{:?}", slice.label));
+                return Err(invalid.in_line(line(&slice.points[0])));
             };
             // An error at points that price would be none.
             let there: BTreeSet<&[u64]> = table.points.iter().map(|point| point.at.as_slice()).collect();
             if let Some(point) = slice.points.iter().find(|point| there.contains(point.at.as_slice())) {
                 let must = format!("points that {} does not have", slice.family.file());
-                return Err(Invalid::new(&file, slice.called(), must, slice.describe(&point.at)));
+                let invalid = Invalid::new(&file, slice.called(), must, slice.describe(&point.at));
+                return Err(invalid.in_line(line(point)));
             }
         }
         Ok(())
@@ -194,6 +206,11 @@ fn file_of(family: Family, role: Role) -> String {
 fn files_of(family: Family) -> impl Iterator<Item = (Family, Role, String)> {
     let file = move |role| (family, role, file_of(family, role));
     [Role::Table, Role::HeldOut].into_iter().map(file)
+}
+
+fn is_table(name: &str) -> bool {
+    let mut tables = Family::ALL.iter().flat_map(|&family| files_of(family));
+    tables.any(|(.., file)| name == file)
 }
 
 fn read(path: &Path) -> Result<String, ProfileError> {
@@ -239,9 +256,7 @@ fn write_files<'a>(folder: &Path, files: impl IntoIterator<Item = &'a (String, S
 fn move_other_files(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let name = entry?.file_name();
-        let mut tables = Family::ALL.iter().flat_map(|&family| files_of(family));
-        let is_table = tables.any(|(.., file)| name == file.as_str());
-        if name != CARD_FILE && !is_table {
+        if name != CARD_FILE && !name.to_str().is_some_and(is_table) {
             fs::rename(from.join(&name), to.join(&name))?;
         }
     }

@@ -221,7 +221,14 @@ impl Tables {
         files
     }
 
-    /// Reads one family's file into its rows and checks them. `models` are the model names that rows may use.
+    /// The tables of all families, each point with its row's place in its family.
+    pub(crate) fn slices_of_rows(&self) -> Vec<Slice> {
+        let mut all = Vec::new();
+        for_each_family!(shared self, rows => all.extend(slices(rows)));
+        all
+    }
+
+    /// Reads one family's file into its rows and checks them. `models` are the model names that rows may use. Returns each row's line.
     pub(crate) fn read_csv(
         &mut self,
         family: Family,
@@ -229,43 +236,44 @@ impl Tables {
         file: &str,
         text: &str,
         models: &[&str],
-    ) -> Result<(), Invalid> {
+    ) -> Result<Vec<u64>, Invalid> {
+        let mut lines = Vec::new();
         match family {
-            Family::EncoderLayer => self.encoder_layer = read_table(file, role, text, models)?,
-            Family::Embedding => self.embedding = read_table(file, role, text, models)?,
-            Family::Head => self.head = read_table(file, role, text, models)?,
-            Family::TaggingHead => self.tagging_head = read_table(file, role, text, models)?,
-            Family::Adapter => self.adapter = read_table(file, role, text, models)?,
-            Family::Copy => self.copy = read_table(file, role, text, models)?,
-            Family::ModelLoad => self.model_load = read_table(file, role, text, models)?,
-            Family::Dispatch => self.dispatch = read_table(file, role, text, models)?,
-            Family::HandOver => self.hand_over = read_table(file, role, text, models)?,
-            Family::Resume => self.resume = read_table(file, role, text, models)?,
-            Family::CopyResume => self.copy_resume = read_table(file, role, text, models)?,
-            Family::LookupResume => self.lookup_resume = read_table(file, role, text, models)?,
-            Family::StaticModel => self.static_model = read_table(file, role, text, models)?,
-            Family::ConcurrentLayer => self.concurrent_layer = read_table(file, role, text, models)?,
-            Family::ConcurrentModel => self.concurrent_model = read_table(file, role, text, models)?,
-            Family::ConcurrentPet => self.concurrent_pet = read_table(file, role, text, models)?,
-            Family::AttendedLayer => self.attended_layer = read_table(file, role, text, models)?,
-            Family::TextPass => self.text_pass = read_table(file, role, text, models)?,
-            Family::TextLook => self.text_look = read_table(file, role, text, models)?,
-            Family::PlotLookup => self.plot_lookup = read_table(file, role, text, models)?,
-            Family::Pet => self.pet = read_table(file, role, text, models)?,
-            Family::DecoderDense => self.decoder_dense = read_table(file, role, text, models)?,
-            Family::DecoderPrefill => self.decoder_prefill = read_table(file, role, text, models)?,
-            Family::DecoderDecode => self.decoder_decode = read_table(file, role, text, models)?,
-            Family::DecoderMixed => self.decoder_mixed = read_table(file, role, text, models)?,
-            Family::DecoderPrompts => self.decoder_prompts = read_table(file, role, text, models)?,
-            Family::DecoderEnds => self.decoder_ends = read_table(file, role, text, models)?,
-            Family::DecoderStep => self.decoder_step = read_table(file, role, text, models)?,
-            Family::ConcurrentStep => self.concurrent_step = read_table(file, role, text, models)?,
-            Family::Lora => self.lora = read_table(file, role, text, models)?,
-            Family::Collective => self.collective = read_table(file, role, text, models)?,
-            Family::Solve => self.solve = read_table(file, role, text, models)?,
-            Family::Plan => self.plan = read_table(file, role, text, models)?,
+            Family::EncoderLayer => self.encoder_layer = read_table(file, role, text, models, &mut lines)?,
+            Family::Embedding => self.embedding = read_table(file, role, text, models, &mut lines)?,
+            Family::Head => self.head = read_table(file, role, text, models, &mut lines)?,
+            Family::TaggingHead => self.tagging_head = read_table(file, role, text, models, &mut lines)?,
+            Family::Adapter => self.adapter = read_table(file, role, text, models, &mut lines)?,
+            Family::Copy => self.copy = read_table(file, role, text, models, &mut lines)?,
+            Family::ModelLoad => self.model_load = read_table(file, role, text, models, &mut lines)?,
+            Family::Dispatch => self.dispatch = read_table(file, role, text, models, &mut lines)?,
+            Family::HandOver => self.hand_over = read_table(file, role, text, models, &mut lines)?,
+            Family::Resume => self.resume = read_table(file, role, text, models, &mut lines)?,
+            Family::CopyResume => self.copy_resume = read_table(file, role, text, models, &mut lines)?,
+            Family::LookupResume => self.lookup_resume = read_table(file, role, text, models, &mut lines)?,
+            Family::StaticModel => self.static_model = read_table(file, role, text, models, &mut lines)?,
+            Family::ConcurrentLayer => self.concurrent_layer = read_table(file, role, text, models, &mut lines)?,
+            Family::ConcurrentModel => self.concurrent_model = read_table(file, role, text, models, &mut lines)?,
+            Family::ConcurrentPet => self.concurrent_pet = read_table(file, role, text, models, &mut lines)?,
+            Family::AttendedLayer => self.attended_layer = read_table(file, role, text, models, &mut lines)?,
+            Family::TextPass => self.text_pass = read_table(file, role, text, models, &mut lines)?,
+            Family::TextLook => self.text_look = read_table(file, role, text, models, &mut lines)?,
+            Family::PlotLookup => self.plot_lookup = read_table(file, role, text, models, &mut lines)?,
+            Family::Pet => self.pet = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderDense => self.decoder_dense = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderPrefill => self.decoder_prefill = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderDecode => self.decoder_decode = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderMixed => self.decoder_mixed = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderPrompts => self.decoder_prompts = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderEnds => self.decoder_ends = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderStep => self.decoder_step = read_table(file, role, text, models, &mut lines)?,
+            Family::ConcurrentStep => self.concurrent_step = read_table(file, role, text, models, &mut lines)?,
+            Family::Lora => self.lora = read_table(file, role, text, models, &mut lines)?,
+            Family::Collective => self.collective = read_table(file, role, text, models, &mut lines)?,
+            Family::Solve => self.solve = read_table(file, role, text, models, &mut lines)?,
+            Family::Plan => self.plan = read_table(file, role, text, models, &mut lines)?,
         }
-        Ok(())
+        Ok(lines)
     }
 }
 
@@ -283,7 +291,13 @@ fn table_to_csv<R: Row>(rows: &[R]) -> Option<(Family, String)> {
     (!rows.is_empty()).then_some((R::FAMILY, text))
 }
 
-fn read_table<R: Row>(file: &str, role: Role, text: &str, models: &[&str]) -> Result<Vec<R>, Invalid> {
+fn read_table<R: Row>(
+    file: &str,
+    role: Role,
+    text: &str,
+    models: &[&str],
+    lines: &mut Vec<u64>,
+) -> Result<Vec<R>, Invalid> {
     let unreadable = |error: csv::Error| {
         let line = error.position().map_or(1, |position| position.line());
         Invalid::new(file, "line", "comma-separated values", error.to_string()).in_line(line)
@@ -292,7 +306,7 @@ fn read_table<R: Row>(file: &str, role: Role, text: &str, models: &[&str]) -> Re
     let header = reader.headers().map_err(unreadable)?.clone();
     check_header(file, &header, R::FAMILY, &R::columns()).map_err(|invalid| invalid.in_line(1))?;
 
-    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     for record in reader.records() {
         let record = record.map_err(unreadable)?;
         let line = record.position().map_or(1, |position| position.line());
@@ -323,7 +337,7 @@ fn read_table<R: Row>(file: &str, role: Role, text: &str, models: &[&str]) -> Re
             "none below the header",
         ));
     }
-    check_rows(file, role, &rows, &lines, models)?;
+    check_rows(file, role, &rows, lines, models)?;
     Ok(rows)
 }
 

@@ -354,7 +354,7 @@ fn broken_folders_are_refused() {
     fs::copy(absent.join("head.csv"), absent.join("head.held-out.csv")).unwrap();
     let priced = message(&absent);
     assert!(
-        priced.contains("absent/head.held-out.csv: model=")
+        priced.contains("absent/head.held-out.csv:2: model=")
             && priced.contains("must be points that head.csv does not have, got batch=1"),
         "{priced}"
     );

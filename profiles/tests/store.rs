@@ -88,13 +88,47 @@ fn points_held_out_of_no_table_are_refused() {
     card.tables.copy.retain(|row| row.pinned);
     let message = card.validate().unwrap_err().to_string();
     let refused =
-        "copy.held-out.csv: table: must be one of copy.csv: direction=host-to-device pinned=true, got \"direction=";
+        "copy.held-out.csv:2: table: must be one of copy.csv: direction=host-to-device pinned=true, got \"direction=";
+    assert!(message.contains(refused), "{message}");
+
+    // A point that the table has, the second of two.
+    let mut card = with_held_out();
+    let there = card
+        .tables
+        .copy
+        .iter()
+        .find(|row| row.pinned && row.bytes > 777)
+        .unwrap();
+    card.held_out.copy.push(there.clone());
+    let message = card.validate().unwrap_err().to_string();
+    let refused =
+        "copy.held-out.csv:3: direction=host-to-device pinned=true: must be points that copy.csv does not have";
     assert!(message.contains(refused), "{message}");
 
     with_held_out().save(&path).unwrap();
     fs::rename(path.join("copy.held-out.csv"), path.join("copy.heldout.csv")).unwrap();
     let message = Card::load(&path).unwrap_err().to_string();
     assert!(message.contains("did you mean copy.held-out.csv?"), "{message}");
+}
+
+/// As on systems to which both are one name, or where only one of two files was copied.
+#[test]
+fn a_table_that_is_missing_or_called_otherwise_is_blamed_and_not_its_held_out_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("card");
+    with_held_out().save(&path).unwrap();
+    fs::rename(path.join("copy.csv"), path.join("copy.CSV")).unwrap();
+    let message = Card::load(&path).unwrap_err().to_string();
+    let refused = format!("{}: copy.CSV: must be encoder_layer.csv, ", path.display());
+    assert!(message.starts_with(&refused), "{message}");
+    fs::remove_file(path.join("copy.CSV")).unwrap();
+    assert_eq!(
+        Card::load(&path).unwrap_err().to_string(),
+        format!(
+            "{}: copy.csv: must be there, beside its held-out points, got no such file",
+            path.display()
+        )
+    );
 }
 
 /// Profiles from before look-ups were told apart by what they met and by the length of fragments: theirs were of trigrams, all together,
