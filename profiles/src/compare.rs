@@ -22,7 +22,7 @@ struct Medians {
 pub struct Ratios {
     /// The op family.
     pub family: Family,
-    /// Which of the family's tables; none for all of them together. Tables of one model in two number formats are told by both.
+    /// Which of the family's tables; none for all together that both have in one number format. Tables of one model in two number formats are told by both.
     pub table: Option<String>,
     /// What each card calls it.
     pub labels: Option<[String; 2]>,
@@ -67,20 +67,21 @@ impl Ratios {
     }
 }
 
-/// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables.
+/// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables. Tables in two number
+/// formats are no part of their family's, which would be one of formats beside devices.
 pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
-    let seconds = second.tables.slices();
+    let (firsts, seconds) = (first.tables.slices(), second.tables.slices());
     let mut found: Vec<Found> = Vec::new();
-    for slice in first.tables.slices() {
-        let Some((other, label)) = counterpart(&slice, &seconds) else {
+    for slice in &firsts {
+        let Some((other, label)) = counterpart(slice, &firsts, &seconds) else {
             continue;
         };
-        let medians = medians(&slice, other);
+        let medians = medians(slice, other);
         if !medians.is_empty() {
             found.push(Found {
                 family: slice.family,
                 label,
-                labels: [&slice, other].map(|slice| slice.label.clone()),
+                labels: [slice, other].map(|slice| slice.label.clone()),
                 medians,
             });
         }
@@ -88,8 +89,13 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let mut all = Vec::new();
     for tables in found.chunk_by(|a, b| a.family == b.family) {
         let family = tables[0].family;
-        let together = tables.iter().flat_map(|found| &found.medians);
-        all.push(Ratios::of(family, None, together));
+        let mut alike = tables
+            .iter()
+            .filter(|found| found.labels[0] == found.labels[1])
+            .peekable();
+        if alike.peek().is_some() {
+            all.push(Ratios::of(family, None, alike.flat_map(|found| &found.medians)));
+        }
         let each = tables
             .iter()
             .map(|found| Ratios::of(family, Some(found), &found.medians));
@@ -107,8 +113,9 @@ struct Found {
     medians: Vec<Medians>,
 }
 
-/// The table of the same names; else the only one that differs in its numbers' format alone. And what both are called.
-fn counterpart<'a>(slice: &Slice, others: &'a [Slice]) -> Option<(&'a Slice, String)> {
+/// The table of the same names; else the only one that differs in its numbers' format alone, unless that is itself another's of the same
+/// names. And what both are called.
+fn counterpart<'a>(slice: &Slice, firsts: &[Slice], others: &'a [Slice]) -> Option<(&'a Slice, String)> {
     let of_family = || others.iter().filter(|other| other.family == slice.family);
     if let Some(same) = of_family().find(|other| other.label == slice.label) {
         return Some((same, slice.label.clone()));
@@ -116,6 +123,10 @@ fn counterpart<'a>(slice: &Slice, others: &'a [Slice]) -> Option<(&'a Slice, Str
     let names = without_dtype(&slice.label);
     let mut alike = of_family().filter(|other| without_dtype(&other.label) == names);
     let only = alike.next().filter(|_| alike.next().is_none())?;
+    let is_partner = |first: &Slice| (first.family, &first.label) == (only.family, &only.label);
+    if firsts.iter().any(is_partner) {
+        return None;
+    }
     let label = format!("{} dtype={}/{}", names.join(" "), slice.dtype()?, only.dtype()?);
     Some((only, label))
 }
@@ -260,6 +271,20 @@ mod tests {
         let found = compare(&first, &second);
         let names: Vec<_> = found.iter().filter_map(|ratios| ratios.table.as_deref()).collect();
         assert!(names.contains(&"model=tiny dtype=f32/bf16"), "{names:?}");
+        let whole = |ratios: &&Ratios| ratios.family == Family::EncoderLayer && ratios.table.is_none();
+        assert!(found.iter().find(whole).is_none(), "one of formats is none of devices");
+        // Of a table that has its like, it is no other's.
+        let mut both = first.clone();
+        both.tables.encoder_layer.extend(second.tables.encoder_layer.clone());
+        let of_both = compare(&both, &second);
+        assert!(
+            of_both
+                .iter()
+                .filter_map(|ratios| ratios.table.as_deref())
+                .all(|table| !table.contains('/'))
+        );
+        let whole = of_both.iter().find(whole).unwrap();
+        assert_eq!((whole.points, whole.drift), (second.tables.encoder_layer.len(), 0.0));
         // Where it has several other formats, none of them is meant.
         let mut rows = second.tables.encoder_layer.clone();
         for row in &mut rows {
