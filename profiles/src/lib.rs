@@ -38,6 +38,7 @@ mod grid;
 mod here;
 mod import;
 mod keys;
+mod leap;
 mod limits;
 mod mend;
 mod model;
@@ -75,6 +76,7 @@ pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
     LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
+pub use leap::Leap;
 pub use limits::Limits;
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::{did_you_mean, near_miss};

@@ -57,6 +57,13 @@ impl Slice {
         }
     }
 
+    /// What a point takes as a whole. What only adds to a lane's work (a hand-over, a pass after idleness) may add next to nothing, so that it
+    /// counts with the work that it adds to.
+    pub fn whole_us(&self, point: &Point) -> f64 {
+        let work = self.axes.iter().position(|axis| *axis == "work_us");
+        point.stats.median_us + work.map_or(0.0, |axis| point.at[axis] as f64)
+    }
+
     /// The number format that its label has, as it is written there.
     pub fn dtype(&self) -> Option<&str> {
         self.label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE))

@@ -3,6 +3,7 @@
 use crate::card::Card;
 use crate::family::Family;
 use crate::grid::Grid;
+use crate::leap::{Leap, leap};
 use crate::names::named;
 use crate::slice::{Point, Slice};
 use crate::stats::nearest_rank;
@@ -24,6 +25,8 @@ pub struct TableSummary {
     pub error: Option<TableError>,
     /// What prices depart from the table's own points for the sake of rising with the work.
     pub moved: Moved,
+    /// Where it costs far more than beside, if anywhere: a figure in another unit, perhaps.
+    pub leap: Option<Leap>,
 }
 
 /// How far a table's prices are from its own points, where an op was measured to cost less than a smaller one.
@@ -110,6 +113,7 @@ pub fn describe(card: &Card) -> Vec<TableSummary> {
             .collect(),
         error: error_of(slice, &held_out),
         moved: moved(slice),
+        leap: leap(slice),
     };
     card.tables.slices().iter().map(summary).collect()
 }
@@ -156,20 +160,13 @@ fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<Miss> {
     let error = |point: &Point| {
         let at: [u64; N] = point.at.as_slice().try_into().expect("rows of a family have its axes");
         let predicted_us = grid.median_ns(at) as f64 / 1e3;
-        Miss::new(point, predicted_us, whole_us(slice, point))
+        Miss::new(point, predicted_us, slice.whole_us(point))
     };
     let knots = slice.knots();
     // Between two compiled lengths nothing runs: older profiles have measured there nevertheless.
     let is_met =
         |point: &&Point| (0..N).all(|axis| slice.family.interpolates(axis) || knots[axis].contains(&point.at[axis]));
     held_out.points.iter().filter(is_met).map(error).collect()
-}
-
-/// What an error is a part of: what the op takes. What only adds to a lane's work (a hand-over, a pass after idleness) may add next to nothing,
-/// so that it counts with the work that it adds to.
-fn whole_us(slice: &Slice, point: &Point) -> f64 {
-    let work = slice.axes.iter().position(|axis| *axis == "work_us");
-    point.stats.median_us + work.map_or(0.0, |axis| point.at[axis] as f64)
 }
 
 /// The errors at a table's own points, each predicted from the two beside it along an axis.
@@ -181,7 +178,7 @@ fn errors_at_own(slice: &Slice) -> Vec<Miss> {
                 let [before, point, after] = [window[0], window[1], window[2]];
                 let share = (point.at[axis] - before.at[axis]) as f64 / (after.at[axis] - before.at[axis]) as f64;
                 let predicted = before.stats.median_us + share * (after.stats.median_us - before.stats.median_us);
-                errors.push(Miss::new(point, predicted, whole_us(slice, point)));
+                errors.push(Miss::new(point, predicted, slice.whole_us(point)));
             }
         }
     }

@@ -78,6 +78,7 @@ fn report(card: &Card, tables: &[TableSummary], started: &Started, path: &Path) 
         ("Contention", contention(card)),
         ("Digest", card.digest()),
     ];
+    facts.extend(warnings(tables).map(|warning| ("Warning", warning)));
     facts.extend(card.provenance.notes.iter().map(|note| ("Note", note.clone())));
     let sources = sources(card, tables).into_iter();
     facts.extend(sources.map(|(families, source)| ("Tables' source", format!("{families}: {source}"))));
@@ -151,6 +152,7 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
         "certainty": card.certainty_of(table.family, &table.table),
         "moved_to_rise": { "points": table.moved.points, "farthest": table.moved.farthest },
         "axes": table.axes.iter().map(|axis| json!({ "name": axis.name, "values": axis.values })).collect::<Vec<_>>(),
+        "leap": table.leap.as_ref().map(|leap| json!({ "at": leap.at, "beside": leap.beside, "times": leap.times })),
         "leave_out_error": table.error.as_ref().map(|error| {
             json!({
                 "points": error.of.name(),
@@ -190,12 +192,33 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
 
 /// Where a table is off most.
 fn worst(summary: &TableSummary, error: &TableError) -> String {
+    format!(
+        "{:+.1} % at {}",
+        100.0 * error.worst.error,
+        place(summary, &error.worst.at)
+    )
+}
+
+/// `batch 4, tokens 64`.
+fn place(summary: &TableSummary, at: &[u64]) -> String {
     let names = summary.axes.iter().map(|axis| axis.name);
-    let at: Vec<String> = names
-        .zip(&error.worst.at)
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect();
-    format!("{:+.1} % at {}", 100.0 * error.worst.error, at.join(", "))
+    let cells: Vec<String> = names.zip(at).map(|(name, value)| format!("{name} {value}")).collect();
+    cells.join(", ")
+}
+
+/// What is probably in another unit, table by table.
+fn warnings(tables: &[TableSummary]) -> impl Iterator<Item = String> {
+    tables.iter().filter_map(|table| {
+        let leap = table.leap.as_ref()?;
+        Some(format!(
+            "{} {}: {} costs {:.0} times what {} says, in proportion: one of them may be in another unit",
+            table.family,
+            table.table,
+            place(table, &leap.at),
+            leap.times,
+            place(table, &leap.beside)
+        ))
+    })
 }
 
 /// How well a table's medians are known: the one in the middle, and the least known.
@@ -258,6 +281,10 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     }
     lines.push(String::new());
     lines.push(table.trim_fmt());
+    let warnings: Vec<String> = warnings(tables).map(|warning| format!("warning: {warning}")).collect();
+    if !warnings.is_empty() {
+        lines.push(format!("\n{}", warnings.join("\n")));
+    }
     let shares = roofline::shares(card);
     if !shares.is_empty() {
         lines.push("\nShares of the roof:".to_owned());
