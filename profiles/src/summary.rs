@@ -1,6 +1,6 @@
 //! What a card holds and how well its tables interpolate, as data for `tenantry profile show`.
 
-use crate::card::Card;
+use crate::card::{Card, Source};
 use crate::family::Family;
 use crate::grid::Grid;
 use crate::leap::{Leap, leap};
@@ -17,8 +17,8 @@ pub struct TableSummary {
     pub table: String,
     /// Measured points.
     pub points: usize,
-    /// Measurements of all points together.
-    pub measurements: u64,
+    /// Measurements of all points together; none where they were computed, however many measurements it is from.
+    pub measurements: Option<u64>,
     /// What the points span.
     pub axes: Vec<AxisSummary>,
     /// The error of interpolation; none if no point lies between two others.
@@ -104,7 +104,7 @@ pub fn describe(card: &Card) -> Vec<TableSummary> {
         family: slice.family,
         table: slice.label.clone(),
         points: slice.points.len(),
-        measurements: slice.points.iter().map(|point| point.stats.count).sum(),
+        measurements: is_measured(card, slice).then(|| slice.points.iter().map(|point| point.stats.count).sum()),
         axes: slice
             .axes
             .iter()
@@ -116,6 +116,16 @@ pub fn describe(card: &Card) -> Vec<TableSummary> {
         leap: leap(slice),
     };
     card.tables.slices().iter().map(summary).collect()
+}
+
+/// Whether points were measured, here or by the source that they are imported from.
+fn is_measured(card: &Card, slice: &Slice) -> bool {
+    match card.origin(slice.family, &slice.label).kind {
+        Source::Measured => true,
+        // Copies of any size are made of one published bandwidth.
+        Source::Imported => slice.family != Family::Copy,
+        Source::Fitted | Source::Derived | Source::Assumed => false,
+    }
 }
 
 fn moved(slice: &Slice) -> Moved {
@@ -169,14 +179,19 @@ fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<Miss> {
     held_out.points.iter().filter(is_met).map(error).collect()
 }
 
-/// The errors at a table's own points, each predicted from the two beside it along an axis.
+/// The errors at a table's own points, each predicted from the two beside it along an axis: as it is priced, by a straight line or, of rhythms,
+/// by the nearest in proportion.
 fn errors_at_own(slice: &Slice) -> Vec<Miss> {
     let mut errors = Vec::new();
     for axis in (0..slice.axes.len()).filter(|axis| slice.family.interpolates(*axis)) {
         for line in slice.lines(axis) {
             for window in line.windows(3) {
                 let [before, point, after] = [window[0], window[1], window[2]];
-                let share = (point.at[axis] - before.at[axis]) as f64 / (after.at[axis] - before.at[axis]) as f64;
+                let [low, at, high] = [before, point, after].map(|point| point.at[axis]);
+                let share = match slice.family {
+                    Family::HandOver => f64::from(at > (low * high).isqrt()),
+                    _ => (at - low) as f64 / (high - low) as f64,
+                };
                 let predicted = before.stats.median_us + share * (after.stats.median_us - before.stats.median_us);
                 errors.push(Miss::new(point, predicted, slice.whole_us(point)));
             }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, AdapterRow, Card, CopyResumeRow, CopyRow, Cost, DType, Decoder, DecoderPrefillRow,
-    Direction, DispatchOperation, EncoderLayerRow, Family, LeftOut, LoadSource, LookupOutcome, ModelShape,
-    PlotLookupRow, Spread, Stats, TableError, Tier, TokensOf, describe, leave_out_errors,
+    Direction, DispatchOperation, EncoderLayerRow, Family, HandOverRow, LeftOut, LoadSource, LookupOutcome, ModelShape,
+    OtherCores, PlotLookupRow, Source, Spread, Stats, TableError, Tier, TokensOf, describe, leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];
@@ -408,6 +408,38 @@ fn what_adds_to_work_is_judged_with_that_work() {
     );
 }
 
+/// Published are bandwidths, of which copies of any size are made.
+#[test]
+fn imported_copies_were_not_measured() {
+    let card = Card::embedded("rtx4090").unwrap().unwrap();
+    let tables = describe(&card);
+    let measured = |family| tables.iter().find(|table| table.family == family).unwrap().measurements;
+    assert_eq!(measured(Family::Copy), None);
+    assert!(measured(Family::DecoderDense) > Some(0));
+}
+
+/// Hand-overs are priced by the nearest rhythm: what lies between two costs what the one in the proportion nearest to it does.
+#[test]
+fn rhythms_are_judged_as_they_are_priced() {
+    let mut card = synthetic_card();
+    card.tables.hand_over = [(1, 4.0), (10, 40.0), (1000, 60.0)]
+        .map(|(pause_us, us)| HandOverRow {
+            operation: DispatchOperation::Wake,
+            other_cores: OtherCores::Idle,
+            pause_us,
+            work_us: 60,
+            stats: stats(us),
+        })
+        .to_vec();
+    let errors = leave_out_errors(&card);
+    let error = errors.iter().find(|error| error.family == Family::HandOver).unwrap();
+    // As after a pause of 1 µs, which is nearer to 10 than 1000 is: 36 µs of 40 and the 60 of the work.
+    assert!(
+        error.predictions == 1 && (error.worst.error + 36.0 / 100.0).abs() < 1e-12,
+        "{error:?}"
+    );
+}
+
 #[test]
 fn covered_is_what_was_measured() {
     let card = synthetic_card();
@@ -596,13 +628,16 @@ fn missing_tables_name_the_command_that_measures_them() {
 #[test]
 fn a_left_out_point_is_predicted_from_its_neighbours() {
     // Along tokens, 64 lies 48/112 of the way from 16 to 128; 80 is 10 % less than what is measured there.
-    let card = layers(|_, tokens| match tokens {
+    let mut card = layers(|_, tokens| match tokens {
         16 => 50.0,
         64 => 72.0,
         _ => 120.0,
     });
-    let summary = describe(&card).into_iter().next().unwrap();
-    assert_eq!((summary.points, summary.measurements), (12, 120));
+    let summary = |card: &Card| describe(card).into_iter().next().unwrap();
+    assert_eq!(summary(&card).measurements, None, "it is derived");
+    card.provenance.source = Source::Measured;
+    let summary = summary(&card);
+    assert_eq!((summary.points, summary.measurements), (12, Some(120)));
     assert_eq!(summary.axes[0].values, [1, 4, 8, 32]);
     let error = summary.error.unwrap();
     // Four along tokens (each batch), six along batch (each inner batch and length), the latter without error.

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
-use tenantry_profiles::{
-    AxisSummary, Card, Certainty, LeftOut, Source, TableError, TableForms, TableSummary, describe,
-};
+use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, TableError, TableForms, TableSummary, describe};
 use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
@@ -168,9 +166,7 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
 /// One row of the table of tables.
 fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
     // Of what was computed, how well lines follow a formula says nothing of how far it is from a card.
-    let kind = card.origin(summary.family, &summary.table).kind;
-    let told = summary.error.as_ref();
-    let told = told.filter(|_| matches!(kind, Source::Measured | Source::Imported));
+    let told = summary.error.as_ref().filter(|_| summary.measurements.is_some());
     let error = |read: fn(&TableError) -> f64| {
         told.map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
     };
@@ -179,7 +175,7 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         summary.table.clone(),
         origin(card, summary),
         summary.points.to_string(),
-        summary.measurements.to_string(),
+        { summary.measurements }.map_or_else(|| "–".to_owned(), |measurements| measurements.to_string()),
         known_to(card, summary),
         moved(summary),
         summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
