@@ -7,7 +7,7 @@ use crate::card::Card;
 use crate::family::Family;
 use crate::grid::Grid;
 use crate::slice::{DTYPE, Point, Slice};
-use crate::stats::nearest_rank;
+use crate::stats::{middle, nearest_rank};
 
 /// An op's medians on both cards, in microseconds.
 struct Medians {
@@ -58,9 +58,9 @@ impl Ratios {
             points: ratios.len(),
             interpolated: medians_us.iter().filter(|both| both.interpolated).count(),
             p05: nearest_rank(&ratios, 5),
-            median: nearest_rank(&ratios, 50),
+            median: middle(&ratios),
             p95: nearest_rank(&ratios, 95),
-            drift: nearest_rank(&drift, 50),
+            drift: middle(&drift),
             first_us: medians_us.iter().map(|both| both.first).sum(),
             second_us: medians_us.iter().map(|both| both.second).sum(),
         }
@@ -259,6 +259,18 @@ mod tests {
         assert_eq!((layers.points, layers.interpolated), (points.len(), between.count()));
         let batches: u32 = points.iter().map(|row| row.batch).sum();
         assert!((layers.second_us / f64::from(batches) - 1.0).abs() < 1e-6);
+    }
+
+    /// Of two copies, one as fast and one twice as slow, neither is in the middle.
+    #[test]
+    fn the_middle_of_an_even_number_lies_between_two() {
+        let mut first = synthetic_card();
+        first.tables.copy.truncate(2);
+        let mut second = first.clone();
+        second.tables.copy[1].stats.median_us *= 2.0;
+        let found = compare(&first, &second);
+        let copies = found.iter().find(|ratios| ratios.family == Family::Copy).unwrap();
+        assert_eq!((copies.points, copies.median, copies.drift), (2, 1.5, 0.5));
     }
 
     #[test]

@@ -46,6 +46,15 @@ pub(crate) fn nearest_rank(ascending: &[f64], percent: usize) -> f64 {
     ascending[(ascending.len() * percent).div_ceil(100) - 1]
 }
 
+/// The middle of the ascending values: of an even number of them the mean of the two in the middle.
+pub(crate) fn middle(ascending: &[f64]) -> f64 {
+    let half = ascending.len() / 2;
+    match ascending.len() % 2 {
+        0 => (ascending[half - 1] + ascending[half]) / 2.0,
+        _ => ascending[half],
+    }
+}
+
 /// Rounded to four significant digits.
 fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("it was a number")
