@@ -13,7 +13,7 @@ const TOLERATED_DIP: f64 = 0.10;
 
 /// How many times the 99th percentile a mean may be: the rarest hundredth would take a thousand times as long. Of all that was measured the mean was 1.3 times it
 /// at most.
-const MEAN_OVER_P99_MAX: f64 = 10.0;
+pub(crate) const MEAN_OVER_P99_MAX: f64 = 10.0;
 
 /// Checks one family's rows; `lines` are their lines in `file`, `models` the model names that they may use.
 pub(crate) fn check_rows<R: Row>(

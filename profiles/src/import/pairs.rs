@@ -9,6 +9,7 @@ use super::draft::{Draft, Points};
 use super::gpus::Gpu;
 use super::sheet::{Line, Sheet};
 use super::summary_stats::Times;
+use crate::check::MEAN_OVER_P99_MAX;
 use crate::error::Invalid;
 use crate::model::{DType, ModelKind, ModelShape};
 use crate::stats::nearest_rank;
@@ -86,8 +87,12 @@ fn times(line: Line) -> Result<Times, Invalid> {
     if let Some((column, ..)) = rising.iter().find(|(_, smaller, larger)| larger < smaller) {
         return Err(line.invalid(column, "no less than the quantile before it"));
     }
+    let mean_us = us("mean_ms")?;
+    if mean_us > MEAN_OVER_P99_MAX * tail_us[1] {
+        return Err(line.invalid("mean_ms", &format!("at most {MEAN_OVER_P99_MAX} times p99_ms")));
+    }
     Ok(Times {
-        mean_us: us("mean_ms")?,
+        mean_us,
         tail_us: Some(tail_us),
         ..Times::only(median_us, 1).of(line)
     })

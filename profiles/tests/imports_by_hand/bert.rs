@@ -116,6 +116,12 @@ fn engines_for_one_length_and_for_any_are_the_two_runtimes_of_one_card() {
         "0.csv:5: p99_ms: must be no less than the quantile before it, got \"6.1\""
     );
 
+    let slipped = pairs.replace("1.2,1.152", "1200,1.152");
+    assert_eq!(
+        import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[&slipped]).unwrap_err(),
+        "0.csv:2: mean_ms: must be at most 10 times p99_ms, got \"1200\""
+    );
+
     let refused = |from: &str, to: &str| {
         import(
             ImportSource::TensorrtPairs,
