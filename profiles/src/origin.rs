@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bind::SOME_HOST;
+use crate::bind::{PLANNING_HOST, SOLVING_HOST};
 use crate::card::{Card, Source};
 use crate::error::Invalid;
 use crate::family::Family;
@@ -112,7 +112,8 @@ impl Card {
             return listed.clone();
         }
         let (kind, source) = match family {
-            Family::Plan if !self.has_plan(table) => (Source::Assumed, SOME_HOST.to_owned()),
+            Family::Plan if !self.has_plan(table) => (Source::Assumed, PLANNING_HOST.to_owned()),
+            Family::Solve if !self.has_solve() => (Source::Assumed, SOLVING_HOST.to_owned()),
             _ => (self.provenance.source, self.provenance.command.clone()),
         };
         Origin {
@@ -241,8 +242,15 @@ mod tests {
         assert_eq!(used.len(), PoolBatching::ALL.len());
         assert!(
             used.iter()
-                .all(|used| used.origin.kind == Source::Assumed && used.origin.source == SOME_HOST)
+                .all(|used| used.origin.kind == Source::Assumed && used.origin.source == PLANNING_HOST)
         );
+
+        card.tables.solve.clear();
+        let card_alone = card.clone();
+        assert!(card_alone.solve().unwrap().cost(1000, 16).median_ns > card_alone.solve().unwrap().cost(16, 1).median_ns);
+        let used = card_alone.used_unmeasured();
+        assert_eq!(used.len(), 1);
+        assert_eq!((used[0].origin.kind, &*used[0].origin.source), (Source::Assumed, SOLVING_HOST));
 
         let row = |(tasks, queries)| PlanRow {
             batching: PoolBatching::Fixed,
