@@ -24,9 +24,9 @@ use crate::cards::{
     card_of, card_of_option, cluster, complete, does_not_fit, on_card, reading_failure, refusal, workload,
 };
 use crate::caveats::{
-    AnotherRate, Extrapolated, Measured, TableUsed, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    more_memory_than_there_is, of_workload, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo,
-    table_caveats, undisturbed, unpriced_looks, unpriced_models,
+    AnotherRate, Extrapolated, Measured, TableUsed, as_compiled, cut_offs_beyond, lengths_without_steps,
+    lookups_in_page_cache, more_memory_than_there_is, of_workload, side_by_side_as_if_alone, sizes_as_measured,
+    slower_than_slo, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -260,6 +260,7 @@ impl Loaded {
             let (card, name) = (self.card(run), &run.system.name);
             caveats.extend(side_by_side_as_if_alone(card, run));
             caveats.extend(slower_than_slo(card, &run.system));
+            caveats.extend(as_compiled(card, &run.system));
             caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));
             caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));

@@ -608,7 +608,11 @@ fn some_host() -> &'static Tables {
         let mut tables = Tables::default();
         for (family, name, text) in [
             (Family::Plan, "some_host_plan.csv", include_str!("some_host_plan.csv")),
-            (Family::Solve, "some_host_solve.csv", include_str!("some_host_solve.csv")),
+            (
+                Family::Solve,
+                "some_host_solve.csv",
+                include_str!("some_host_solve.csv"),
+            ),
         ] {
             let read = tables.read_csv(family, Role::Table, name, text, &[]);
             read.expect("a test reads it");
@@ -619,7 +623,8 @@ fn some_host() -> &'static Tables {
 }
 
 /// Where the numbers of solving come from.
-pub(crate) const SOLVING_HOST: &str = "medians of another host: the dynamic program on an Intel Xeon of 2 cores (the card `cpu`, 2026-11-24)";
+pub(crate) const SOLVING_HOST: &str =
+    "medians of another host: the dynamic program on an Intel Xeon of 2 cores (the card `cpu`, 2026-11-24)";
 
 /// Where those of planning come from.
 pub(crate) const PLANNING_HOST: &str = "medians of another host: an Intel Xeon of 2 cores with other programs running, the profiler's own questions (2026-11-22)";

@@ -247,10 +247,15 @@ mod tests {
 
         card.tables.solve.clear();
         let card_alone = card.clone();
-        assert!(card_alone.solve().unwrap().cost(1000, 16).median_ns > card_alone.solve().unwrap().cost(16, 1).median_ns);
+        assert!(
+            card_alone.solve().unwrap().cost(1000, 16).median_ns > card_alone.solve().unwrap().cost(16, 1).median_ns
+        );
         let used = card_alone.used_unmeasured();
         assert_eq!(used.len(), 1);
-        assert_eq!((used[0].origin.kind, &*used[0].origin.source), (Source::Assumed, SOLVING_HOST));
+        assert_eq!(
+            (used[0].origin.kind, &*used[0].origin.source),
+            (Source::Assumed, SOLVING_HOST)
+        );
 
         let row = |(tasks, queries)| PlanRow {
             batching: PoolBatching::Fixed,

@@ -6,7 +6,7 @@ use std::iter;
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
-use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec};
+use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec, ShapeKind, StreamSpec};
 use tenantry_profiles::{
     Beyond, Card, Changing, Contention, DType, DeviceKind, Family, ModelShape, PetKind, Source, Tier,
     UNKNOWN_PROCESSOR, processor,
@@ -100,6 +100,51 @@ pub fn slower_than_slo<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Itera
             human::exact_milliseconds(service_ns(slower)? as f64 / 1e6),
             human::exact_milliseconds(stream.slo.0 as f64 / 1e6)
         ))
+    })
+}
+
+/// What a card's table of compiled models does not tell apart: runtimes of lengths that were not compiled there, and dynamic ones that the same
+/// source prices.
+pub fn as_compiled<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
+    let streams = { system.pool.runtimes.iter() }.flat_map(|runtimes| &runtimes.streams);
+    let streams = streams.filter(|_| card.device.kind == DeviceKind::Cuda);
+    streams.filter_map(move |stream| match stream.runtimes.first()?.shape {
+        ShapeKind::Static => longer_than_asked(card, system, stream),
+        ShapeKind::Dynamic => dynamic_as_static(card, system, stream),
+    })
+}
+
+fn longer_than_asked(card: &Card, system: &SystemSpec, stream: &StreamSpec) -> Option<String> {
+    let compiled = card.static_model(&stream.model, stream.dtype).ok()?;
+    let as_longer = stream.runtimes.iter().filter_map(|runtime| {
+        let length = compiled
+            .length_for(runtime.max_length)
+            .filter(|length| *length > runtime.max_length)?;
+        Some(format!("{} tokens as {length}", runtime.max_length))
+    });
+    let as_longer: Vec<String> = as_longer.collect();
+    (!as_longer.is_empty()).then(|| {
+        format!(
+            "{}: card {} has no times of {} compiled for these lengths, and takes those of the next: {}.",
+            system.name,
+            card.name,
+            stream.model.name,
+            human::listed(&as_longer)
+        )
+    })
+}
+
+/// Layers whose times are those of whole compiled models divided by their number.
+fn dynamic_as_static(card: &Card, system: &SystemSpec, stream: &StreamSpec) -> Option<String> {
+    let table = format!("model={} dtype={}", stream.model.name, stream.dtype);
+    let [compiled, layers] = [Family::StaticModel, Family::EncoderLayer].map(|family| card.origin(family, &table));
+    let from_compiled = compiled.kind == Source::Imported && layers.source.starts_with(&compiled.source);
+    from_compiled.then(|| {
+        format!(
+            "{}: card {} knows {} by models that were compiled for single lengths alone, so that dynamic runtimes lose nothing to static ones but \
+             what padding takes.",
+            system.name, card.name, stream.model.name
+        )
     })
 }
 

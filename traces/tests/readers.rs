@@ -232,6 +232,13 @@ fn an_unknown_format_names_the_nearest() {
         error.contains("azure-llm (TIMESTAMP,ContextTokens,GeneratedTokens)"),
         "{error}"
     );
+    let error = read(b"TENANT,ARRIVAL_NS,INPUT_TOKENS,OUTPUT_TOKENS\n1,2,3,4\n").unwrap_err();
+    assert!(
+        error.contains(
+            "the nearest is tenantry, whose columns are called `arrival_ns`, `tenant`, `input_tokens`, `output_tokens`"
+        ),
+        "{error}"
+    );
     assert_eq!(
         read(b"").unwrap_err(),
         "FILE: must have a first line, got an empty file"

@@ -248,8 +248,8 @@ impl Format {
 
     /// That no column that is read, or that the format is known by, stands in a first line twice: which of them is meant, nobody knows.
     fn has_each_once(self, path: &Path, line: &[u8]) -> Result<(), TraceError> {
-        let change = self.layout().and_then(|layout| layout.change);
-        let names: Vec<&str> = self.marks().into_iter().chain(change).collect();
+        let others = self.layout().into_iter().flat_map(Layout::others);
+        let names: Vec<&str> = self.marks().into_iter().chain(others).collect();
         let is_named = |field: &&[u8]| names.iter().any(|name| *field == name.as_bytes());
         let mut read: Vec<&[u8]> = match self {
             // From the first minute on, each is one.
@@ -313,11 +313,17 @@ impl Format {
 }
 
 impl Layout {
+    /// That must be there.
     fn columns(self) -> impl Iterator<Item = &'static str> {
         let arrival = self.arrival.map(|(column, _)| column);
-        [arrival, self.tenant, Some(self.input), self.output, self.class]
+        [arrival, self.tenant, Some(self.input), self.output]
             .into_iter()
             .flatten()
+    }
+
+    /// That may be there.
+    fn others(self) -> impl Iterator<Item = &'static str> {
+        [self.class, self.change].into_iter().flatten()
     }
 }
 
@@ -364,23 +370,23 @@ fn has_key(line: &[u8], keys: &[&str]) -> bool {
 /// Says what would have been known, and which format came closest.
 fn unknown(line: &[u8]) -> String {
     let header: Vec<&[u8]> = fields(line).collect();
-    let missing = |format: &Format| -> Vec<&str> {
-        format
-            .marks()
-            .into_iter()
-            .filter(|mark| !header.contains(&mark.as_bytes()))
-            .collect()
-    };
+    let has = |mark: &str| header.iter().any(|name| name.eq_ignore_ascii_case(mark.as_bytes()));
+    let missing = |format: &Format| -> Vec<&str> { format.marks().into_iter().filter(|mark| !has(mark)).collect() };
     let nearest = Format::ALL
         .iter()
         .filter(|format| missing(format).len() < format.marks().len())
         .min_by_key(|format| missing(format).len());
-    let hint = nearest.map_or(String::new(), |format| {
-        format!(
+    let hint = nearest.map_or(String::new(), |format| match &missing(format)[..] {
+        [] => format!(
+            "; the nearest is {}, whose columns are called `{}`",
+            format.name(),
+            format.marks().join("`, `")
+        ),
+        missing => format!(
             "; the nearest is {}, which lacks `{}`",
             format.name(),
-            missing(format).join("`, `")
-        )
+            missing.join("`, `")
+        ),
     });
     let known: Vec<String> = Format::ALL
         .iter()
