@@ -447,6 +447,23 @@ fn sequences_end_at_their_token_or_at_their_length() {
     assert!(output(StopSpec::Length, 4).values().all(|&tokens| tokens == 40));
 }
 
+/// Slots beyond the tenants that there are take no page.
+#[test]
+fn no_room_is_kept_for_adapters_that_nobody_has() {
+    let of_slots = |slots| {
+        let lora = generation().lora.map(|lora| LoraSpec { slots, ..lora });
+        system(GenerationSpec { lora, ..generation() })
+    };
+    let cluster = cluster(1, memory(&of_slots(64), 100));
+    let pages = |slots, tenants| match Server::new(&cluster, &of_slots(slots), tenants).unwrap() {
+        Server::Generation(server) => server.pages_per_instance(),
+        _ => unreachable!("it generates"),
+    };
+    assert_eq!(pages(64, 64), 100);
+    assert_eq!(pages(64, 1), pages(1, 1));
+    assert!(pages(1, 1) > 100);
+}
+
 /// Tenants have turns.
 const FAIR: QueueSpec = QueueSpec::VirtualTokenCounter(Weights { input: 1, output: 2 });
 

@@ -45,6 +45,8 @@ impl GenerationMemory {
             ),
             (TenantState::Head, None) => (backbone, 0, 0),
         };
+        // Room for adapters that nobody has is room for pages.
+        let slots = slots.min(tenants);
         let (weights_bytes, tenant_bytes) = (shared * dtype_bytes, own * dtype_bytes);
         let held_by_host = generation.host_slots().unwrap_or(tenants);
         let capacity_bytes = cards * cluster.beside_kept_bytes(u64::from(held_by_host.min(tenants)) * tenant_bytes);

@@ -210,7 +210,7 @@ impl GenerationServer {
             pages: Pages::new(page, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
-            copies: vec![0; memory.slots().unwrap_or(0).min(tenants) as usize],
+            copies: vec![0; memory.slots().unwrap_or(0) as usize],
             run: None,
             emptying: false,
             closed: false,
@@ -264,7 +264,7 @@ impl GenerationServer {
 
     /// See [`super::Server::slots_per_instance`].
     pub fn slots_per_instance(&self) -> Option<u32> {
-        self.memory.slots().map(|slots| slots.min(self.tenants))
+        self.memory.slots()
     }
 
     /// Pages of each instance's cache.
