@@ -171,7 +171,8 @@ impl Script {
         }
         let state = &mut self.lanes[lane];
         let run = state.run.take().expect("a run is under way");
-        let over = { state.going_on.iter() }.filter(|&&(_, left)| left <= run.steps);
+        // Who has none left since an earlier run waits for others.
+        let over = { state.going_on.iter() }.filter(|&&(_, left)| (1..=run.steps).contains(&left));
         let ended = over.map(|&(request, step)| Ended { request, step }).collect();
         for (_, left) in &mut state.going_on {
             *left = left.saturating_sub(run.steps);

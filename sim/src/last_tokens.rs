@@ -45,16 +45,17 @@ impl LastTokens {
         }
     }
 
-    /// After how many steps a run ends, if nobody interrupts it; nothing where nobody makes tokens.
+    /// After how many steps a run ends, if nobody interrupts it; nothing where nobody has a token left to make.
     pub fn steps(&self, until: Until) -> Option<u32> {
         let decides = match until {
             Until::FirstEnds => self.requests.last(),
             Until::AllEnd => self.requests.first(),
         };
-        decides.map(|request| (request.last_step - self.made) as u32)
+        let left = decides?.last_step.saturating_sub(self.made);
+        (left > 0).then_some(left as u32)
     }
 
-    /// A run of so many steps is over: who has its last token, in the order of joining.
+    /// A run of so many steps is over: who has its last token by it, in the order of joining.
     pub fn ran(&mut self, steps: u32, ended: &mut Vec<Ended>) {
         let made = self.made;
         self.made += u64::from(steps);
@@ -64,10 +65,11 @@ impl LastTokens {
                 .take_while(|request| request.last_step <= self.made)
                 .count();
         let over = &mut self.requests[first..];
-        // They leave before the next run: their order among themselves is of no use any more.
+        // They leave before the next run, or make nothing in it: their order among themselves is of no use any more.
         over.sort_unstable_by_key(|request| request.place);
         ended.clear();
-        ended.extend(over.iter().map(|request| Ended {
+        let by_this_run = over.iter().filter(|request| request.last_step > made);
+        ended.extend(by_this_run.map(|request| Ended {
             request: request.request,
             step: (request.last_step - made) as u32,
         }));

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::cluster;
 use common::decoders::{
     TENANTS, card_of_whole_steps, entries, generation, hierarchical, memory, request, simulate, simulate_on, system,
@@ -531,6 +533,75 @@ fn a_static_batch_waits_for_its_longest() {
         .collect();
     assert_eq!(finished[1].1, finished[2].1, "both leave when the longer has ended");
     assert!(finished[0].1 < finished[1].1);
+}
+
+/// However its steps fall into runs: a run ends when the pages are used up, when a client gives up, and with each piece of a prompt.
+#[test]
+fn a_static_batch_that_is_cut_waits_for_its_longest() {
+    let ends = |max_tokens, pages, entries: Vec<Entry>| {
+        let system = system(GenerationSpec {
+            join: JoinSpec::HeadRunStatic,
+            prefill: PrefillSpec::Chunked { max_tokens },
+            lora: None,
+            ..generation()
+        });
+        let (record, log) = simulate(&system, 1, pages, Jitter::None, entries, false);
+        let finished = log.commands.iter().filter_map(|logged| match &logged.command {
+            Command::Finish(finish) => Some((finish.ticket, (logged.at, finish.output_tokens))),
+            _ => None,
+        });
+        (finished.collect::<BTreeMap<_, _>>(), record)
+    };
+    // The first is served alone; the others form a batch.
+    let of = |outputs: &[u32]| {
+        let requests = (0..).zip(outputs).map(|(n, &output)| request(n, n, 0, 20, output));
+        requests.collect::<Vec<Entry>>()
+    };
+
+    let gives_up = Entry::Cancel {
+        at: Time(2_000_000),
+        ticket: 3,
+    };
+    let mut given_up = of(&[2, 5, 50, 200]);
+    given_up.push(gives_up);
+    let (ends_at, record) = ends(4_096, 200, given_up);
+    assert_eq!((ends_at[&1].1, ends_at[&2].1, record.counts.served), (5, 50, 3));
+    assert!(ends_at[&3].0 < ends_at[&1].0, "who has given up does not wait");
+    assert_eq!(ends_at[&1].0, ends_at[&2].0);
+
+    // Each prompt comes in two pieces, and the first has its only token before the other prompts are there.
+    let (ends_at, record) = ends(16, 200, of(&[2, 1, 50, 3]));
+    assert_eq!(record.output_tokens, 2 + 1 + 50 + 3);
+    // What is made while others are waited for is no token, and makes no gap.
+    assert_eq!(record.token_gap.count(), record.output_tokens - record.served);
+    assert_eq!([1, 3].map(|ticket| ends_at[&ticket].0), [ends_at[&2].0; 2]);
+
+    // Each prompt takes two pages, and after 44 steps all twelve are used up: the newest of those that have tokens left to make goes, and when
+    // it alone is left with one that has none, the batch is over.
+    let (ends_at, record) = ends(4_096, 12, of(&[2, 60, 60, 5]));
+    assert_eq!(
+        (record.generation.expect("it generates").evictions, record.output_tokens),
+        (1, 127)
+    );
+    assert_eq!(ends_at[&3].0, ends_at[&1].0);
+    assert!(ends_at[&1].0 < ends_at[&2].0);
+    let (ends_at, record) = ends(4_096, 8, of(&[2, 5, 60]));
+    assert_eq!(
+        (record.generation.expect("it generates").evictions, record.output_tokens),
+        (1, 67)
+    );
+    assert!(ends_at[&1].0 < ends_at[&2].0);
+
+    // Positions end, too: who has none left for what it would make does not wait.
+    let most = system(generation()).pool.model.positions;
+    let entries = vec![
+        request(0, 0, 0, 20, 2),
+        request(1, 1, 0, most - 10, 10),
+        request(2, 1, 0, 20, 40),
+    ];
+    let (ends_at, _) = ends(4_096, 4 * most / 16, entries);
+    assert_eq!((ends_at[&1].1, ends_at[&2].1), (10, 40));
+    assert!(ends_at[&1].0 < ends_at[&2].0);
 }
 
 #[test]

@@ -226,7 +226,7 @@ impl RunLane {
             self.note_ended(&mut members, outcome.steps);
             let over = match run.until {
                 Until::FirstEnds => members.iter().any(|member| member.ended.is_some()),
-                Until::AllEnd => members.iter().all(|member| member.ended.is_some()),
+                Until::AllEnd => members.iter().all(Running::has_ended),
             };
             if over || !outcome.failed.is_empty() || batch.interrupted.load(Ordering::Relaxed) {
                 break;
@@ -243,11 +243,7 @@ impl RunLane {
                 self.places.complete(member.request, &self.held[&member.request]);
             }
         }
-        for member in &mut members {
-            member.tokens += member.made;
-            member.left -= member.made;
-            member.made = 0;
-        }
+        members.iter_mut().for_each(Running::end_run);
         // Those who waited for their prompts' turn joined last.
         self.running.splice(..0, members);
         outcome
@@ -346,7 +342,7 @@ impl RunLane {
     fn note_ended(&self, members: &mut [Running], step: u32) {
         for member in members
             .iter_mut()
-            .filter(|member| member.completes && member.ended.is_none())
+            .filter(|member| member.completes && !member.has_ended())
         {
             member.made += 1;
             let last = self.held[&member.request].ids.last();

@@ -16,10 +16,11 @@ pub(in crate::machine::generating) struct Running {
     pub(super) chunk: u32,
     /// Whether the next step makes a token.
     pub(super) completes: bool,
-    /// Tokens to be made from the beginning of the run.
+    /// Tokens to be made from the beginning of the run; 0 where an earlier one made the last, and it waits for others.
     pub(super) left: u32,
     /// In the run, up to its last.
     pub(super) made: u32,
+    /// The run's step that made its last.
     pub(super) ended: Option<u32>,
 }
 
@@ -39,6 +40,21 @@ impl Running {
             made: 0,
             ended: None,
         }
+    }
+
+    /// Whether it has its last token.
+    pub(super) fn has_ended(&self) -> bool {
+        self.left == 0 || self.ended.is_some()
+    }
+
+    /// The run is over.
+    pub(super) fn end_run(&mut self) {
+        self.tokens += self.made;
+        self.left = match self.ended.take() {
+            Some(_) => 0,
+            None => self.left - self.made,
+        };
+        self.made = 0;
     }
 
     /// Tokens in the cache after the next step.

@@ -160,3 +160,34 @@ fn where_all_wait_for_the_longest_its_length_is_the_runs() {
     let generated = lane.generated.lock().unwrap();
     assert_eq!([0, 1, 2].map(|ticket| generated[&ticket].len()), [4, 7, 2]);
 }
+
+/// However many runs its steps fall into.
+#[test]
+fn who_waits_for_the_longest_makes_nothing_in_further_runs() {
+    let mut lane = lane();
+    let of = |slot, output_tokens| {
+        let mut member = prompt(slot);
+        member.sequence.output_tokens = output_tokens;
+        member
+    };
+    let mut ended = |max_steps, going_on, members| {
+        let kind = OpKind::Run(Run {
+            max_steps,
+            until: Until::AllEnd,
+            lookups: LookupsInSteps::None,
+            going_on,
+        });
+        let run = batch(members);
+        lane.perform(&kind, &run);
+        let ended = run.outcome.lock().unwrap().clone().unwrap().ended;
+        ended.iter().map(|end| (end.request.slot, end.step)).collect::<Vec<_>>()
+    };
+    assert_eq!(ended(3, NOBODY, vec![of(0, 4), of(1, 7), of(2, 2)]), [(2, 2)]);
+    let all = GoingOn {
+        requests: 3,
+        cached_tokens: 3 * 8,
+    };
+    assert_eq!(ended(30, all, Vec::new()), [(0, 1), (1, 4)]);
+    let generated = lane.generated.lock().unwrap();
+    assert_eq!([0, 1, 2].map(|ticket| generated[&ticket].len()), [4, 7, 2]);
+}

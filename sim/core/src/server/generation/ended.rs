@@ -18,7 +18,10 @@ impl GenerationServer {
         };
         self.count_served(instance, &outcome);
         self.run_gaps.of(&outcome, ended, self.warm_up);
-        let longest_gaps = self.longest_gaps_of_early(instance, &outcome);
+        let waited = self.instances[instance.index()].ended;
+        if self.spec.join == JoinSpec::HeadRunStatic {
+            self.let_wait(instance, &outcome);
+        }
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
@@ -29,7 +32,7 @@ impl GenerationServer {
         }
         self.answer(instance);
         let state = &mut self.instances[instance.index()];
-        let going_on = state.generating.requests();
+        let going_on = state.generating.requests() - waited;
         let (pages, first) = state.generating.ran(&outcome, took, ended, &self.run_gaps);
         state.pages.take(pages);
         if outcome.first_step_ended >= self.warm_up && outcome.steps > 0 {
@@ -43,7 +46,8 @@ impl GenerationServer {
         let early = self.early(&outcome).map(|early| early.step);
         self.gaps.further(&self.run_gaps, makers, early);
         if !nobody_leaves {
-            self.let_leave(now, leaving, &longest_gaps, instance, &outcome, commands);
+            self.let_leave(now, leaving, instance, commands);
+            self.return_ended(now, instance, commands);
         }
         if self.only_prefills(instance) {
             self.park(now, instance, commands);
@@ -59,24 +63,58 @@ impl GenerationServer {
         &mut self,
         now: Time,
         mut leaving: Vec<(RequestId, Verdict)>,
-        longest_gaps: &[(RequestId, Duration)],
         instance: InstanceId,
-        outcome: &RunOutcome<'_>,
         commands: &mut Commands,
     ) {
         for (id, verdict) in leaving.drain(..) {
             self.leave(now, id, instance, commands);
-            let sequence = &mut self.sequences[id];
-            sequence.generated_tokens -= surplus(id, outcome);
-            if let Some(&(_, longest)) = longest_gaps.iter().find(|&&(early, _)| early == id) {
-                sequence.longest_gap = longest;
-            }
             self.finish(now, id, verdict, commands);
         }
         self.leaving = leaving;
     }
 
-    /// Who leaves at the end of a run, in the order in which they joined. A client that has given up hears of nothing else.
+    /// Those of a static batch who have their last token wait for the others, however its steps fall into runs.
+    fn let_wait(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) {
+        let state = &mut self.instances[instance.index()];
+        for &Ended { request, step } in outcome.ended {
+            let sequence = &mut self.sequences[request];
+            let (before, longest_gap) = match sequence.chunk_tokens {
+                0 => (
+                    state.generating.steps_since(sequence.since),
+                    state.generating.longest_gap(sequence, outcome, &self.run_gaps, step),
+                ),
+                _ => (0, longest_gap_from_prompt(sequence, outcome, &self.run_gaps, step)),
+            };
+            sequence.ended = Some(Made {
+                tokens: sequence.generated_tokens + before + step,
+                longest_gap,
+            });
+            state.ended += 1;
+        }
+    }
+
+    /// Answers those who wait for the others of a static batch when none of these has a token left to make. Who has no position left for what
+    /// it makes meanwhile cannot wait as long. Whether somebody was answered.
+    pub(super) fn return_ended(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
+        let state = &self.instances[instance.index()];
+        let is_over = state.ended == state.placed();
+        if state.ended == 0 || !(is_over || state.generating.longest() == self.positions) {
+            return false;
+        }
+        let leaves = |id: &RequestId| {
+            let sequence = &self.sequences[*id];
+            is_over || (sequence.ended.is_some() && state.generating.cached_tokens_of(sequence) == self.positions)
+        };
+        let leaving: Vec<RequestId> = state.running.iter().copied().filter(leaves).collect();
+        for id in leaving {
+            self.leave(now, id, instance, commands);
+            self.finish(now, id, Verdict::Served, commands);
+        }
+        true
+    }
+
+    /// Who leaves at the end of a run, in the order in which they joined, but those of a static batch who have their last token. A client that
+    /// has given up hears of nothing else.
     fn leaving(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Verdict)> {
         let running = &self.instances[instance.index()].running;
         let mut leaving = std::mem::take(&mut self.leaving);
@@ -86,7 +124,9 @@ impl GenerationServer {
             leaving.extend(given_up.map(|&id| (id, Verdict::Cancelled)));
         }
         leaving.extend({ outcome.failed.iter() }.map(|failed| (failed.request, Verdict::Failed(failed.reason))));
-        leaving.extend(outcome.ended.iter().map(|ended| (ended.request, Verdict::Served)));
+        if self.spec.join != JoinSpec::HeadRunStatic {
+            leaving.extend(outcome.ended.iter().map(|ended| (ended.request, Verdict::Served)));
+        }
         if leaving.len() > 1 {
             leaving.sort_by_key(|&(id, _)| running.iter().position(|&other| other == id));
             leaving.dedup_by_key(|&mut (id, _)| id);
@@ -104,17 +144,6 @@ impl GenerationServer {
         all.iter().filter(move |ended| ended.step < steps)
     }
 
-    /// How long those at most waited for a token, of those who generated before the run: before all that is left of it is booked on them.
-    fn longest_gaps_of_early(&self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Duration)> {
-        let generating = &self.instances[instance.index()].generating;
-        let generates = |early: &&Ended| self.sequences[early.request].chunk_tokens == 0;
-        let longest = |early: &Ended| {
-            let gap = generating.longest_gap(&self.sequences[early.request], outcome, &self.run_gaps, early.step);
-            (early.request, gap)
-        };
-        self.early(outcome).filter(generates).map(longest).collect()
-    }
-
     /// Counts a run's tokens as served, where that says whose turn it is.
     fn count_served(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) {
         let Some(counters) = &mut self.queue.counters else {
@@ -122,7 +151,7 @@ impl GenerationServer {
         };
         for &id in &self.instances[instance.index()].running {
             let sequence = &self.sequences[id];
-            if sequence.to_prefill == sequence.chunk_tokens {
+            if sequence.to_prefill == sequence.chunk_tokens && sequence.ended.is_none() {
                 counters.serve(sequence.tenant, 0, outcome.steps - surplus(id, outcome));
             }
         }
@@ -150,16 +179,11 @@ impl GenerationServer {
             sequence.cached_tokens += outcome.steps - 1;
             sequence.generated_tokens += outcome.steps;
             sequence.first_token.get_or_insert(outcome.first_step_ended);
-            let made = outcome.steps - surplus(id, outcome);
-            let gap = self.run_gaps.longest(made);
-            sequence.longest_gap = sequence.longest_gap.max(gap);
-            // It had made one elsewhere, or here before it was evicted.
-            if let Some(last) = sequence.last_token {
-                let gap = gaps::between(last, outcome.first_step_ended);
-                sequence.longest_gap = sequence.longest_gap.max(gap);
-                if outcome.first_step_ended >= self.warm_up {
-                    self.gaps.count(gap, 1);
-                }
+            sequence.longest_gap = longest_gap_from_prompt(sequence, outcome, &self.run_gaps, outcome.steps);
+            if let Some(gap) = gap_while_away(sequence, outcome)
+                && outcome.first_step_ended >= self.warm_up
+            {
+                self.gaps.count(gap, 1);
             }
         }
         let state = &mut self.instances[instance.index()];
@@ -174,6 +198,18 @@ impl GenerationServer {
         }
         is_complete
     }
+}
+
+/// How long a request whose prompt a run completes has waited for a token at most, of which so many steps of the run made it one.
+fn longest_gap_from_prompt(sequence: &Sequence, outcome: &RunOutcome<'_>, gaps: &RunGaps, steps: u32) -> Duration {
+    let away = gap_while_away(sequence, outcome).unwrap_or(Duration::ZERO);
+    sequence.longest_gap.max(away).max(gaps.longest(steps))
+}
+
+/// From the last token that it had made elsewhere, or here before it was evicted, to its first of the run.
+fn gap_while_away(sequence: &Sequence, outcome: &RunOutcome<'_>) -> Option<Duration> {
+    let last = sequence.last_token?;
+    Some(gaps::between(last, outcome.first_step_ended))
 }
 
 /// Tokens that a request made after its last, while it waited for others.

@@ -137,6 +137,11 @@ impl Generating {
         [phase as usize, (phase + page) as usize]
     }
 
+    /// What a request that has joined has in the cache by now.
+    pub fn cached_tokens_of(&self, sequence: &Sequence) -> u32 {
+        sequence.cached_tokens + self.steps_since(sequence.since)
+    }
+
     /// Steps made since then.
     pub fn steps_since(&self, since: Progress) -> u32 {
         (self.done.steps - since.steps) as u32

@@ -18,6 +18,8 @@ pub(super) struct Instance {
     pub prompts: Vec<RequestId>,
     /// The others.
     pub generating: Generating,
+    /// Of these, who have their last token and wait for the others of a static batch.
+    pub ended: u32,
     /// Placed here; their prompts have not begun.
     pub joining: VecDeque<RequestId>,
     /// Their prompts are complete, and they wait for an instance that goes on from there.

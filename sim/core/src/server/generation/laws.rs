@@ -124,8 +124,17 @@ impl GenerationServer {
                 state.pages.total()
             ));
         }
-        if state.run.is_none() && here().any(|sequence| sequence.is_ready(&state.copies)) {
+        let could_run = |sequence: &Sequence| sequence.ended.is_none() && sequence.is_ready(&state.copies);
+        if state.run.is_none() && here().any(could_run) {
             return Err(format!("{instance} is idle at {now} while somebody is ready to run"));
+        }
+        let ended = here().filter(|sequence| sequence.ended.is_some()).count() as u32;
+        if ended != state.ended || (ended > 0 && ended == state.placed()) {
+            return Err(format!(
+                "{ended} wait for others on {instance} at {now}, {} are counted, and {} are there",
+                state.ended,
+                state.placed()
+            ));
         }
         self.check_asking(now, instance)?;
         if state.load() > self.spec.max_batch {

@@ -14,6 +14,7 @@ impl GenerationServer {
         if sequence.started {
             let at = state.running.iter().position(|&other| other == id);
             state.running.remove(at.expect("who has started runs"));
+            state.ended -= u32::from(sequence.ended.is_some());
             match sequence.to_prefill {
                 0 => state.generating.leave(sequence),
                 _ => state.prompts.retain(|&other| other != id),
@@ -64,6 +65,10 @@ impl GenerationServer {
         let queued = sequence.queued + now.since(sequence.queued_since);
         let known = queued + sequence.computed + sequence.told;
         let latency = now.since(sequence.arrival);
+        let made = sequence.ended.unwrap_or(Made {
+            tokens: sequence.generated_tokens,
+            longest_gap: sequence.longest_gap,
+        });
         commands.list.push(Command::Finish(Finish {
             request: Some(id),
             ticket: sequence.ticket,
@@ -72,9 +77,9 @@ impl GenerationServer {
             arrival: sequence.arrival,
             input_tokens: sequence.prompt_tokens,
             batch_requests: sequence.batch_requests,
-            output_tokens: sequence.generated_tokens,
+            output_tokens: made.tokens,
             first_token: sequence.first_token,
-            longest_gap: sequence.longest_gap,
+            longest_gap: made.longest_gap,
             verdict,
             waits: Waits {
                 queue: queued,

@@ -52,7 +52,7 @@ use memory::{GenerationMemory, Pages, Rooms};
 use page::PageSize;
 use prefixes::{Entered, Prefixes};
 use scaling::Cards;
-use sequence::{Place, Queue, Retrieval, Sequence, Sequences, Transferred};
+use sequence::{Made, Place, Queue, Retrieval, Sequence, Sequences, Transferred};
 use transfer::Sending;
 
 /// Whose event a pool's own timer is.
@@ -203,6 +203,7 @@ impl GenerationServer {
             running: Vec::new(),
             prompts: Vec::new(),
             generating: Generating::new(page, tenants),
+            ended: 0,
             joining: VecDeque::new(),
             parked: Vec::new(),
             sending: Vec::new(),

@@ -371,9 +371,11 @@ impl GenerationServer {
         }
     }
 
-    /// Lets the newest request of an instance go, for its pages.
+    /// Lets the newest request of an instance go, for its pages. Who has its last token has nothing to come back for: it keeps its pages until
+    /// its batch is over, which it is once all others are gone.
     pub(super) fn evict_newest(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let here = self.instances[instance.index()].here();
+        let here = here.filter(|&id| self.sequences[id].ended.is_none());
         // What is being copied here keeps its pages until it has been.
         let here = here.filter(|&id| self.sequences[id].transferred != Transferred::Coming);
         let newest = here.max_by_key(|&id| self.sequences[id].order());
@@ -481,7 +483,8 @@ impl GenerationServer {
             })
             .collect();
         let state = &self.instances[instance.index()];
-        state.running.iter().all(|&id| {
+        let mut going_on = state.running.iter().filter(|&&id| self.sequences[id].ended.is_none());
+        going_on.all(|&id| {
             let sequence = &self.sequences[id];
             let generated_tokens = sequence.generated_tokens + state.generating.steps_since(sequence.since);
             // With what it generated, and a page more, as for any that comes.
@@ -497,12 +500,16 @@ impl GenerationServer {
         })
     }
 
-    /// Sends everyone on an instance back to the queue.
+    /// Sends everyone on an instance back to the queue, but those who have their last token: they are answered.
     pub(super) fn empty(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let state = &self.instances[instance.index()];
         let all: Vec<RequestId> = state.here().collect();
         for id in all {
             self.leave(now, id, instance, commands);
+            if self.sequences[id].ended.is_some() {
+                self.finish(now, id, Verdict::Served, commands);
+                continue;
+            }
             self.sequences[id].is_moved = true;
             self.counts.migrations += u64::from(self.requeue(now, id, commands));
         }

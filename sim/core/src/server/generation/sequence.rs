@@ -92,6 +92,8 @@ pub(super) struct Sequence {
     pub turn: Option<Turn>,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
+    /// Where it has its last token and waits for others of its batch: what it makes meanwhile is nobody's.
+    pub ended: Option<Made>,
     pub cancelled: bool,
     pub first_token: Option<Time>,
     /// When it made its last token before it left the instance where it then was.
@@ -135,6 +137,7 @@ impl Sequence {
             asked: None,
             turn: None,
             since: Progress::default(),
+            ended: None,
             cancelled: false,
             first_token: None,
             last_token: None,
@@ -183,6 +186,14 @@ impl Sequence {
     pub fn waiting(&self, id: RequestId) -> (Time, Ticket, RequestId) {
         (self.arrival, self.ticket, id)
     }
+}
+
+/// What a request had made when it had its last token.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub tokens: u32,
+    /// The longest time from one of them to the next.
+    pub longest_gap: Duration,
 }
 
 /// A tenant's turn that a request has taken by asking an instance.

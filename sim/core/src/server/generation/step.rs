@@ -15,14 +15,16 @@ impl GenerationServer {
 
     #[inline(never)]
     fn begin(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        let mut evicted = false;
+        // Whoever an instance waited for may have left since its last run.
+        let mut somebody_left = self.return_ended(now, instance, commands);
         while !self.next_tokens_have_pages(instance) {
             self.evict_newest(now, instance, commands);
-            evicted = true;
+            self.return_ended(now, instance, commands);
+            somebody_left = true;
         }
         let prompts_left = self.choose_chunks(instance);
         self.submit(instance, prompts_left, commands);
-        if evicted {
+        if somebody_left {
             self.dispatch(now, commands);
         }
     }
@@ -82,7 +84,10 @@ impl GenerationServer {
     fn submit(&mut self, instance: InstanceId, prompts_left: bool, commands: &mut Commands) {
         let mark = commands.mark();
         let Instance {
-            prompts, generating, ..
+            prompts,
+            generating,
+            ended,
+            ..
         } = &mut self.instances[instance.index()];
         let going_on = GoingOn {
             requests: generating.requests(),
@@ -108,7 +113,8 @@ impl GenerationServer {
             commands.members.push(member(id, sequence));
         }
         let requests = going_on.requests + (commands.members.len() - mark.members) as u32;
-        if requests == 0 {
+        // Nor is there a step for those alone who have their last token.
+        if requests == *ended {
             return;
         }
         self.runs += 1;
