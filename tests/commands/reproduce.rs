@@ -319,6 +319,11 @@ fn punica_is_reproduced() {
                 "a card that runs is full or nearly (28 to 32), share of its time: usually",
                 0.780,
             ),
+            (
+                "Fig. 13",
+                "cards without a request, share of all cards' time: they stay idle",
+                0.543,
+            ),
             ("Fig. 13", "requests moved to other cards: few", 130.0),
             (
                 "Fig. 13",

@@ -1,6 +1,9 @@
 //! Sixteen cards under a load that rises and falls: Fig. 13.
 
+use std::collections::BTreeMap;
+
 use tenantry_core::event::Event;
+use tenantry_core::op::{Op, OpKind};
 use tenantry_core::{Command, Commands, Observer};
 use tenantry_reports::RunSummary;
 use tenantry_traces::Time;
@@ -9,61 +12,54 @@ use crate::commands::reproduce::lab::{Lab, latency_ms};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
-/// Largest batch of `punica/fig-13`.
+/// Cards of `punica/fig-13`.
+const CARDS: f64 = 16.0;
+/// Its largest batch.
 const FULL: usize = 32;
 /// From this batch on a card counts as full: requests end one by one, and one prompt a step takes their places.
 const NEARLY_FULL: usize = 28;
 
-/// How long each card ran which batch.
+/// How long batches of each size ran, on all cards together.
 #[derive(Debug)]
 struct Batches {
-    /// Of each instance: since when it runs how many requests.
-    now: Vec<(Time, usize)>,
-    /// Nanoseconds by batch, of all cards.
+    /// Of the runs under way, by their batches' slots: since when, and how many requests.
+    running: BTreeMap<u32, (Time, usize)>,
+    /// Nanoseconds by requests.
     spent_ns: [u64; FULL + 1],
 }
 
 impl Batches {
-    fn new(cards: u32) -> Batches {
+    fn new() -> Batches {
         Batches {
-            now: vec![(Time::ZERO, 0); cards as usize],
+            running: BTreeMap::new(),
             spent_ns: [0; FULL + 1],
         }
     }
 
-    fn change(&mut self, instance: usize, now: Time, batch: usize) {
-        let (since, before) = std::mem::replace(&mut self.now[instance], (now, batch));
-        self.spent_ns[before] += now.0 - since.0;
-    }
-
-    /// Share of all cards' time with so many requests.
-    fn share(&self, batches: std::ops::RangeInclusive<usize>) -> f64 {
-        self.spent_ns[batches].iter().sum::<u64>() as f64 / self.spent_ns.iter().sum::<u64>() as f64
+    /// Share of their time in which cards that run are full, or nearly.
+    fn full(&self) -> f64 {
+        let of = |requests: &[u64]| requests.iter().sum::<u64>() as f64;
+        of(&self.spent_ns[NEARLY_FULL..]) / of(&self.spent_ns)
     }
 }
 
-/// Tells which instance a batch ran on by its handle.
-#[derive(Debug)]
-struct Watch {
-    batches: Batches,
-    /// Instances by the slots of their running batches.
-    running: std::collections::BTreeMap<u32, usize>,
-}
-
-impl Observer for Watch {
+impl Observer for Batches {
     fn event(&mut self, now: Time, event: &Event<'_>) {
         if let Event::Done(done) = event
-            && let Some(instance) = self.running.remove(&done.batch.slot)
+            && let Some((since, requests)) = self.running.remove(&done.batch.slot)
         {
-            self.batches.change(instance, now, 0);
+            self.spent_ns[requests] += now.0 - since.0;
         }
     }
 
-    fn command(&mut self, now: Time, command: &Command, _: &Commands) {
-        if let Command::Submit(submission) = command {
-            let instance = submission.instance.index();
-            self.running.insert(submission.batch.slot, instance);
-            self.batches.change(instance, now, submission.shape.requests as usize);
+    fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
+        // Adapters that are copied are submitted too, beside what runs.
+        let runs = |op: &Op| matches!(op.kind, OpKind::Run(_));
+        if let Command::Submit(submission) = command
+            && commands.ops(submission).iter().any(runs)
+        {
+            let requests = submission.shape.requests as usize;
+            self.running.insert(submission.batch.slot, (now, requests));
         }
     }
 }
@@ -74,20 +70,16 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let loaded = lab.load("punica/fig-13", &[])?;
     let mut watched: Vec<(RunSummary, Batches)> = Vec::new();
     for run in &loaded.runs {
-        let mut watch = Watch {
-            batches: Batches::new(run.gpus),
-            running: Default::default(),
-        };
-        let summary = lab.run(run, loaded.card(run), &mut watch)?;
-        watched.push((summary, watch.batches));
+        let mut batches = Batches::new();
+        let summary = lab.run(run, loaded.card(run), &mut batches)?;
+        watched.push((summary, batches));
     }
     let of = |system: &str| {
         let found = watched.iter().find(|(run, _)| run.system == system);
         found.expect("the scenario has the system")
     };
     let ((punica, batches), (spread, evenly)) = (of("punica"), of("least-loaded"));
-    let full = |batches: &Batches| batches.share(NEARLY_FULL..=FULL) / batches.share(1..=FULL);
-    let idle = |batches: &Batches| batches.share(0..=0);
+    let idle = |run: &RunSummary| 1.0 - run.gpus_time_weighted.unwrap_or(f64::NAN) / CARDS;
     let generation = punica
         .generation
         .unwrap_or(tenantry_reports::summary::GenerationSummary {
@@ -107,18 +99,18 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
             FIGURE,
             "a card that runs is full or nearly (28 to 32), share of its time: usually",
             "",
-            full(batches),
-            full(batches) > 0.5 && full(batches) > 2.0 * full(evenly),
+            batches.full(),
+            batches.full() > 0.5 && batches.full() > 2.0 * evenly.full(),
         )
-        .note(format!("{assumption}; least loaded instead: {:.2}", full(evenly))),
+        .note(format!("{assumption}; least loaded instead: {:.2}", evenly.full())),
         Row::shape(
             FIGURE,
             "cards without a request, share of all cards' time: they stay idle",
             "",
-            idle(batches),
-            idle(batches) > idle(evenly),
+            idle(punica),
+            idle(punica) > idle(spread),
         )
-        .note(format!("could be returned; least loaded instead: {:.2}", idle(evenly))),
+        .note(format!("could be returned; least loaded instead: {:.2}", idle(spread))),
         Row::shape(
             FIGURE,
             "mean batch of a step",
@@ -157,4 +149,57 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
             "the figure is lost, and the text gives no number",
         ),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::event::{BatchTiming, Done};
+    use tenantry_core::ids::{BatchId, InstanceId, LaneId};
+    use tenantry_core::op::{BatchShape, CopyIn, GoingOn, Layers, Run, Until};
+    use tenantry_core::spec::LookupsInSteps;
+
+    use super::*;
+
+    #[test]
+    fn an_adapter_s_copy_is_no_batch_that_runs() {
+        let run = OpKind::Run(Run {
+            max_steps: 9,
+            until: Until::FirstEnds,
+            lookups: LookupsInSteps::None,
+            going_on: GoingOn::default(),
+        });
+        let copy = OpKind::CopyIn(CopyIn {
+            layers: Layers::all(32),
+            chunks: 1,
+            chunk_bytes: 1 << 20,
+        });
+        let mut batches = Batches::new();
+        for (slot, kind, requests) in [(0, run, 30), (1, copy, 1)] {
+            let mut commands = Commands::default();
+            let mark = commands.mark();
+            commands.ops.push(Op::alone(kind, LaneId(slot)));
+            let (batch, shape) = (
+                BatchId { slot, generation: 0 },
+                BatchShape {
+                    requests,
+                    ..BatchShape::NOTHING
+                },
+            );
+            commands.submit(batch, InstanceId(0), shape, mark);
+            batches.command(Time(100), &commands.list[0], &commands);
+            let done = Done {
+                batch,
+                op: 0,
+                timing: BatchTiming::default(),
+                failures: &[],
+                run: None,
+                allocation: None,
+                plan: None,
+                answers: &[],
+            };
+            batches.event(Time(150), &Event::Done(done));
+        }
+        assert_eq!(batches.spent_ns.iter().sum::<u64>(), 50);
+        assert_eq!(batches.full(), 1.0);
+    }
 }
