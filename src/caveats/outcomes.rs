@@ -6,7 +6,7 @@ use tenantry_reports::classes::ClassSummary;
 use tenantry_reports::{Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Entry;
-use tenantry_traces::spec::{ArrivalsSpec, Stop, WorkloadSpec};
+use tenantry_traces::spec::{ArrivalsSpec, PopularitySpec, Stop, WorkloadSpec};
 
 use super::recordings::silence_caveat;
 
@@ -27,12 +27,29 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
     all.concat()
 }
 
-/// Sentences on what a run's requests came to: arrivals that were over early, and silence that is counted.
+/// Sentences on what a run's requests came to: arrivals that were over early, silence that is counted, and tenants whose turn came again.
 pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
-    [ended_early_caveat(spec, run), silence_caveat(spec, run)]
+    let turns = turns_caveat(
+        &spec.workload.popularity,
+        spec.workload.tenants,
+        run.summary.requests.offered,
+    );
+    [ended_early_caveat(spec, run), silence_caveat(spec, run), turns]
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// A sentence on requests of another tenant each that are more than there are tenants.
+fn turns_caveat(popularity: &PopularitySpec, tenants: u32, offered: u64) -> Option<String> {
+    (*popularity == PopularitySpec::Distinct && offered > u64::from(tenants)).then(|| {
+        format!(
+            "{} requests take {} tenants in turns (tenants.popularity: distinct), so that some tenants have several: each has a tenant of its own \
+             where tenants.count is as high.",
+            human::count(offered),
+            human::count(tenants.into())
+        )
+    })
 }
 
 /// A sentence on each system whose service classes have other targets than the scenario's, by which all requests are judged together.
@@ -427,6 +444,15 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("arlo on virtual: 3 of 12 allocations"), "{told:?}");
         assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
+    }
+
+    #[test]
+    fn distinct_tenants_are_no_more_than_there_are() {
+        let of = |popularity, offered| turns_caveat(&popularity, 1_000, offered);
+        assert_eq!(of(PopularitySpec::Distinct, 1_000), None);
+        assert_eq!(of(PopularitySpec::Uniform, 2_000), None);
+        let said = of(PopularitySpec::Distinct, 2_000).expect("each tenant has two");
+        assert!(said.starts_with("2,000 requests take 1,000 tenants in turns"), "{said}");
     }
 
     #[test]

@@ -7,11 +7,11 @@ use crate::time::Duration;
 /// Which tenant asks, out of n.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PopularitySpec {
-    /// Each request another tenant, in turns (Punica, section 7: "Distinct").
+    /// Each request another tenant, in turns (Punica, section 7: "Distinct"; with more requests than tenants, each turn comes again).
     Distinct,
     /// All tenants alike.
     Uniform,
-    /// ⌈√n⌉ tenants alike and the rest silent (Punica, section 7: "Uniform", for n requests).
+    /// ⌈√n⌉ tenants alike and the rest silent (Punica, section 7: "Uniform", where n are the requests and not the tenants).
     UniformSqrt,
     /// Each tenant asked `alpha` times as often as the next (Punica, section 7: "Skewed", with 1.5).
     Skewed {
