@@ -100,8 +100,9 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 static_lora < static_batches && static_lora < speed(&runs, "punica", model, &identical),
             )
             .note(format!(
-                "as Hugging Face and DeepSpeed are run, with this card's kernels: what the paper's Hugging Face lacks (FlashAttention) it does not \
-                 say in numbers. {}",
+                "as Hugging Face and DeepSpeed are run, with this card's kernels. Not charged are what FlashAttention saves, of which the paper \
+                 gives no number, Hugging Face's copy of the whole cache in each step (section 5.4: some 4.5 ms at 32 requests of 260 tokens), and \
+                 its padding to the batch's longest. {}",
                 assumptions("static-batches-lora", model, &identical)
             )),
         );
