@@ -6,6 +6,8 @@ use std::path::Path;
 use std::{env, fs};
 
 use tenantry_profiles::paper::{Knowledge, Paper, Role};
+use tenantry_profiles::roofline::Datasheet;
+use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 
 const PAGE: &str = "../docs/paper-cards.md";
 const BEGIN: &str =
@@ -105,4 +107,55 @@ fn the_page_holds_what_the_inputs_make() {
         generated == made,
         "docs/paper-cards.md is not what its inputs make: run this test with UPDATE=1"
     );
+}
+
+/// Of many tokens LoRA's products cost at least what it takes to read and write what goes in and out of them, whoever computes them.
+#[test]
+fn no_lora_is_faster_than_the_memory() {
+    let model = ModelShape::builtin("llama-7b").unwrap();
+    // Four square projections, and the three of a gated MLP.
+    let (hidden, intermediate) = (f64::from(model.hidden), f64::from(model.intermediate));
+    let ends = 4.0 * 2.0 * hidden + 3.0 * (hidden + intermediate);
+    for (card, sheet) in [("paper-a100-80g", "a100-pcie"), ("paper-a100-40g", "a100-sxm-40g")] {
+        let card = Paper::load(card).unwrap().card();
+        let bandwidth = Datasheet::builtin(sheet).unwrap().memory_bandwidth;
+        let us = |implementation, tenants, tokens| {
+            let surface = card.lora(&model, DType::F16, implementation, 16).unwrap();
+            surface.cost(tenants, tokens).median_ns as f64 / 1e3
+        };
+        for tokens in [256, 1024, 4096] {
+            let least_us = 1e6 * f64::from(tokens) * ends * 2.0 / bandwidth;
+            let grouped_us = us(AdapterImplementation::Grouped, 1, tokens);
+            let others = [AdapterImplementation::Loop, AdapterImplementation::GatherBmm];
+            let others_us = others.map(|implementation| us(implementation, 1, tokens));
+            assert!(grouped_us > least_us, "{tokens}: {grouped_us} of {least_us} µs");
+            assert!(
+                others_us.iter().all(|us| *us > grouped_us),
+                "{tokens}: {others_us:?}, grouped {grouped_us}"
+            );
+        }
+    }
+}
+
+/// Fig. 9's lines where requests share weights: 42 to 45 µs up to 64 requests, of which uniform ones are of 8 tenants, skewed ones of 9.
+#[test]
+fn lora_of_a_few_tenants_costs_what_that_of_one_does() {
+    let (card, model) = (
+        Paper::load("paper-a100-80g").unwrap().card(),
+        ModelShape::builtin("llama-7b").unwrap(),
+    );
+    for rank in [8, 16, 32, 64] {
+        let surface = card
+            .lora(&model, DType::F16, AdapterImplementation::Grouped, rank)
+            .unwrap();
+        let growth = |tenants| surface.cost(tenants, 64).median_ns as f64 / surface.cost(1, 1).median_ns as f64;
+        for tenants in [1, 8, 9] {
+            assert!(
+                (growth(tenants) / (45.0 / 42.0) - 1.0).abs() < 0.035,
+                "{rank}: {}",
+                growth(tenants)
+            );
+        }
+        assert!(growth(64) > 1.5, "{rank}: {}", growth(64));
+    }
 }
