@@ -59,7 +59,7 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
                     let got = format!("{}%", release.ppm() as f64 / 1e4);
                     problems.push(Problem::new(
                         path,
-                        format!("below add, {}%", add.ppm() as f64 / 1e4),
+                        format!("below add ({}%)", add.ppm() as f64 / 1e4),
                         got,
                     ));
                 }

@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::generate::unanswered_of;
+use tenantry_traces::generate::part_of_recording;
 use tenantry_traces::spec::{ArrivalsSpec, TraceSpec};
 
 use crate::failure::Failure;
@@ -21,25 +21,35 @@ pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     ))
 }
 
-/// Sentences on recordings some of whose requests got no answer, each once.
+/// Sentences on recordings some of whose requests got no answer, or ask a decoder for none, each once.
 ///
 /// # Errors
 /// When a recording cannot be read to its end.
 pub fn unanswered_in_recordings(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
-    let mut replayed: Vec<&TraceSpec> = Vec::new();
-    for run in runs {
-        collect(&run.workload.arrivals, &mut replayed);
-    }
+    let generates = |run: &&RunSpec| run.system.pool.generation.is_some();
+    let (mut replayed, mut generated): (Vec<&TraceSpec>, Vec<&TraceSpec>) = (Vec::new(), Vec::new());
+    runs.iter()
+        .for_each(|run| collect(&run.workload.arrivals, &mut replayed));
+    let decoders = runs.iter().filter(generates);
+    decoders.for_each(|run| collect(&run.workload.arrivals, &mut generated));
     let mut sentences = Vec::new();
     for trace in replayed {
-        let (requests, unanswered) = unanswered_of(trace).map_err(Failure::bad_input)?;
-        if unanswered > 0 {
-            sentences.push(format!(
-                "{}: {} of {} requests got no answer when they were recorded, and are left out.",
-                trace.path.display(),
-                human::count(unanswered),
-                human::count(requests)
-            ));
+        let part = part_of_recording(trace).map_err(Failure::bad_input)?;
+        let mut say = |count: u64, what: &str| {
+            let (path, count, all) = (trace.path.display(), human::count(count), human::count(part.requests));
+            sentences.push(format!("{path}: {count} of {all} requests {what}."));
+        };
+        if part.unanswered > 0 {
+            say(
+                part.unanswered,
+                "got no answer when they were recorded, and are left out",
+            );
+        }
+        if part.without_output > 0 && generated.contains(&trace) {
+            say(
+                part.without_output,
+                "ask for no token (an output of 0), and are answered as soon as their prompts are computed; leave out those that failed when they were recorded",
+            );
         }
     }
     Ok(sentences)

@@ -56,10 +56,6 @@ const ARLO_NOT_MET: &[NotMet] = &[
     ("Fig. 8", "98th percentile: Arlo, DT, INFaaS, ST in this order; Arlo's"),
     (
         "Fig. 8",
-        "if all track their tails: 98th percentiles within the SLO of 450 ms; the greatest",
-    ),
-    (
-        "Fig. 8",
         "if all track their tails: Arlo's 98th percentile over the least of the others': below 1",
     ),
     (
@@ -363,7 +359,7 @@ fn arlo_is_reproduced() {
             ("Fig. 6a", "mean, Arlo below DT", 20.9),
             ("Fig. 6a", "mean, Arlo below INFaaS", 24.5),
             ("Fig. 6b", "mean, Arlo below DT", 24.0),
-            ("Fig. 8", "Arlo: cards, time-weighted", 4.68),
+            ("Fig. 8", "Arlo: cards, time-weighted", 5.46),
             ("Fig. 8", "ST: cards, time-weighted", 7.53),
             ("Fig. 8", "INFaaS: cards, time-weighted", 4.98),
             ("Fig. 10a", "mean, Arlo below ST", 57.5),

@@ -158,6 +158,27 @@ fn who_failed_is_no_answered_request() {
     );
 }
 
+/// In one's own CSV an output of 0 asks for no token, which of a decoder nobody does; its class may be left out.
+#[test]
+fn who_asks_a_decoder_for_nothing_is_told() {
+    let folder = folder();
+    let at = folder.path();
+    let rows = "0,0,100,0\n1000000000,1,100,8\n2000000000,0,100,0\n";
+    fs::write(
+        at.join("own.csv"),
+        format!("arrival_ns,tenant,input_tokens,output_tokens\n{rows}"),
+    )
+    .unwrap();
+    let scenario = "name: d\ncard: a100-sxm\nmodels: { backbone: llama-7b }\ntenants: { count: 2 }\nworkload: { arrivals: { trace: { path: own.csv } }, \
+                    lengths: { joint: of-arrivals } }\nsystems: [{ preset: punica }]\n";
+    fs::write(at.join("d.yaml"), scenario).unwrap();
+    let note = said(at, &["simulate", "d.yaml"]);
+    assert!(
+        note.contains("note: own.csv: 2 of 3 requests ask for no token"),
+        "{note}"
+    );
+}
+
 /// A recording is not written over, by whichever of its names.
 #[test]
 fn nothing_is_converted_into_itself() {

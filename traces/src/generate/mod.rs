@@ -32,4 +32,4 @@ mod shape;
 pub use build::{build, is_compressed};
 pub use groups::{Domains, TenantGroups};
 pub use popularity::Shares;
-pub use recorded::unanswered_of;
+pub use recorded::{PartOfRecording, part_of_recording};

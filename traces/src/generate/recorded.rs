@@ -146,23 +146,35 @@ impl Recorded {
     }
 }
 
-/// Requests of the part of a recording that `spec` replays, and how many of them got no answer there and are left out.
+/// Requests of the part of a recording that a scenario replays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartOfRecording {
+    /// All.
+    pub requests: u64,
+    /// Of these got no answer there, and are left out.
+    pub unanswered: u64,
+    /// Of these ask for no token.
+    pub without_output: u64,
+}
+
+/// What the part of a recording that `spec` replays has in it.
 ///
 /// # Errors
 /// As [`Records`].
-pub fn unanswered_of(spec: &TraceSpec) -> Result<(u64, u64), TraceError> {
+pub fn part_of_recording(spec: &TraceSpec) -> Result<PartOfRecording, TraceError> {
     let from = Time(spec.cut.from.0);
     let end = spec.cut.length.map(|length| from + length);
-    let (mut requests, mut unanswered) = (0, 0);
+    let mut part = PartOfRecording::default();
     for record in Records::open(&spec.path, spec.skip_bad_lines)? {
         let record = record?;
         let is_in = |at: Time| at >= from && end.is_none_or(|end| at < end);
         if record.arrival.is_some_and(is_in) {
-            requests += 1;
-            unanswered += u64::from(record.is_unanswered());
+            part.requests += 1;
+            part.unanswered += u64::from(record.is_unanswered());
+            part.without_output += u64::from(record.output_tokens == Some(0));
         }
     }
-    Ok((requests, unanswered))
+    Ok(part)
 }
 
 impl Iterator for Recorded {
