@@ -58,16 +58,14 @@ pub fn more_memory_than_there_is(card: &Card, run: &RunSpec) -> Option<String> {
 /// A sentence on models that compute side by side on a card that does not know how much they slow each other down.
 pub fn side_by_side_as_if_alone(card: &Card, run: &RunSpec) -> Option<String> {
     let (system, pool) = (&run.system, &run.system.pool);
-    let stages = { system.route.iter() }.flat_map(|route| &route.stages);
     let (instances, models): (u32, Vec<(&ModelShape, DType)>) = match (&system.route, &pool.tasks) {
         // Of a cascade, all its stages' on the card that has most.
-        (Some(_), _) => {
-            let of_stages = |gpu: u32| -> u32 {
-                let there = stages.clone().filter(|stage| stage.gpus.contains(&gpu));
-                there.map(|stage| stage.pool.instances_per_gpu).sum()
-            };
-            let models = stages.clone().map(|stage| (&stage.pool.model, stage.pool.dtype));
-            ((0..run.gpus).map(of_stages).max().unwrap_or(0), models.collect())
+        (Some(route), _) => {
+            let on = |gpu: u32| route.stages.iter().filter(move |stage| stage.gpus.contains(&gpu));
+            let instances = |gpu: u32| -> u32 { on(gpu).map(|stage| stage.pool.instances_per_gpu).sum() };
+            let fullest = (0..run.gpus).max_by_key(|gpu| instances(*gpu)).unwrap_or(0);
+            let models = on(fullest).map(|stage| (&stage.pool.model, stage.pool.dtype));
+            (instances(fullest), models.collect())
         }
         (None, Some(tasks)) => {
             let models = tasks.models(&pool.model).map(|model| (model, pool.dtype));
@@ -79,7 +77,7 @@ pub fn side_by_side_as_if_alone(card: &Card, run: &RunSpec) -> Option<String> {
     let is_unmeasured = || { models.iter() }.any(|(model, dtype)| card.concurrent_layer(model, *dtype).is_err());
     (instances > 1 && pool.runtimes.is_none() && is_unmeasured()).then(|| {
         format!(
-            "{}: {instances} models compute side by side on each card as if each were alone; how much they slow each other down is not \
+            "{}: {instances} instances compute side by side on each card as if each were alone; how much they slow each other down is not \
              measured yet, so the simulation promises too much.",
             system.name
         )

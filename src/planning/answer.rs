@@ -67,13 +67,6 @@ pub fn answer(
     };
     let mut moves = Vec::new();
     while let Some(best) = found.best {
-        // Its runs may be alike for ending before the queue is long.
-        if evaluator.falls_behind(best)? {
-            search.refuse(best);
-            found = find(&mut search, &evaluator, &BTreeMap::new())?;
-            for_answer = evaluator.made();
-            continue;
-        }
         search.begin(&around(&evaluator, &found, best))?;
         found = find(&mut search, &evaluator, &BTreeMap::new())?;
         if found.best == Some(best) {
@@ -234,7 +227,8 @@ where
         let about = about.and_then(|cell| {
             let share = human::percent(self.judged(cell)?.share.mean);
             let what = short(self.evaluator, self.search, Some(cell));
-            Some(format!(", above all about {what}, where {share} are in time"))
+            let at_most = if self.judged(cell)?.hopeless { "at most " } else { "" };
+            Some(format!(", above all about {what}, where {at_most}{share} are in time"))
         });
         about.unwrap_or_default()
     }

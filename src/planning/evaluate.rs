@@ -55,6 +55,8 @@ pub struct Known {
     evenness: Mutex<BTreeMap<Load, Evenness>>,
     /// Of each even load that keeps a cell busy, when its requests come by many seeds.
     arrivals: Mutex<BTreeMap<Load, Option<Arc<Bursts>>>>,
+    /// Of many times as many requests, the share in time where surely too few are.
+    longer: Mutex<BTreeMap<Served, Option<f64>>>,
     made: AtomicUsize,
 }
 
@@ -95,8 +97,8 @@ pub struct Evaluator<'a> {
     pub one_workload: bool,
     /// Runs of a cell at most: one where other seeds bring the same requests.
     pub repeats: u32,
-    /// Of the cells that were an answer: why it is none for long, where that is so.
-    behind: Mutex<BTreeMap<Cell, Option<String>>>,
+    /// Of cells that fall behind, the share in time of many times as many requests, at most.
+    behind: Mutex<BTreeMap<Cell, f64>>,
     interrupt: Arc<AtomicBool>,
     bar: ProgressBar,
 }
@@ -299,19 +301,17 @@ impl<'a> Evaluator<'a> {
     /// Whether a cell that keeps the target no longer does, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
     /// is not seen in a run of the scenario's length. Never where there is no target, or no one rate.
     pub fn falls_behind(&self, cell: Cell) -> Result<bool, Failure> {
-        if let Some(known) = locked(&self.behind).get(&cell) {
-            return Ok(known.is_some());
+        let served = self.served(cell);
+        let known = locked(&self.known.longer).get(&served).copied();
+        let share = match known {
+            Some(share) => share,
+            None => self.share_of_longer(cell)?,
+        };
+        locked(&self.known.longer).insert(served, share);
+        if let Some(share) = share {
+            locked(&self.behind).insert(cell, share);
         }
-        let share = self.share_of_longer(cell)?;
-        let behind = share.map(|share| {
-            format!(
-                "{GIVEN_UP}a queue grows, of {LONGER} times as many requests at most {} are in time",
-                human::percent(share)
-            )
-        });
-        let falls_behind = behind.is_some();
-        locked(&self.behind).insert(cell, behind);
-        Ok(falls_behind)
+        Ok(share.is_some())
     }
 
     /// Of many times as many requests, the share in time where surely too few are.
@@ -467,13 +467,27 @@ impl<'a> Evaluator<'a> {
         self.first(cell, |run| run.summary.clone())
     }
 
+    /// How a cell, or a more generous level of its candidate, falls behind.
+    fn behind(&self, cell: Cell) -> Option<String> {
+        let last = Cell {
+            level: usize::MAX,
+            ..cell
+        };
+        let behind = locked(&self.behind);
+        let (_, share) = behind.range(cell..=last).next()?;
+        let share = human::percent(*share);
+        Some(format!(
+            "{GIVEN_UP}of {LONGER} times as many requests at most {share} are in time"
+        ))
+    }
+
     /// Why a cell is no answer whatever its load, where that is so.
     pub fn refused(&self, cell: Cell) -> Option<String> {
         let served = self.served(cell);
         let runs = locked(&self.known.runs);
         let mut repeats = runs.range((served.clone(), 0)..=(served, u32::MAX));
         let refused = repeats.find_map(|(_, run)| run.refused.clone());
-        refused.or_else(|| locked(&self.behind).get(&cell).cloned().flatten())
+        refused.or_else(|| self.behind(cell))
     }
 
     /// Runs of a cell for which the search asked `asked` times; none where its card cannot run it.

@@ -23,12 +23,42 @@ pub struct Found {
     pub tied: Vec<Cell>,
 }
 
-/// Searches with these prices in place of the plan's.
+/// Searches with these prices in place of the plan's, until what is found keeps the target for longer than a run lasts, too.
 pub fn find<F>(
     search: &mut Search<F>,
     evaluator: &Evaluator<'_>,
     prices: &BTreeMap<&str, f64>,
 ) -> Result<Found, Failure>
+where
+    F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
+{
+    loop {
+        let found = by_runs(search, evaluator, prices)?;
+        match found.best {
+            Some(best) if evaluator.falls_behind(best)? => {
+                let level = last_behind(evaluator, best)?;
+                search.refuse_up_to(Cell { level, ..best });
+            }
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// The most generous level of a candidate that falls behind, as one of its levels does: by bisection.
+fn last_behind(evaluator: &Evaluator<'_>, behind: Cell) -> Result<usize, Failure> {
+    let (mut low, mut high) = (behind.level, evaluator.levels[behind.candidate].len());
+    while high - low > 1 {
+        let level = usize::midpoint(low, high);
+        match evaluator.falls_behind(Cell { level, ..behind })? {
+            true => low = level,
+            false => high = level,
+        }
+    }
+    Ok(low)
+}
+
+/// By runs of the scenario's length.
+fn by_runs<F>(search: &mut Search<F>, evaluator: &Evaluator<'_>, prices: &BTreeMap<&str, f64>) -> Result<Found, Failure>
 where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
 {

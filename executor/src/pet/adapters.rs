@@ -11,6 +11,7 @@ use tenantry_core::policy::pet_work::{PetSizes, merges};
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};
+use super::loaded::Constant;
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -25,10 +26,10 @@ pub(crate) struct Adapters;
 
 #[derive(Debug)]
 struct Adapter {
-    down: Tensor,
-    down_bias: Tensor,
-    up: Tensor,
-    up_bias: Tensor,
+    down: Constant,
+    down_bias: Constant,
+    up: Constant,
+    up_bias: Constant,
 }
 
 /// Each layer's adapters, in the order of [`ADAPTED`].
@@ -52,10 +53,10 @@ impl Kind for Adapters {
         let adapter = |layer, linear| -> Result<Adapter, ExecutorError> {
             let tensor = |part| parameters.tensor(&name(layer, linear, part), model);
             Ok(Adapter {
-                down: tensor("down")?,
-                down_bias: tensor("down_bias")?,
-                up: tensor("up")?,
-                up_bias: tensor("up_bias")?,
+                down: tensor("down")?.into(),
+                down_bias: tensor("down_bias")?.into(),
+                up: tensor("up")?.into(),
+                up_bias: tensor("up_bias")?.into(),
             })
         };
         let layer = |layer| Ok([adapter(layer, ADAPTED[0])?, adapter(layer, ADAPTED[1])?]);

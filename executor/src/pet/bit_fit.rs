@@ -9,6 +9,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Norm, Operators, parameter};
+use super::loaded::Constant;
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -21,8 +22,8 @@ pub(crate) struct BitFit;
 /// What a layer's biases differ by from the shared ones, in the order of [`Linear::ALL`] and [`Norm::ALL`].
 #[derive(Debug)]
 struct Differences {
-    linears: [Tensor; 4],
-    norms: [Tensor; 2],
+    linears: [Constant; 4],
+    norms: [Constant; 2],
 }
 
 #[derive(Debug)]
@@ -49,8 +50,9 @@ impl Kind for BitFit {
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {
         let layer = |layer| -> Result<Differences, ExecutorError> {
             let shared = model.layer_parts(layer as usize);
-            let difference = |of, shared: &Tensor| -> Result<Tensor, ExecutorError> {
-                Ok(parameters.tensor(&parameter(layer, of, "bias"), model)?.f_sub(shared)?)
+            let difference = |of, shared: &Tensor| -> Result<Constant, ExecutorError> {
+                let own = parameters.tensor(&parameter(layer, of, "bias"), model)?;
+                Ok(own.f_sub(shared)?.into())
             };
             let [q, a, i, o] = Linear::ALL.map(|linear| difference(linear.name(), &linear.of(shared).bias));
             let [first, second] = Norm::ALL.map(|norm| difference(norm.name(), &norm.of(shared).bias));

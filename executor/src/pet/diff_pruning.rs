@@ -10,6 +10,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};
+use super::loaded::Constant;
 use super::parameters::{Array, Parameters, Reader};
 use super::sparse::{Sparse, csr_names, scattered};
 use crate::error::ExecutorError;
@@ -23,7 +24,7 @@ pub(crate) struct DiffPruning;
 #[derive(Debug)]
 struct Difference {
     delta: Sparse,
-    bias_delta: Tensor,
+    bias_delta: Constant,
 }
 
 /// Each layer's differences, in the order of [`Linear::ALL`].
@@ -45,7 +46,10 @@ impl Kind for DiffPruning {
             let [starts, columns, values] = csr.map(|name| parameters.host_tensor(&name));
             let delta = Sparse::new(&starts?, &columns?, &values?, linear.size(model.shape()), model)?;
             let bias_delta = parameters.tensor(&parameter(layer, linear.name(), "bias_delta"), model)?;
-            Ok(Difference { delta, bias_delta })
+            Ok(Difference {
+                delta,
+                bias_delta: bias_delta.into(),
+            })
         };
         let layer = |layer| {
             let [q, a, i, o] = Linear::ALL.map(|linear| difference(layer, linear));

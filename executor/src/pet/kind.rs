@@ -126,8 +126,8 @@ pub trait Kind: Debug + Sync {
     fn random(&self, shape: &ModelShape, sizes: &PetSizes, seed: u64, task: u32) -> Parameters;
 }
 
-/// A task's parameters on the device, and what they compute. Layers count from 0.
-pub trait Operators: Debug + Send {
+/// A task's parameters on the device, and what they compute, on several threads at once. Layers count from 0.
+pub trait Operators: Debug + Send + Sync {
     /// What is added to the shared bias, `[out]`: the shared product has added that one for the whole batch by the way.
     fn bias_delta(&self, _layer: usize, _linear: Linear) -> Option<&Tensor> {
         None

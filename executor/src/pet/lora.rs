@@ -9,6 +9,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};
+use super::loaded::Constant;
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -21,8 +22,8 @@ pub(crate) struct Lora;
 /// `Aᵀ` and `Bᵀ`.
 #[derive(Debug)]
 struct Factors {
-    down: Tensor,
-    up: Tensor,
+    down: Constant,
+    up: Constant,
 }
 
 /// Each layer's factors, in the order of [`Linear::ALL`].
@@ -49,8 +50,8 @@ impl Kind for Lora {
                 return Ok(None);
             }
             Ok(Some(Factors {
-                down: parameters.tensor(&a, model)?.f_transpose(0, 1)?,
-                up: parameters.tensor(&b, model)?.f_transpose(0, 1)?,
+                down: parameters.tensor(&a, model)?.f_transpose(0, 1)?.into(),
+                up: parameters.tensor(&b, model)?.f_transpose(0, 1)?.into(),
             }))
         };
         let layer = |layer| {

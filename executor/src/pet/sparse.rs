@@ -3,6 +3,7 @@
 use tch::{Device, Kind, TchError, Tensor};
 use tenantry_traces::draw::Stream;
 
+use super::loaded::Constant;
 use crate::error::{ExecutorError, first_line};
 use crate::model::Encoder;
 
@@ -13,7 +14,7 @@ const CHUNK_TOKENS: usize = 128;
 
 /// A sparse matrix `[out, in]` on the device, in CSR.
 #[derive(Debug)]
-pub(crate) struct Sparse(Tensor);
+pub(crate) struct Sparse(Constant);
 
 /// libtorch tells standard error, once a process, that its CSR matrices are in beta, of which nobody who serves tasks has any use. The
 /// first one is made here, while libtorch is to say errors only.
@@ -63,7 +64,7 @@ impl Sparse {
             let what = "number format of the shared model";
             ExecutorError::input(what, "one for which this device has a sparse product", got)
         })?;
-        Ok(Sparse(csr))
+        Ok(Sparse(csr.into()))
     }
 
     /// With its zeros.
@@ -109,7 +110,7 @@ fn probe(kind: Kind, device: Device) -> Result<(), TchError> {
         let values = Tensor::f_zeros([elements], number)?;
         let csr = Tensor::f_sparse_csr_tensor_crow_col_value_size(&starts, &columns, &values, [1, 1], number)?;
         for tokens in [1, 2 * CHUNK_TOKENS as i64] {
-            let _ = Sparse(csr.shallow_clone()).product(&Tensor::f_zeros([tokens, 1], number)?)?;
+            let _ = Sparse(csr.shallow_clone().into()).product(&Tensor::f_zeros([tokens, 1], number)?)?;
         }
     }
     Ok(())

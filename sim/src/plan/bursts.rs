@@ -102,7 +102,8 @@ impl Bursts {
         let alone_s = taken.quantile_ns(ALONE) as f64 / 1e9;
         let patience_s = self.target_s - alone_s;
         let seen = self.seeds.get(..runs.len())?;
-        if taken.count() == 0 || patience_s <= 0.0 {
+        let all: f64 = runs.iter().map(|run| run.judged as f64).sum();
+        if taken.count() == 0 || patience_s <= 0.0 || all == 0.0 {
             return None;
         }
         // Of a run that was stopped only the late ones are known.
@@ -115,7 +116,6 @@ impl Bursts {
                 .map(|run| (run.judged as f64 - run.taken().count() as f64).max(0.0))
                 .collect(),
         };
-        let all: f64 = runs.iter().map(|run| run.judged as f64).sum();
         let of_lost = lost.iter().sum::<f64>() / all;
         let waited: Vec<f64> = runs
             .iter()

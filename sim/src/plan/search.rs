@@ -60,6 +60,8 @@ pub struct Search<F> {
     samples: BTreeMap<Cell, Vec<Sample>>,
     /// What the samples say.
     judged: BTreeMap<Cell, Judgement>,
+    /// Of a candidate, so many of its least generous levels.
+    refused: BTreeMap<usize, usize>,
     runs: usize,
 }
 
@@ -75,6 +77,7 @@ where
             run,
             samples: BTreeMap::new(),
             judged: BTreeMap::new(),
+            refused: BTreeMap::new(),
             runs: 0,
         }
     }
@@ -111,10 +114,8 @@ where
         let samples = (self.run)(&wanted)?;
         self.runs += wanted.len();
         for ((cell, _), sample) in wanted.into_iter().zip(samples) {
-            let samples = self.samples.entry(cell).or_default();
-            samples.push(sample);
-            self.judged
-                .extend(judgement(samples, &self.rules).map(|judged| (cell, judged)));
+            self.samples.entry(cell).or_default().push(sample);
+            self.judge_again(cell);
         }
         Ok(())
     }
@@ -129,15 +130,20 @@ where
         self.repeat(&new)
     }
 
-    /// A cell that was run is no answer, whatever its runs say.
-    ///
-    /// # Panics
-    /// If it has no run.
-    pub fn refuse(&mut self, cell: Cell) {
-        let samples = self.samples.get_mut(&cell).expect("the cell has a run");
-        for sample in &mut *samples {
-            sample.refused = true;
-        }
+    /// A candidate is no answer at this level, nor at any that is less generous, whatever their runs say.
+    pub fn refuse_up_to(&mut self, cell: Cell) {
+        let levels = self.refused.entry(cell.candidate).or_default();
+        *levels = (*levels).max(cell.level + 1);
+        let refused = (0..cell.level + 1).map(|level| Cell { level, ..cell });
+        refused.for_each(|cell| self.judge_again(cell));
+    }
+
+    fn judge_again(&mut self, cell: Cell) {
+        let is_refused = { self.refused.get(&cell.candidate) }.is_some_and(|levels| cell.level < *levels);
+        let Some(samples) = self.samples.get_mut(&cell) else {
+            return;
+        };
+        samples.iter_mut().for_each(|sample| sample.refused |= is_refused);
         self.judged
             .extend(judgement(samples, &self.rules).map(|judged| (cell, judged)));
     }

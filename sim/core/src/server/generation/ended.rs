@@ -74,6 +74,7 @@ impl GenerationServer {
     }
 
     /// Those of a static batch who have their last token wait for the others, however its steps fall into runs.
+    #[inline(never)]
     fn let_wait(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) {
         let state = &mut self.instances[instance.index()];
         for &Ended { request, step } in outcome.ended {
@@ -95,10 +96,17 @@ impl GenerationServer {
 
     /// Answers those who wait for the others of a static batch when none of these has a token left to make. Who has no position left for what
     /// it makes meanwhile cannot wait as long. Whether somebody was answered.
+    #[inline]
     pub(super) fn return_ended(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
+        // In other batches nobody waits.
+        self.instances[instance.index()].ended > 0 && self.return_from_batch(now, instance, commands)
+    }
+
+    #[inline(never)]
+    fn return_from_batch(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
         let state = &self.instances[instance.index()];
         let is_over = state.ended == state.placed();
-        if state.ended == 0 || !(is_over || state.generating.longest() == self.positions) {
+        if !(is_over || state.generating.longest() == self.positions) {
             return false;
         }
         let leaves = |id: &RequestId| {
@@ -108,9 +116,15 @@ impl GenerationServer {
         let leaving: Vec<RequestId> = state.running.iter().copied().filter(leaves).collect();
         for id in leaving {
             self.leave(now, id, instance, commands);
-            self.finish(now, id, Verdict::Served, commands);
+            self.finish_ended(now, id, commands);
         }
         true
+    }
+
+    /// Apart from who leaves as most do, so that these stay inlined.
+    #[inline(never)]
+    pub(super) fn finish_ended(&mut self, now: Time, id: RequestId, commands: &mut Commands) {
+        self.finish(now, id, Verdict::Served, commands);
     }
 
     /// Who leaves at the end of a run, in the order in which they joined, but those of a static batch who have their last token. A client that

@@ -507,7 +507,7 @@ impl GenerationServer {
         for id in all {
             self.leave(now, id, instance, commands);
             if self.sequences[id].ended.is_some() {
-                self.finish(now, id, Verdict::Served, commands);
+                self.finish_ended(now, id, commands);
                 continue;
             }
             self.sequences[id].is_moved = true;
