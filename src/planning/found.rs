@@ -44,12 +44,20 @@ where
     }
 }
 
-/// The most generous level of a candidate that falls behind, as one of its levels does: by bisection.
+/// The most generous level of a candidate that falls behind with one of its levels: by strides that double, then by bisection. Far more generous
+/// ones are not asked first, which may miss the target for other reasons.
 fn last_behind(evaluator: &Evaluator<'_>, behind: Cell) -> Result<usize, Failure> {
-    let (mut low, mut high) = (behind.level, evaluator.levels[behind.candidate].len());
+    let falls_behind = |level: usize| evaluator.falls_behind(Cell { level, ..behind });
+    let levels = evaluator.levels[behind.candidate].len();
+    let (mut low, mut stride) = (behind.level, 1);
+    while low + stride < levels && falls_behind(low + stride)? {
+        low += stride;
+        stride *= 2;
+    }
+    let mut high = (low + stride).min(levels);
     while high - low > 1 {
         let level = usize::midpoint(low, high);
-        match evaluator.falls_behind(Cell { level, ..behind })? {
+        match falls_behind(level)? {
             true => low = level,
             false => high = level,
         }
@@ -57,8 +65,12 @@ fn last_behind(evaluator: &Evaluator<'_>, behind: Cell) -> Result<usize, Failure
     Ok(low)
 }
 
-/// By runs of the scenario's length.
-fn by_runs<F>(search: &mut Search<F>, evaluator: &Evaluator<'_>, prices: &BTreeMap<&str, f64>) -> Result<Found, Failure>
+/// Likewise by runs of the scenario's length alone.
+pub fn by_runs<F>(
+    search: &mut Search<F>,
+    evaluator: &Evaluator<'_>,
+    prices: &BTreeMap<&str, f64>,
+) -> Result<Found, Failure>
 where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
 {

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Search};
 
-use super::super::found::{find, rules};
+use super::super::found::{by_runs, rules};
 use super::{Question, evaluator, scenario};
 
 pub const QUESTIONS: [Question; 10] = [
@@ -83,7 +83,7 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
-    let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
+    let found = by_runs(&mut search, &evaluator, &BTreeMap::new()).unwrap();
     let best = found.best.unwrap_or_else(|| panic!("{name}: nothing found"));
     let searched = evaluator.made();
 
