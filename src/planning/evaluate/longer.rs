@@ -1,0 +1,86 @@
+//! Whether an answer holds for longer than a run of the scenario's length shows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tenantry_reports::human;
+use tenantry_sim::plan::Cell;
+use tenantry_traces::Time;
+use tenantry_traces::spec::ArrivalsSpec;
+
+use super::{Evaluator, locked};
+use crate::failure::Failure;
+use crate::planning::binds::GIVEN_UP;
+use crate::planning::dispersion::Evenness;
+use crate::planning::judge::{Judge, Judged};
+use crate::runs::simulate_watched;
+
+/// How many times as many requests an answer is asked once more.
+const LONGER: u64 = 16;
+
+impl Evaluator<'_> {
+    /// Whether a cell that keeps the target no longer does, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
+    /// is not seen in a run of the scenario's length. Never where there is no target, or no one rate.
+    pub fn falls_behind(&self, cell: Cell) -> Result<bool, Failure> {
+        let served = self.served(cell);
+        let known = locked(&self.known.longer).get(&served).copied();
+        let share = match known {
+            Some(share) => share,
+            None => {
+                let share = self.share_of_longer(cell)?;
+                locked(&self.known.longer).insert(served, share);
+                share
+            }
+        };
+        if let Some(share) = share {
+            locked(&self.behind).insert(cell, share);
+        }
+        Ok(share.is_some())
+    }
+
+    /// Of many times as many requests, the share in time where surely too few are.
+    fn share_of_longer(&self, cell: Cell) -> Result<Option<f64>, Failure> {
+        let Ok(mut run) = self.run_of(cell, 0)? else {
+            return Ok(None);
+        };
+        if run.slo.is_none() || !is_steady(&run.workload.arrivals) {
+            return Ok(None);
+        }
+        let stop = &mut run.workload.stop;
+        stop.requests = stop.requests.map(|requests| requests.saturating_mul(LONGER));
+        stop.after = stop.after.map(|after| Time(after.0.saturating_mul(LONGER)));
+        let judged = Judged::of(&run, &self.interrupt)?;
+        let user = Arc::clone(&self.interrupt);
+        // As many late as show that it is no chance.
+        let mut judge = Judge::new(&run, judged, Evenness::EVEN, self.quantile(), 1, user);
+        let done = simulate_watched(&run, &self.cards[run.card.as_str()], judge.stop(), &mut judge)?;
+        self.not_interrupted()?;
+        self.known.made.fetch_add(1, Ordering::Relaxed);
+        let sample = judge.finish(&done.record, 0.0);
+        let share = sample.kept as f64 / sample.judged.max(1) as f64;
+        Ok(sample.hopeless.then_some(share))
+    }
+
+    /// How a cell, or a more generous level of its candidate, falls behind.
+    pub(super) fn behind(&self, cell: Cell) -> Option<String> {
+        let last = Cell {
+            level: usize::MAX,
+            ..cell
+        };
+        let behind = locked(&self.behind);
+        let (_, share) = behind.range(cell..=last).next()?;
+        let share = human::percent(*share);
+        Some(format!(
+            "{GIVEN_UP}of {LONGER} times as many requests at most {share} are in time"
+        ))
+    }
+}
+
+/// Whether requests come at one rate, by whatever chance.
+fn is_steady(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::Gamma { .. } => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => is_steady(arrivals),
+        _ => false,
+    }
+}
