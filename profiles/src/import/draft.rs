@@ -99,14 +99,13 @@ impl Draft {
             let file = self.file(slip.place);
             return Err(slip.invalid(&file, &format!("{family} {table}")));
         }
-        let measured: Vec<([u64; N], f64)> = points.iter().map(|(at, times)| (*at, times.median_us)).collect();
         let no_later = |a: &[u64; N], b: &[u64; N]| a.iter().zip(b).all(|(a, b)| a <= b);
         let (mut moved, mut most) = (0, 0.0_f64);
         for (at, times) in &mut points {
-            let before = measured.iter().filter(|(other, _)| no_later(other, at));
-            let after = measured.iter().filter(|(other, _)| no_later(at, other));
-            let largest = before.map(|(_, us)| *us).fold(0.0, f64::max);
-            let smallest = after.map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
+            let before = as_read.iter().filter(|(other, _)| no_later(other, at));
+            let after = as_read.iter().filter(|(other, _)| no_later(at, other));
+            let largest = before.map(|(_, read)| read.median_us).fold(0.0, f64::max);
+            let smallest = after.map(|(_, read)| read.median_us).fold(f64::INFINITY, f64::min);
             let ratio = (largest + smallest) / 2.0 / times.median_us;
             if ratio != 1.0 {
                 moved += 1;
@@ -116,7 +115,7 @@ impl Draft {
         }
         let mended = format!(
             "{moved} of {} points moved, by up to {:.0} %, so that more work never costs less",
-            measured.len(),
+            as_read.len(),
             100.0 * most
         );
         self.mended.insert((family, table.to_string()), mended);
