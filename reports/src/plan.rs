@@ -107,6 +107,12 @@ pub struct PlanOption {
     /// At the target's quantile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<f64>,
+    /// Likewise to the first token, where the target limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<f64>,
+    /// Likewise from one token to the next, where the target limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_ms: Option<f64>,
     /// How sure the decision about it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
@@ -245,7 +251,8 @@ impl PlanReport {
     /// The options as rows; the first is the header. Columns that no option has anything in are left out. [`reasons`](Self::reasons) are
     /// given by their numbers.
     pub fn rows(&self) -> Vec<Vec<String>> {
-        let latency = format!("{} ms", self.latency_at);
+        let [ttft, tpot] = ["TTFT", "TPOT"].map(|part| format!("{part} {} ms", self.latency_at));
+        let latency = self.latency_title();
         let titles = [
             "System",
             "Card",
@@ -254,6 +261,8 @@ impl PlanReport {
             "Requests/s",
             "In target",
             "Right",
+            &ttft,
+            &tpot,
             &latency,
             "Cost/h",
             "Cost/million",
@@ -280,6 +289,8 @@ impl PlanReport {
                 number(option.offered_rps),
                 within,
                 option.accuracy.map_or(ABSENT.to_owned(), human::percent),
+                number(option.ttft_ms),
+                number(option.tpot_ms),
                 number(option.latency_ms),
                 number(option.cost_per_hour),
                 number(option.cost_per_million_requests),
@@ -292,6 +303,19 @@ impl PlanReport {
         let columns: Vec<usize> = (0..titles.len()).filter(shown).collect();
         let row = |row: &Vec<String>| columns.iter().map(|column| row[*column].clone()).collect();
         rows.iter().map(row).collect()
+    }
+
+    /// Of a column of latencies: of whole answers, which is said where the target is of their parts.
+    fn latency_title(&self) -> String {
+        match self.is_of_parts() {
+            true => format!("Answer {} ms", self.latency_at),
+            false => format!("{} ms", self.latency_at),
+        }
+    }
+
+    /// Whether the target limits parts of an answer.
+    pub fn is_of_parts(&self) -> bool {
+        { self.options.iter() }.any(|option| option.ttft_ms.is_some() || option.tpot_ms.is_some())
     }
 
     /// The points on the front as rows; the first is the header. Tenants and the load are columns where they tell points apart.
@@ -315,7 +339,7 @@ impl PlanReport {
             "Tenants".to_owned(),
             "Requests/s".to_owned(),
             self.cost_unit.name().to_owned(),
-            format!("{} ms", self.latency_at),
+            self.latency_title(),
         ]);
         let points = points.iter().map(|point| {
             row([
@@ -387,6 +411,8 @@ mod tests {
             within_half_width: None,
             accuracy: None,
             latency_ms: None,
+            ttft_ms: None,
+            tpot_ms: None,
             confidence: None,
             runs: 0,
             verdict: verdict.to_owned(),
@@ -431,6 +457,13 @@ mod tests {
         };
         report.front = vec![point(10), point(10)];
         assert_eq!(report.front_rows()[0], ["System", "Card", "Cards", "p98 ms"]);
+        report.options[2].ttft_ms = Some(7.5);
+        assert_eq!(report.front_rows()[0], ["System", "Card", "Cards", "Answer p98 ms"]);
+        let of_options = report.rows();
+        let column = of_options[0].iter().position(|title| title == "TTFT p98 ms").unwrap();
+        assert_eq!([&of_options[1][column], &of_options[3][column]], ["–", "7.50"]);
+        assert!(!of_options[0].contains(&"TPOT p98 ms".to_owned()), "nothing limits it");
+        report.options[2].ttft_ms = None;
         report.front = vec![point(10), point(20)];
         assert_eq!(
             report.front_rows()[2],

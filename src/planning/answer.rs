@@ -390,6 +390,7 @@ where
             let to_its_end = judged.filter(|judged| !judged.hopeless);
             let rate = self.evaluator.rate_per_s(cell);
             let chosen = self.found.best == Some(cell);
+            let part_ms = |of| to_its_end.and_then(|_| self.search.part_ms(cell, of)).map(rounded);
             let per_million = |cost: f64| rate.map(|rate| rounded(cost / 3600.0 / rate * 1e6));
             // The search had no need of it, and the front has: it costs more than the answer.
             let is_worse = standing.decided_by != cell;
@@ -438,6 +439,8 @@ where
                     .map(|judged| judged.score)
                     .filter(|score| score.is_finite())
                     .map(rounded),
+                ttft_ms: part_ms(|sample| sample.first_token.as_ref()),
+                tpot_ms: part_ms(|sample| sample.per_token.as_ref()),
                 confidence: judged.map(|judged| rounded(judged.confidence)),
                 runs: self.evaluator.runs(cell, self.search.samples(cell).len()),
                 verdict: format!("{verdict}{note}"),

@@ -559,6 +559,8 @@ fn nothing() -> Sample {
         score: Vec::new(),
         latencies: Durations::default(),
         taken: None,
+        first_token: None,
+        per_token: None,
         hopeless: true,
         refused: true,
         busy: 1.0,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::command::{Command, Verdict};
 use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
-use tenantry_core::in_time::{InTime, Slo};
+use tenantry_core::in_time::{InTime, Slo, Target};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::StopSpec;
 use tenantry_core::{Commands, RunRecord};
@@ -180,6 +180,8 @@ pub struct Judge {
     batches: Vec<Batch>,
     /// Where the target is not of the latency alone: see [`Sample::taken`].
     taken: Option<Durations>,
+    first_token: Option<Durations>,
+    per_token: Option<Durations>,
     user: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -212,6 +214,11 @@ impl Judge {
             };
             ((may * requests).ceil() as u64).max(MISSES_MIN)
         });
+        let recorded = |is_held_to: &dyn Fn(&Target) -> bool| {
+            { run.slo }
+                .filter(|slo| is_held_to(&slo.target))
+                .map(|_| Durations::default())
+        };
         Judge {
             judged,
             warm_up: Time::ZERO + run.warm_up,
@@ -221,9 +228,9 @@ impl Judge {
             misses_max,
             evenness,
             batches: vec![Batch::default(); BATCHES],
-            taken: { run.slo }
-                .filter(|slo| !slo.target.is_of_latency())
-                .map(|_| Durations::default()),
+            taken: recorded(&|target| !target.is_of_latency()),
+            first_token: recorded(&|target| target.first_token.is_some()),
+            per_token: recorded(&|target| target.per_token.is_some()),
             user,
             stop: Arc::new(AtomicBool::new(false)),
         }
@@ -274,6 +281,8 @@ impl Judge {
             score,
             latencies,
             taken: self.taken,
+            first_token: self.first_token,
+            per_token: self.per_token,
             hopeless,
             refused: false,
             busy,
@@ -305,6 +314,12 @@ impl Observer for Judge {
             batch.latencies_ns.push(now.since(finish.arrival).0);
             if let (Some(taken), Some(target)) = (&mut self.taken, target) {
                 taken.record(target.taken(now, finish));
+            }
+            if let Some(first_token) = &mut self.first_token {
+                first_token.record(finish.to_first_token(now));
+            }
+            if let (Some(per_token), Some(took)) = (&mut self.per_token, finish.per_token(now)) {
+                per_token.record(took);
             }
         }
         let is_late = batch.in_time.left(now, finish, target.as_ref());

@@ -95,7 +95,10 @@ impl PlanPage<'_> {
                 summary: words(on_front),
                 x: axis(plan.cost_unit.name(), points.iter().map(|point| point.cost)),
                 y: axis(
-                    &format!("latency at {}, ms", plan.latency_at),
+                    &match plan.is_of_parts() {
+                        true => format!("whole answers' latency at {}, ms", plan.latency_at),
+                        false => format!("latency at {}, ms", plan.latency_at),
+                    },
                     points.iter().map(|point| point.latency_ms),
                 ),
                 target: None,

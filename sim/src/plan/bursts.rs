@@ -292,6 +292,8 @@ mod tests {
             score: Vec::new(),
             latencies,
             taken: None,
+            first_token: None,
+            per_token: None,
             hopeless: false,
             refused: false,
             busy: 0.5,

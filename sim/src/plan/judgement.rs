@@ -221,6 +221,8 @@ mod tests {
             score: Vec::new(),
             latencies: Durations::default(),
             taken: None,
+            first_token: None,
+            per_token: None,
             hopeless: false,
             refused: false,
             busy: 0.0,

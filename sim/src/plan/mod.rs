@@ -48,6 +48,12 @@ pub struct Sample {
     /// What they took as the target reckons it, where that is not the latency: [`Target::taken`](tenantry_core::in_time::Target::taken).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Durations>,
+    /// What the first token took, where the target limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token: Option<Durations>,
+    /// What each further token took of answers with at least two, where the target limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_token: Option<Durations>,
     /// The run was stopped early: so many requests had missed the target that other repeats could not make up for it.
     pub hopeless: bool,
     /// It is no answer whatever its requests say: it cannot run, has no memory for some who ask, or is wrong too often.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_core::durations::Durations;
+
 use super::judgement::{Judgement, all, judgement, quantile_ms};
 use super::{Rules, Sample};
 
@@ -191,6 +193,15 @@ where
                 &self.rules,
             ),
         }
+    }
+
+    /// What a part of an answer took at the rules' quantile, over all requests of a cell's runs; nothing where the target does not limit it.
+    pub fn part_ms(&self, cell: Cell, of: fn(&Sample) -> Option<&Durations>) -> Option<f64> {
+        let mut all = Durations::default();
+        for sample in self.samples(cell) {
+            all.add(of(sample)?);
+        }
+        Some(quantile_ms(&all, &self.rules)).filter(|took| took.is_finite())
     }
 
     /// Whether a cell's latency is less than another's, over the seeds that both have run.

@@ -32,6 +32,8 @@ fn made_up(
                 score,
                 latencies,
                 taken: None,
+                first_token: None,
+                per_token: None,
                 dispersion: 1.0,
                 bursts: None,
                 judged: 20_000,
