@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::curves::{Curves, CurvesFile, Run};
+use crate::curves::{Curves, CurvesFile, Run, shares};
 use crate::error::ReportError;
 use crate::manifest::Manifest;
 use crate::page::Page;
@@ -39,7 +39,25 @@ pub struct Finished {
     /// In its order.
     pub runs: Vec<Run>,
     /// Where both machines ran.
-    pub limits: Option<Limits>,
+    pub judged: Option<Judged>,
+}
+
+/// How runs of both machines were compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// By which limits.
+    pub limits: Limits,
+    /// Before all was run.
+    pub stopped: bool,
+}
+
+impl Judged {
+    fn again(self, scenario: &str, runs: &[Run]) -> Validation {
+        match self.stopped {
+            true => Validation::of_stopped(scenario, self.limits, runs),
+            false => Validation::new(scenario, self.limits, runs),
+        }
+    }
 }
 
 impl Finished {
@@ -59,7 +77,18 @@ impl Finished {
         let path = folder.join("curves.json");
         let curves = match read::<CurvesFile>(&path)? {
             None => vec![Curves::default(); summary.runs.len()],
-            Some(file) if file.runs.len() == summary.runs.len() => file.runs.into_iter().map(Curves::from).collect(),
+            Some(file) if file.runs.len() == summary.runs.len() => {
+                let (curves, want): (Vec<Curves>, usize) =
+                    (file.runs.into_iter().map(Curves::from).collect(), shares().count());
+                for (run, curves) in curves.iter().enumerate() {
+                    let got = curves.latency_ms.len();
+                    if got != 0 && got != want {
+                        let message = format!("runs.{run}.latency_ms: must be 0 or {want} values, got {got}");
+                        return Err(ReportError::file(&path, message));
+                    }
+                }
+                curves
+            }
             Some(file) => {
                 let (want, got) = (summary.runs.len(), file.runs.len());
                 let message = format!("runs: must be {want}, as summary.json has, got {got}");
@@ -75,7 +104,10 @@ impl Finished {
                 manifest: read(&folder.join("manifest.json"))?.unwrap_or_default(),
             },
             runs: pairs.map(|(summary, curves)| Run { summary, curves }).collect(),
-            limits: read(&folder.join("validation.json"))?.map(|validation: Value| limits(&validation)),
+            judged: read(&folder.join("validation.json"))?.map(|validation: Value| Judged {
+                limits: limits(&validation),
+                stopped: validation["stopped"] == true,
+            }),
         })
     }
 }
@@ -165,9 +197,9 @@ impl Compared {
     /// Of at least one folder. `manifest` is that of who compares.
     pub fn new(mut folders: Vec<Finished>, manifest: Manifest) -> Compared {
         if folders.len() == 1 {
-            let Finished { source, runs, limits } = folders.remove(0);
+            let Finished { source, runs, judged } = folders.remove(0);
             return Compared {
-                validation: limits.map(|limits| Validation::new(&source.scenario, limits, &runs)),
+                validation: judged.map(|judged| judged.again(&source.scenario, &runs)),
                 scenario: source.scenario,
                 runs,
                 folders: Vec::new(),
@@ -261,6 +293,7 @@ fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::folder::RunFolder;
+    use crate::summary::VIRTUAL;
     use crate::testing;
 
     fn written(place: &Path, name: &str) -> Finished {
@@ -286,7 +319,7 @@ mod tests {
     fn a_folder_read_back_has_the_page_that_was_written() {
         let place = tempfile::tempdir().unwrap();
         let finished = written(place.path(), "a");
-        assert_eq!(finished.limits.unwrap().mean, Some(0.05));
+        assert_eq!(finished.judged.unwrap().limits.mean, Some(0.05));
         let again = Compared::new(vec![finished], Manifest::default()).render().unwrap();
         let page = fs::read_to_string(place.path().join("a/report.html")).unwrap();
         // What is drawn is kept with fewer windows; all that is said is the same.
@@ -294,6 +327,47 @@ mod tests {
         assert_eq!(
             words(&again).replace(" – Tenantry", ""),
             words(&page).replace(" – Tenantry", "")
+        );
+    }
+
+    /// What was stopped is not judged when its page is made again, either.
+    #[test]
+    fn what_was_left_out_of_a_comparison_stays_out() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut runs, manifest) = (testing::runs(), testing::manifest());
+        let stopped = runs.iter_mut().rfind(|run| run.summary.machine != VIRTUAL).unwrap();
+        stopped.summary.interrupted = true;
+        let alone = stopped.summary.system.clone();
+        let validation = Validation::of_stopped("quickstart", Limits::default(), &runs);
+        assert!(!validation.comparisons.is_empty());
+        assert!(validation.comparisons.iter().all(|of| of.device.is_some()));
+        let folder = RunFolder {
+            scenario: "quickstart",
+            seed: 7,
+            resolved_scenario: "name: quickstart\n",
+            runs: &runs,
+            validation: Some(&validation),
+            manifest: &manifest,
+        };
+        folder.write(place.path()).unwrap();
+        let again = Compared::new(vec![Finished::read(place.path()).unwrap()], Manifest::default());
+        assert_eq!(again.validation, Some(validation.clone()), "without {alone}");
+        assert_ne!(Validation::new("quickstart", Limits::default(), &runs), validation);
+    }
+
+    #[test]
+    fn curves_of_another_form_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        written(place.path(), "a");
+        let path = place.path().join("a/curves.json");
+        let mut curves: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let latency_ms = curves["runs"][1]["latency_ms"].as_array_mut().unwrap();
+        latency_ms.pop().unwrap();
+        fs::write(&path, curves.to_string()).unwrap();
+        let error = Finished::read(&place.path().join("a")).unwrap_err().to_string();
+        assert!(
+            error.contains("curves.json: runs.1.latency_ms: must be 0 or 211 values, got 210"),
+            "{error}"
         );
     }
 

@@ -33,7 +33,7 @@ pub struct RunFolder<'a> {
 
 impl RunFolder<'_> {
     /// Writes all files, makes the folder where it is missing, and says where the page lies. `summary.json` comes last: a folder
-    /// that has one is complete.
+    /// that has one is complete. That of an earlier run goes first.
     ///
     /// # Errors
     /// When a file cannot be written; the error names it.
@@ -48,6 +48,7 @@ impl RunFolder<'_> {
             folders: &[],
             manifest: self.manifest,
         };
+        remove_earlier(&folder.join("summary.json"))?;
         file("scenario.resolved.yaml", self.resolved_scenario.as_bytes())?;
         file("manifest.json", &json(self.manifest)?)?;
         file("report.html", page.render()?.as_bytes())?;
@@ -105,6 +106,15 @@ mod tests {
             serde_json::from_slice::<Manifest>(&read("manifest.json")).unwrap(),
             manifest
         );
+
+        // What cannot be finished is not taken for what was there before.
+        let curves = place.path().join("deep/run/curves.json");
+        fs::remove_file(&curves).unwrap();
+        fs::create_dir(&curves).unwrap();
+        folder.write(&place.path().join("deep/run")).unwrap_err();
+        assert!(!place.path().join("deep/run/summary.json").exists());
+        fs::remove_dir(&curves).unwrap();
+        folder.write(&place.path().join("deep/run")).unwrap();
 
         let mut names: Vec<String> = fs::read_dir(place.path().join("deep/run"))
             .unwrap()

@@ -11,7 +11,7 @@ use crate::classes::ClassSummary;
 use crate::curves::Run;
 use crate::group::{Group, Spread, title};
 use crate::human;
-use crate::summary::{Parameters, RequestCounts, RunSummary, rounded};
+use crate::summary::{Parameters, RequestCounts, RunSummary, VIRTUAL, rounded};
 
 /// The scenario's `validate:` limits: the largest error, either way, as a share of what was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,6 +57,9 @@ pub struct Validation {
     pub schema: u32,
     /// The scenario's name.
     pub scenario: String,
+    /// It was stopped before all was run: only what is whole, and was run on both machines, is compared.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// Over all systems; absent where there are no limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -207,6 +210,28 @@ impl Validation {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
+    /// Compares what there is where a validation was stopped. Of runs that were stopped, or made on one machine alone, there is nothing to compare:
+    /// they are left out.
+    pub fn of_stopped(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
+        let whole: Vec<Run> = { runs.iter() }
+            .filter(|run| !run.summary.interrupted)
+            .cloned()
+            .collect();
+        let is_on_both = |run: &&Run| {
+            let same = |other: &Run| {
+                let (a, b) = (&run.summary, &other.summary);
+                (&a.system, &a.parameters) == (&b.system, &b.parameters)
+                    && (a.machine == VIRTUAL) != (b.machine == VIRTUAL)
+            };
+            whole.iter().any(same)
+        };
+        let compared: Vec<Run> = whole.iter().filter(is_on_both).cloned().collect();
+        Validation {
+            stopped: true,
+            ..Validation::new(scenario, limits, &compared)
+        }
+    }
+
     /// Compares all simulated with all executed runs of a scenario.
     pub fn new(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
         let comparisons: Vec<Comparison> = Pair::all(runs)
@@ -217,6 +242,7 @@ impl Validation {
         Validation {
             schema: 1,
             scenario: scenario.to_owned(),
+            stopped: false,
             verdict,
             comparisons,
         }

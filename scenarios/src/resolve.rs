@@ -5,6 +5,7 @@ use tenantry_core::spec::{
     AdmitSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec,
     SwapSpec, SystemSpec, TasksSpec, TenantState,
 };
+use tenantry_core::topology::INSTANCES_MAX;
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
 use tenantry_traces::outcome::AnswersSpec;
@@ -230,9 +231,6 @@ pub(crate) fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelS
     Ok(shape)
 }
 
-/// Instances of a system at most: each has queues and lanes of its own.
-const INSTANCES_MAX: u64 = 1_000_000;
-
 fn system_of(
     system: &RawSystem,
     model: &ModelShape,
@@ -247,13 +245,14 @@ fn system_of(
         problems.push(Problem::new(path.key("preset"), must, "a preset"));
     }
     let stages = { system.cascade.iter() }.flat_map(|cascade| cascade.stages.iter().enumerate());
+    let most = INSTANCES_MAX / u64::from(raw.cluster.gpus.0);
+    let most_of_stage = most / (stages.clone().count() as u64).max(1);
     let of_stages = stages.filter_map(|(index, stage)| {
         let path = path.key("cascade").key("stages").index(index).key("instances_per_gpu");
-        Some((path, stage.instances_per_gpu?.0))
+        Some((path, stage.instances_per_gpu?.0, most_of_stage))
     });
-    let of_system = (path.key("instances_per_gpu"), system.instances_per_gpu.0);
-    let most = INSTANCES_MAX / u64::from(raw.cluster.gpus.0);
-    for (path, instances) in of_stages.chain([of_system]) {
+    let of_system = (path.key("instances_per_gpu"), system.instances_per_gpu.0, most);
+    for (path, instances, most) in of_stages.chain([of_system]) {
         if u64::from(instances) > most {
             let must = format!("at most {most}, {INSTANCES_MAX} instances on all cards");
             problems.push(Problem::new(path, must, instances));

@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use tenantry_core::board::OpRef;
 use tenantry_core::ids::{BatchId, LaneId};
+use tenantry_core::topology::LANES_MAX;
 use tenantry_traces::Time;
 
 use crate::leap::Leap;
@@ -31,13 +32,14 @@ pub(crate) enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pending(u128);
 
-const LANE_BITS: u32 = 20;
+const LANE_BITS: u32 = 22;
+const _: () = assert!(LANES_MAX <= 1 << LANE_BITS);
 /// So many lanes are looked at one by one: a heap takes longer.
 const FEW_LANES: usize = 8;
 /// What overtakes fewer than so many of those that are to be heard is put among them.
 const NEAR: usize = 32;
-/// Four million million events are a fortnight of simulating.
-const MADE_BITS: u32 = 42;
+/// A million million events are a day of simulating.
+const MADE_BITS: u32 = 40;
 
 const LANE_ENDS: u64 = 0;
 const HEARD: u64 = 1;

@@ -121,19 +121,6 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         .cloned()
         .collect();
     let is_stopped = interrupted || failed.is_some();
-    // Of runs that were stopped, or made on one machine alone, there is nothing to compare.
-    let is_whole = |run: &&Run| !run.summary.interrupted;
-    let is_on_both = |run: &&Run| {
-        let same = |other: &&Run| {
-            let (a, b) = (&run.summary, &other.summary);
-            (&a.system, &a.parameters) == (&b.system, &b.parameters) && (a.machine == VIRTUAL) != (b.machine == VIRTUAL)
-        };
-        runs.iter().filter(is_whole).any(|other| same(&other))
-    };
-    let compared = runs
-        .iter()
-        .filter(|run| !is_stopped || (is_whole(run) && is_on_both(run)));
-    let compared: Vec<Run> = compared.cloned().collect();
     if is_stopped {
         let asked = loaded.runs.len() * repeats as usize;
         caveats.push(interrupted_caveat(asked, &loaded.runs, &executed));
@@ -146,7 +133,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(another_rate_caveat(another_rate, executed.len()));
     caveats.extend(of_runs(&runs));
 
-    let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &compared);
+    let validation = match is_stopped {
+        true => Validation::of_stopped(&loaded.scenario.name, loaded.limits(), &runs),
+        false => Validation::new(&loaded.scenario.name, loaded.limits(), &runs),
+    };
     caveats.extend(drift_caveats(&validation, gauging.is_some()));
     caveats.sort();
     caveats.dedup();

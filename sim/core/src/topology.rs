@@ -51,6 +51,13 @@ pub struct Instance {
     pub link: Option<LaneId>,
 }
 
+/// Instances of a cluster at most: each has queues and lanes of its own.
+pub const INSTANCES_MAX: u64 = 1_000_000;
+
+/// Lanes of so many at most: each has one that computes and perhaps a link, and each may have a card of its own, which copies and looks up; the host has
+/// one that plans or solves, and one for the disk.
+pub const LANES_MAX: u64 = 4 * INSTANCES_MAX + 2;
+
 /// The lanes of a cluster. Both machines are built from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {

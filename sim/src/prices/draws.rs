@@ -9,6 +9,12 @@ use super::Prices;
 /// Keeps the draws of blocks of steps apart from those of lanes' ops.
 const BLOCK: u64 = 1 << 62;
 
+/// What the draws of a lane's `count`-th op or block are about. Counts are below 2^40, as events are, and lanes below 2^22.
+fn about(lane: u32, count: u64) -> u64 {
+    let lane = u64::from(lane);
+    (lane & 0x3fff) << 48 | lane >> 14 << 40 | count
+}
+
 /// Keeps the draws of alarms apart from those of lanes, whose keys begin with the lane.
 const ALARM: u64 = 1 << 63;
 
@@ -51,7 +57,7 @@ impl OpSpread {
 impl Prices {
     /// The draws for the `count`-th op of a lane, so that one lane's ops never change another's.
     pub fn spread(&self, lane: u32, count: u64) -> OpSpread {
-        OpSpread(self.draws.map(|draws| draws.about(u64::from(lane) << 48 | count)))
+        OpSpread(self.draws.map(|draws| draws.about(about(lane, count))))
     }
 
     /// How far a block of a lane's steps is from the median, in parts of a million; nothing where none is.
@@ -77,7 +83,7 @@ impl Prices {
 
     #[inline(never)]
     fn draw_block(&mut self, draws: Draws, lane: u32, block: u64) -> Place {
-        let place = Place::new(draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit());
+        let place = Place::new(draws.about(BLOCK | about(lane, block)).unit());
         self.blocks[lane as usize] = Some((block, place));
         place
     }
@@ -101,5 +107,26 @@ impl Prices {
             others_busy: false,
         };
         OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(self.alarm.at(rhythm))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A lane's ops and blocks, and alarms, are about things of their own, however many lanes there are.
+    #[test]
+    fn nothing_else_is_about_the_same() {
+        let lanes = [0, 1, 1 << 13, 1 << 14, (1 << 14) + 1, 1 << 15, 1 << 16, (1 << 22) - 1];
+        let counts = [0, 1, 1 << 39, (1 << 40) - 1];
+        let of_lanes = || { lanes.iter() }.flat_map(|lane| counts.map(|count| about(*lane, count)));
+        let all: BTreeSet<u64> = of_lanes().chain(of_lanes().map(|key| BLOCK | key)).collect();
+        assert_eq!(all.len(), 2 * lanes.len() * counts.len());
+        assert!(
+            all.iter().all(|key| key & ALARM == 0),
+            "instants are below 2^62 ns, 146 years"
+        );
     }
 }
