@@ -200,6 +200,7 @@ mod tests {
             cards_released: 0,
             redispatched: 0,
             cards: vec![(0.0, vec![1]), (3.0, vec![2])],
+            cards_left_out: 0,
         });
         assert_eq!(read(&[run.clone()]), Some(1.44));
         let drawn = charts(&Compared::new(&Group::all(&[run])));

@@ -6,7 +6,7 @@ use tenantry_core::server::ScalingUse;
 use tenantry_core::server::cascade::StageCounts;
 use tenantry_traces::Time;
 
-use super::number::{ratio, rounded};
+use super::number::{is_zero, ratio, rounded};
 
 /// What a route between models came to, of the requests that arrived after the warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct ScalingSummary {
     pub redispatched: u64,
     /// From when on, in seconds, each model has, or is to have, so many cards, the models in their order.
     pub cards: Vec<(f64, Vec<u32>)>,
+    /// Changes after the last of these, where there were more than are kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cards_left_out: u64,
 }
 
 impl ScalingSummary {
@@ -51,6 +54,7 @@ impl ScalingSummary {
             cards_released: scaling.released,
             redispatched: scaling.redispatched,
             cards: scaling.cards.iter().map(row).collect(),
+            cards_left_out: scaling.cards_left_out,
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tenantry_core::server::runtimes::FleetUse;
 use tenantry_traces::Time;
 
-use super::number::rounded;
+use super::number::{is_zero, rounded};
 
 /// How a fleet of runtimes was used, over the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct FleetSummary {
     pub runtimes: Vec<String>,
     /// From when on, in seconds, each runtime has, or is to have, so many instances.
     pub allocations: Vec<(f64, Vec<u32>)>,
+    /// Changes after the last of these, where there were more than are kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub allocations_left_out: u64,
 }
 
 impl FleetSummary {
@@ -43,6 +46,7 @@ impl FleetSummary {
             cards_released: fleet.released,
             runtimes: fleet.runtimes.iter().map(column).collect(),
             allocations: fleet.allocations.iter().map(row).collect(),
+            allocations_left_out: fleet.allocations_left_out,
         }
     }
 }

@@ -9,6 +9,12 @@ pub fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().expect("a formatted float is a float")
 }
 
+/// Of a count that is told where it is not.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+pub(super) fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// `None` where there is nothing to divide by.
 pub(super) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| rounded(part / whole))

@@ -3,7 +3,7 @@
 use tenantry_traces::{Duration, Time};
 
 /// Changes that are remembered, at most.
-const MOST_REMEMBERED: usize = 4096;
+pub(super) const MOST_REMEMBERED: usize = 4096;
 
 /// How a cascade's stages used cards that come and go; or a system of decoders, as if it were a single stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct ScalingUse {
     pub card_time: Duration,
     /// Cards that each stage has, or is to have, from each decision that changed them on.
     pub cards: Vec<(Time, Vec<u32>)>,
+    /// Changes after those that are remembered.
+    pub cards_left_out: u64,
     /// Requests that were placed anew because their instance left.
     pub redispatched: u64,
     /// Times that a stage took a card.
@@ -23,8 +25,9 @@ pub struct ScalingUse {
 impl ScalingUse {
     /// Notes what each stage has from now on.
     pub(super) fn remember(&mut self, at: Time, cards: impl Iterator<Item = u32>) {
-        if self.cards.len() < MOST_REMEMBERED {
-            self.cards.push((at, cards.collect()));
+        match self.cards.len() < MOST_REMEMBERED {
+            true => self.cards.push((at, cards.collect())),
+            false => self.cards_left_out += 1,
         }
     }
 }

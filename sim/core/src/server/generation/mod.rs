@@ -507,6 +507,9 @@ impl GenerationServer {
         if was == 0 || load == 0 {
             self.occupied_changed(was);
         }
+        if let Some(cards) = &mut self.cards {
+            cards.reloaded(instance);
+        }
     }
 
     /// An instance has its first request, or has lost its last.

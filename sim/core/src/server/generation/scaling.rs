@@ -3,6 +3,8 @@
 //!
 //! What is lightly loaded is what consolidation means by it: that empties cards, and this rule stops paying for them.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::op::LoadModel;
 use crate::server::FLEET;
@@ -18,8 +20,26 @@ enum State {
     Starting(Time),
     /// The model is being loaded.
     Loading,
-    /// They serve; while they have no request, since when.
-    Serving { idle_since: Option<Time> },
+    /// They serve.
+    Serving(Load),
+}
+
+/// How much an instance that serves has to do, as the last event left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Load {
+    /// While it has no request, since when.
+    idle_since: Option<Time>,
+    is_light: bool,
+}
+
+impl State {
+    /// Serving, without a request since then.
+    fn without_load(since: Time) -> State {
+        State::Serving(Load {
+            idle_since: Some(since),
+            is_light: true,
+        })
+    }
 }
 
 /// The cluster's cards, where they come and go: those of an instance together.
@@ -27,8 +47,19 @@ pub(super) struct Cards {
     spec: LightLoadSpec,
     /// Of an instance.
     cards: u32,
-    /// By instance.
+    /// By instance. What follows is counted by it, so that no event looks at all of them.
     states: Vec<State>,
+    /// Instances that serve, and those of them that are lightly loaded.
+    serving: u32,
+    light: u32,
+    /// Those without a request, by since when.
+    idle: BTreeSet<(Time, InstanceId)>,
+    /// Those whose cards are not ours.
+    away: BTreeSet<InstanceId>,
+    /// The one whose cards start up or load: there is one at a time.
+    coming: Option<InstanceId>,
+    /// Instances whose load has changed in this event.
+    reloaded: Vec<InstanceId>,
     /// Instances whose cards are ours, now and at most.
     ours: u32,
     ours_most: u32,
@@ -41,19 +72,24 @@ impl Cards {
     /// The first are there at the start, with the model.
     pub fn new(spec: LightLoadSpec, cards: u32, instances: usize) -> Cards {
         let ours = spec.cards_at_start / cards;
-        let mut states = vec![State::Away; instances];
-        states[..ours as usize].fill(State::Serving {
-            idle_since: Some(Time::ZERO),
-        });
         let mut all = Cards {
             spec,
             cards,
-            states,
+            states: vec![State::Away; instances],
+            serving: 0,
+            light: 0,
+            idle: BTreeSet::new(),
+            away: (0..instances as u32).map(InstanceId).collect(),
+            coming: None,
+            reloaded: Vec::new(),
             ours,
             ours_most: ours,
             heard: Time::ZERO,
             log: ScalingLog::default(),
         };
+        for instance in (0..ours).map(InstanceId) {
+            all.turn(instance, State::without_load(Time::ZERO));
+        }
         all.remember(Time::ZERO);
         all
     }
@@ -63,16 +99,57 @@ impl Cards {
     }
 
     pub fn serves(&self, instance: InstanceId) -> bool {
-        matches!(self.states[instance.index()], State::Serving { .. })
+        matches!(self.states[instance.index()], State::Serving(_))
     }
 
-    fn is_light(&self, load: u32) -> bool {
-        load <= self.spec.light
+    fn turn(&mut self, instance: InstanceId, state: State) {
+        match std::mem::replace(&mut self.states[instance.index()], state) {
+            State::Away => {
+                self.away.remove(&instance);
+            }
+            State::Starting(_) | State::Loading => self.coming = None,
+            State::Serving(was) => {
+                self.serving -= 1;
+                self.light -= u32::from(was.is_light);
+                was.idle_since.map(|since| self.idle.remove(&(since, instance)));
+            }
+        }
+        match state {
+            State::Away => {
+                self.away.insert(instance);
+            }
+            State::Starting(_) | State::Loading => self.coming = Some(instance),
+            State::Serving(load) => {
+                self.serving += 1;
+                self.light += u32::from(load.is_light);
+                self.idle.extend(load.idle_since.map(|since| (since, instance)));
+            }
+        }
+    }
+
+    /// An instance's load has changed.
+    #[inline]
+    pub fn reloaded(&mut self, instance: InstanceId) {
+        self.reloaded.push(instance);
+    }
+
+    /// Takes over what an event has left of an instance's requests.
+    fn now_has(&mut self, now: Time, instance: InstanceId, load: u32) {
+        let State::Serving(was) = self.states[instance.index()] else {
+            return;
+        };
+        let load = Load {
+            idle_since: (load == 0).then(|| was.idle_since.unwrap_or(now)),
+            is_light: load <= self.spec.light,
+        };
+        if load != was {
+            self.turn(instance, State::Serving(load));
+        }
     }
 
     fn take(&mut self, now: Time, instance: InstanceId) {
         self.log.count_until(now, self.ours * self.cards);
-        self.states[instance.index()] = State::Starting(now + self.spec.start_up);
+        self.turn(instance, State::Starting(now + self.spec.start_up));
         self.ours += 1;
         self.ours_most = self.ours_most.max(self.ours);
         self.log.counts.added += u64::from(self.cards);
@@ -81,7 +158,7 @@ impl Cards {
 
     fn give_back(&mut self, at: Time, instance: InstanceId) {
         self.log.count_until(at, self.ours * self.cards);
-        self.states[instance.index()] = State::Away;
+        self.turn(instance, State::Away);
         self.ours -= 1;
         self.log.counts.released += u64::from(self.cards);
         self.remember(at);
@@ -113,36 +190,37 @@ impl GenerationServer {
         while let Some((at, instance)) = self.next_return().filter(|&(at, _)| at <= now) {
             self.give_back(at, instance, commands);
         }
-        let up = |state: &State| matches!(state, State::Starting(at) if *at <= now);
-        while let Some(index) = self.cards.as_ref().and_then(|cards| cards.states.iter().position(up)) {
-            self.load_model(now, InstanceId(index as u32), commands);
+        let coming = self.cards.as_ref().and_then(|cards| cards.coming);
+        if let Some(instance) = coming.filter(|&instance| self.is_up(now, instance)) {
+            self.load_model(now, instance, commands);
         }
+    }
+
+    /// Whether an instance's cards have started up, and load nothing yet.
+    fn is_up(&self, now: Time, instance: InstanceId) -> bool {
+        let state = { self.cards.as_ref() }.map(|cards| cards.states[instance.index()]);
+        matches!(state, Some(State::Starting(at)) if at <= now)
     }
 
     /// Which cards are given back next, and when, if nothing happens before.
     fn next_return(&self) -> Option<(Time, InstanceId)> {
         let cards = self.cards.as_ref()?;
-        let serving = || self.topology.instance_ids().filter(|&id| cards.serves(id));
-        let light = serving().filter(|id| cards.is_light(self.instances[id.index()].load()));
-        let (serving, light) = (serving().count() as u32, light.count());
-        // Whoever is given back is one of those.
-        if serving * cards.cards <= cards.spec.cards_min || light < 2 {
+        // Whoever is given back is one of those that are lightly loaded.
+        if cards.serving * cards.cards <= cards.spec.cards_min || cards.light < 2 {
             return None;
         }
-        let idle = cards
-            .states
-            .iter()
-            .zip(&self.instances)
-            .zip(self.topology.instance_ids());
-        let returns = idle.filter_map(|((state, instance), id)| match *state {
-            State::Serving {
-                idle_since: Some(since),
-            } if instance.copies.iter().all(|&copies| copies == 0) => {
-                Some(((since + cards.spec.patience).max(cards.heard), id))
+        let mut next: Option<(Time, InstanceId)> = None;
+        for &(since, id) in &cards.idle {
+            // What was due before the last event is due with it, all of it at once.
+            let due = (since + cards.spec.patience).max(cards.heard);
+            if next.is_some_and(|(at, _)| at < due) {
+                break;
             }
-            _ => None,
-        });
-        returns.min()
+            if self.instances[id.index()].copies.iter().all(|&copies| copies == 0) {
+                next = next.map_or(Some((due, id)), |next| Some(next.min((due, id))));
+            }
+        }
+        next
     }
 
     /// What lies in the cards' memory is lost.
@@ -166,7 +244,7 @@ impl GenerationServer {
             return;
         }
         let cards = self.cards.as_mut().expect("only cards that come load");
-        cards.states[instance.index()] = State::Loading;
+        cards.turn(instance, State::Loading);
         let batch = self.flights.insert(Flight::LoadModel { instance });
         let lane = self.topology.instances[instance.index()].copy;
         let mark = commands.mark();
@@ -178,7 +256,7 @@ impl GenerationServer {
     /// An instance has its model: who waits may go there.
     pub(super) fn serve_on(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let cards = self.cards.as_mut().expect("only cards that come load");
-        cards.states[instance.index()] = State::Serving { idle_since: Some(now) };
+        cards.turn(instance, State::without_load(now));
         self.dispatch(now, commands);
     }
 
@@ -190,23 +268,14 @@ impl GenerationServer {
 
     /// Asks for a card if none is lightly loaded, or none has room for who is next, unless one is on its way.
     pub(super) fn after_event(&mut self, now: Time, commands: &mut Commands) {
+        self.hear_of_loads(now);
         let Some(cards) = &mut self.cards else { return };
         cards.heard = now;
-        let (mut light, mut coming, mut away) = (false, false, None);
-        for (index, (state, instance)) in cards.states.iter_mut().zip(&self.instances).enumerate() {
-            let load = instance.load();
-            if let State::Serving { idle_since } = state {
-                *idle_since = (load == 0).then(|| idle_since.unwrap_or(now));
-            }
-            match state {
-                State::Away => away = away.or(Some(InstanceId(index as u32))),
-                State::Starting(_) | State::Loading => coming = true,
-                State::Serving { .. } => light |= load <= cards.spec.light,
-            }
-        }
-        let Some(instance) = away.filter(|_| !coming) else {
+        let away = cards.away.first().copied();
+        let Some(instance) = away.filter(|_| cards.coming.is_none()) else {
             return;
         };
+        let light = cards.light > 0;
         // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests.
         let first_waits = || self.queue.first().is_some() && self.next_placement().is_none();
         if light && !first_waits() {
@@ -217,7 +286,18 @@ impl GenerationServer {
         let at = now + cards.spec.start_up;
         match at > now {
             true => commands.list.push(Command::SetTimer { instance: FLEET, at }),
-            false => self.load_model(now, instance, commands),
+            false => {
+                self.load_model(now, instance, commands);
+                // Where there is nothing to be loaded, it has requests by now.
+                self.hear_of_loads(now);
+            }
+        }
+    }
+
+    fn hear_of_loads(&mut self, now: Time) {
+        let Some(cards) = &mut self.cards else { return };
+        while let Some(instance) = cards.reloaded.pop() {
+            cards.now_has(now, instance, self.instances[instance.index()].load());
         }
     }
 
@@ -230,6 +310,18 @@ impl GenerationServer {
             return Err(format!(
                 "{serving} instances serve, {ours} are ours, and {} are counted",
                 cards.ours
+            ));
+        }
+        let serving_ids = || self.topology.instance_ids().filter(|&id| cards.serves(id));
+        let load = |id: &InstanceId| self.instances[id.index()].load();
+        let light = serving_ids().filter(|id| load(id) <= cards.spec.light).count() as u32;
+        let idle = serving_ids().filter(|id| load(id) == 0).count();
+        if (serving, light, idle) != (cards.serving, cards.light, cards.idle.len()) {
+            return Err(format!(
+                "{serving} instances serve, {light} lightly loaded and {idle} without load; {}, {} and {} are counted",
+                cards.serving,
+                cards.light,
+                cards.idle.len()
             ));
         }
         for (id, instance) in self.topology.instance_ids().zip(&self.instances) {

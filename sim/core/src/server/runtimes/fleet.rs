@@ -12,10 +12,8 @@ use crate::policy::replace::{Change, Deployed, replacement};
 use crate::policy::scale::{Scale, Scaler};
 use crate::server::FLEET;
 use crate::server::memory::{MemoryUse, ServerError};
+use crate::server::scaling::MOST_REMEMBERED;
 use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesSpec};
-
-/// Allocations that are remembered, at most.
-const MOST_REMEMBERED: usize = 4096;
 
 /// How a fleet of runtimes was used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +22,8 @@ pub struct FleetUse {
     pub card_time: Duration,
     /// Instances that each runtime has, or is to have, from each decision that changed them on, the streams one after the other.
     pub allocations: Vec<(Time, Vec<u32>)>,
+    /// Changes after those that are remembered.
+    pub allocations_left_out: u64,
     /// By runtime: its stream's name and the longest request that it serves.
     pub runtimes: Vec<(String, u32)>,
     /// Allocations that were solved for, one before the start included.
@@ -251,8 +251,12 @@ impl RuntimeServer {
     pub(super) fn remember(&mut self, now: Time, allocation: Vec<u32>) {
         let remembered = &mut self.fleet.counts.allocations;
         let same = remembered.last().is_some_and(|(_, last)| *last == allocation);
-        if !same && remembered.len() < MOST_REMEMBERED {
-            remembered.push((now, allocation));
+        if same {
+            return;
+        }
+        match remembered.len() < MOST_REMEMBERED {
+            true => remembered.push((now, allocation)),
+            false => self.fleet.counts.allocations_left_out += 1,
         }
     }
 
