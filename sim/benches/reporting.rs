@@ -16,7 +16,9 @@ const REQUESTS: u64 = 100_000;
 
 fn labels(repeat: u32) -> RunLabels {
     RunLabels {
-        rent: None,
+        card: "h200-sxm".into(),
+        gpus: 1,
+        price_per_hour: None,
         system: "hmi".into(),
         parameters: Default::default(),
         repeat,
@@ -42,7 +44,7 @@ fn reporting(criterion: &mut Criterion) {
         bencher.iter(|| case.simulate_watched(&mut Seen::new(Time::ZERO, None, true)));
     });
     let write_rows = || {
-        let mut rows = RequestsPart::new(&path, &labels(0)).expect("the folder is writable");
+        let mut rows = RequestsPart::new(&path, &labels(0), Time::ZERO).expect("the folder is writable");
         case.simulate_watched(&mut rows);
         rows.finish().expect("the disk is not full")
     };

@@ -17,7 +17,7 @@ use tenantry_profiles::{
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
-use crate::prices::Extrapolated;
+use crate::prices::{Extrapolated, messages};
 
 /// The costs of one pool's steps, bound once.
 #[derive(Debug)]
@@ -133,6 +133,12 @@ struct AllReduce {
     surface: Surface,
     cards: u32,
     bytes_per_token: u32,
+}
+
+impl AllReduce {
+    fn bytes_of(&self, tokens: u32) -> u64 {
+        u64::from(self.bytes_per_token) * u64::from(tokens)
+    }
 }
 
 /// The steps of one run. All but the first make a token for each of `sequences`, at a context that grows by one a step.
@@ -300,8 +306,9 @@ impl StepPrices {
             retrieval.note_beyond(looked_up_later, extrapolated);
         }
         if let Some(all_reduce) = &self.all_reduce {
-            let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
-            extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
+            let (whole, rest) = messages(all_reduce.bytes_of(tokens));
+            let largest = if whole > 0 { u32::MAX } else { rest };
+            extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, largest), Family::Collective);
         }
         let first = self.attention_ns(&chunks, decodes, now);
         let attention = self.decoder.decode.beyond(sequences, context);
@@ -436,8 +443,10 @@ impl StepPrices {
         let layers = u64::from(layers);
         let lora = self.lora.as_ref().map_or(0, |lora| lora.median_ns(tenants, tokens));
         let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
-            let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
-            2 * all_reduce.surface.median_ns(all_reduce.cards, bytes)
+            let (whole, rest) = messages(all_reduce.bytes_of(tokens));
+            let ns = |bytes: u32| all_reduce.surface.median_ns(all_reduce.cards, bytes);
+            let whole_ns = if whole > 0 { whole * ns(u32::MAX) } else { 0 };
+            2 * (whole_ns + ns(rest))
         });
         // To adapters, each token is a sequence of its own.
         let adapter = self

@@ -6,8 +6,8 @@ use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
 use tenantry_core::spec::{BatchSpec, Met, PipelineSpec, PlotSpec, TenantState};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    Card, Changing, Contention, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape, OtherCores,
-    ResumeRow, Stats, Tier, TokensOf,
+    Card, Changing, Contention, DeviceKind, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape,
+    OtherCores, ResumeRow, Stats, Tier, TokensOf,
 };
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};
@@ -672,4 +672,37 @@ fn uniform_tenants_hit_in_proportion_to_the_slots() {
     let hit_rate = swaps.hits as f64 / (swaps.hits + swaps.misses) as f64;
     assert!((hit_rate - 0.035).abs() < 0.004, "{hit_rate}");
     assert_eq!(record.memory.tenant_bytes, 35 * record.memory.per_tenant_bytes);
+}
+
+/// Instances of encoders beyond a processor's cores take turns, as threads do: they finish no more than the cores compute.
+#[test]
+fn instances_beyond_the_cores_take_turns() {
+    let mut card = synthetic_card();
+    card.tables.concurrent_layer.clear();
+    let end = |card: &Card, instances_per_gpu: u32| {
+        let mut system = system();
+        system.pool.instances_per_gpu = instances_per_gpu;
+        system.pool.tenant_state = TenantState::Head;
+        system.pool.batch = BatchSpec::SizeOrTimeout {
+            max_size: 1,
+            max_wait: Duration::ZERO,
+        };
+        let entries = (0..64).map(|i| request(i, 100, 0, 32)).collect();
+        let gpu = cluster(1, memory_for(&system, 4, 4));
+        let record = run_listed(card, gpu, &system, 4, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, 64);
+        record.end.0 as f64
+    };
+    assert_eq!(card.device.host.cores, 4);
+    let [alone, as_cores, fourfold] = [1, 4, 16].map(|instances| end(&card, instances));
+    assert!((3.5..4.1).contains(&(alone / as_cores)), "{alone} {as_cores}");
+    assert!(fourfold > 0.97 * as_cores, "{as_cores} {fourfold}");
+    // A GPU's instances have kernels of their own.
+    card.device.kind = DeviceKind::Cuda;
+    let copies = card.tables.copy.clone();
+    card.tables.copy.extend(copies.into_iter().map(|mut row| {
+        row.pinned = true;
+        row
+    }));
+    assert!(end(&card, 16) < 0.5 * end(&card, 4));
 }

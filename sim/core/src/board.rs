@@ -258,12 +258,6 @@ impl Board {
         (self.batch(next.batch).ops[next.index as usize].blockers == 0).then_some(next)
     }
 
-    /// Whether an issued op of this lane has not ended.
-    #[inline]
-    pub fn is_running(&self, lane: LaneId) -> bool {
-        self.lanes[lane.index()].issued > 0
-    }
-
     /// Whether an op of this lane has not been issued.
     #[inline]
     pub fn is_waited_for(&self, lane: LaneId) -> bool {

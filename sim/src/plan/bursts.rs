@@ -167,7 +167,7 @@ impl Bursts {
             .map(|(lost, run)| lost - of_lost * run.judged as f64)
             .collect();
         let of_losses = spread(&lost_off, all);
-        let error = of_runs.hypot(of_seeds).hypot(of_losses);
+        let error = libm::hypot(libm::hypot(of_runs, of_seeds), of_losses);
         let freedom = |error: f64, of: usize| error.powi(4) / (of as f64 - 1.0).max(1.0);
         let seeds = self.seeds.len();
         let square: f64 = off.iter().map(|off| off * off).sum::<f64>() / (seeds as f64 - 1.0).max(1.0);

@@ -47,6 +47,12 @@ impl CopyPrices {
     }
 }
 
+/// So many bytes in messages as large as a table's keys can be, and what is left: mostly none, and all.
+pub(crate) fn messages(bytes: u64) -> (u64, u32) {
+    let largest = u64::from(u32::MAX);
+    (bytes / largest, (bytes % largest) as u32)
+}
+
 impl Prices {
     /// Whether transfers go over links that cards have: one processor's threads copy in their memory.
     pub fn has_links(&self) -> bool {
@@ -66,13 +72,12 @@ impl Prices {
                 let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(link.bytes_per_s));
                 link.latency.0 + u64::try_from(ns).unwrap_or(u64::MAX / 2)
             }
-            LinkPrices::Measured(messages) => {
-                // In messages as large as a table's keys can be: mostly one.
-                let (whole, rest) = (bytes / u64::from(u32::MAX), (bytes % u64::from(u32::MAX)) as u32);
+            LinkPrices::Measured(surface) => {
+                let (whole, rest) = messages(bytes);
                 let largest = if whole > 0 { u32::MAX } else { rest };
-                self.extrapolated.note(messages.beyond(2, largest), Family::Collective);
+                self.extrapolated.note(surface.beyond(2, largest), Family::Collective);
                 let draw = spread.draw();
-                whole * draw.of(messages.cost(2, u32::MAX)) + draw.of(messages.cost(2, rest))
+                whole * draw.of(surface.cost(2, u32::MAX)) + draw.of(surface.cost(2, rest))
             }
             LinkPrices::Copies => {
                 self.extrapolated.note(self.copy.curve.beyond(page_bytes), Family::Copy);

@@ -19,6 +19,7 @@ use tenantry_profiles::{
 };
 use tenantry_traces::draw::{Draws, Purpose};
 
+pub(crate) use self::copies::messages;
 use self::copies::{CopyPrices, LinkPrices};
 pub use self::draws::OpSpread;
 pub(crate) use self::draws::Quantile;
@@ -26,6 +27,8 @@ pub(crate) use self::extrapolated::Extrapolated;
 use self::passes::{EncoderPrices, TextPrices};
 use self::resume::ResumePrices;
 pub use self::resume::{Before, ModelBefore, Warmth};
+pub use self::side_by_side::Cores;
+use self::side_by_side::{at_once, cores_of};
 use crate::lookups::LookupPrices;
 use crate::pet_prices::PetPrices;
 use crate::runtime_prices::RuntimePrices;
@@ -101,7 +104,7 @@ impl Prices {
                 ModelPrices::Runtimes(Box::new(RuntimePrices::new(card, pool, runtimes)?))
             }
             (None, None) => {
-                let prices = EncoderPrices::new(card, pool, pool.instances_per_gpu, false)?;
+                let prices = EncoderPrices::new(card, pool, at_once(card, pool.instances_per_gpu), false)?;
                 ModelPrices::Encoder(Box::new(prices))
             }
         };
@@ -127,7 +130,7 @@ impl Prices {
         let Some(route) = &system.route else {
             return Prices::new(card, &system.pool, jitter);
         };
-        let streams = most_on_a_card(route);
+        let streams = at_once(card, most_on_a_card(route));
         let model = |stage: &StageSpec| {
             let prunes = stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
             let mut prices = EncoderPrices::new(card, &stage.pool, streams, prunes)?;
@@ -191,7 +194,7 @@ impl Prices {
                 None => None,
             },
             host_cores: card.device.host.cores,
-            cores: (!pinned).then_some(card.device.host.cores),
+            cores: cores_of(card),
             draws: match jitter {
                 Jitter::Measured { seed } if card.tables.vary() => Some(Draws::new(seed, Purpose::Jitter)),
                 // Where all is as the median, nothing needs to be drawn.

@@ -2,9 +2,29 @@
 
 use tenantry_core::ids::PoolId;
 use tenantry_core::op::{BatchShape, OpKind};
-use tenantry_profiles::Family;
+use tenantry_profiles::{Card, DeviceKind, Family};
 
 use super::{ModelPrices, Prices};
+
+/// Cores on which lanes take turns where more compute than there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// All cards are one processor's, and whatever lanes do takes a core.
+    OfAllCards(u64),
+    /// Each card is a processor of its own, on which instances that compute share the cores; what copies and look-ups take from them was measured. So
+    /// are encoders', runtimes' and cascades', and decoders' of which it was not measured what they take from each other.
+    OfEachCard(u64),
+}
+
+/// Of a card that is the host's own processor.
+pub(super) fn cores_of(card: &Card) -> Option<u32> {
+    (card.device.kind == DeviceKind::Cpu).then(|| card.device.host.cores.max(1))
+}
+
+/// Of so many instances of a card, those that compute at once: of more than there are cores nothing is measured, and they take turns.
+pub(super) fn at_once(card: &Card, streams: u32) -> u32 {
+    cores_of(card).map_or(streams, |cores| streams.min(cores))
+}
 
 impl Prices {
     /// How much longer a layer takes while `streams` instances of the card compute, in parts of a million; nothing where that was
@@ -15,17 +35,19 @@ impl Prices {
             (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => {
                 return prices.streams_ppm(pet, self.at_once(streams), shape);
             }
-            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => return prices.streams_ppm(*infer, streams, shape),
+            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => {
+                return prices.streams_ppm(*infer, self.at_once(streams), shape);
+            }
             (ModelPrices::Decoder(prices), OpKind::Run(_)) => return prices.streams_ppm(streams, shape.requests),
             _ => return None,
         };
         let surface = prices.concurrent.as_ref()?;
-        Some(surface.beside_ppm(streams, shape.requests, shape.tokens))
+        Some(surface.beside_ppm(self.at_once(streams), shape.requests, shape.tokens))
     }
 
-    /// Of so many streams of tasks' models, those that compute at once: of more than there are cores nothing is measured, and they take turns.
+    /// See [`at_once`]: of encoders, runtimes and tasks' models.
     pub(super) fn at_once(&self, streams: u32) -> u32 {
-        self.cores.map_or(streams, |cores| streams.min(cores.max(1)))
+        self.cores.map_or(streams, |cores| streams.min(cores))
     }
 
     /// Notes where what ops take from each other side by side is beyond what was measured; encoders' is noted with their layers.
@@ -35,7 +57,9 @@ impl Prices {
                 let beyond = prices.streams_beyond(pet, self.at_once(streams), shape);
                 (beyond, Family::ConcurrentLayer)
             }
-            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => prices.streams_beyond(*infer, streams, shape),
+            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => {
+                prices.streams_beyond(*infer, self.at_once(streams), shape)
+            }
             (ModelPrices::Decoder(prices), OpKind::Run(_)) => {
                 (prices.streams_beyond(streams, shape.requests), Family::ConcurrentStep)
             }
@@ -44,16 +68,19 @@ impl Prices {
         self.extrapolated.note(beyond, family);
     }
 
-    /// Cores that all lanes of all cards share; nothing where each card computes for itself, or where it was not measured what
-    /// decoders that compute side by side take from each other.
-    pub fn cores_shared(&self) -> Option<u64> {
-        let share = match &self.models[0] {
+    /// Cores that lanes share, where cards are processors.
+    pub fn cores(&self) -> Option<Cores> {
+        let cores = u64::from(self.cores?);
+        let of_all = match &self.models[0] {
             ModelPrices::Decoder(steps) => steps.streams_ppm(1, 1).is_some(),
             // Full models side by side may be as many as there are tasks.
             ModelPrices::Tasks(_) => true,
             _ => false,
         };
-        self.cores.filter(|_| share).map(u64::from)
+        Some(match of_all {
+            true => Cores::OfAllCards(cores),
+            false => Cores::OfEachCard(cores),
+        })
     }
 
     /// Whether no core is left for whoever wakes, when so many lanes compute beside a lane that does not.

@@ -9,6 +9,7 @@ use tenantry_traces::Duration;
 
 use super::VirtualMachine;
 use super::lanes::Work;
+use crate::prices::Cores;
 
 pub const UNDISTURBED: u64 = 1_000_000;
 
@@ -131,10 +132,15 @@ impl VirtualMachine {
         if let Some(far_end) = self.far_end(kind, op) {
             disturbed *= u64::from(self.on_link[far_end.index()]);
         }
-        match self.cores {
-            // Threads take turns on the cores.
-            Some(cores) if u64::from(beside.busy) > cores => disturbed * u64::from(beside.busy) / cores,
-            _ => disturbed,
+        let (threads, cores) = match self.cores {
+            Some(Cores::OfAllCards(cores)) => (u64::from(beside.busy), cores),
+            Some(Cores::OfEachCard(cores)) => (u64::from(beside.computing), cores),
+            None => return disturbed,
+        };
+        // Threads take turns on the cores.
+        match threads > cores {
+            true => disturbed * threads / cores,
+            false => disturbed,
         }
     }
 

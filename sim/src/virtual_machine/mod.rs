@@ -34,7 +34,7 @@ use crate::ends::Ends;
 use crate::last_tokens::LastTokens;
 use crate::leap::Leap;
 use crate::pending::{Pending, PendingEvents, What};
-use crate::prices::{Prices, Warmth};
+use crate::prices::{Cores, Prices, Warmth};
 
 /// How many calls pass between looks at the interrupt flag.
 const INTERRUPT_CHECK: u64 = 1 << 12;
@@ -46,7 +46,7 @@ pub struct VirtualMachine {
     /// Lanes that disturb those of each card: its own, or all where all are threads of one processor.
     lanes_of_gpu: Vec<Vec<LaneId>>,
     /// Of that processor, where there is one.
-    cores: Option<u64>,
+    cores: Option<Cores>,
     prices: Prices,
     contention: ContentionPpm,
     looked_up: Option<LookupCounts>,
@@ -117,8 +117,9 @@ impl VirtualMachine {
         for (index, lane) in topology.lanes.iter().enumerate() {
             lanes_of_gpu[lane.gpu.index()].push(LaneId(index as u32));
         }
-        let cores = prices.cores_shared();
-        if cores.is_some() {
+        let cores = prices.cores();
+        let is_one_processor = matches!(cores, Some(Cores::OfAllCards(_)));
+        if is_one_processor {
             lanes_of_gpu.fill((0..topology.lanes.len() as u32).map(LaneId).collect());
         }
         VirtualMachine {
@@ -132,7 +133,7 @@ impl VirtualMachine {
             lanes: { topology.lanes.iter() }
                 .map(|lane| Lane {
                     kind: lane.kind,
-                    card: if cores.is_some() { 0 } else { lane.gpu.index() },
+                    card: if is_one_processor { 0 } else { lane.gpu.index() },
                     running: None,
                     ops: 0,
                     model_of: None,
