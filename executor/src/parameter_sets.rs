@@ -1,5 +1,6 @@
 //! Tenants' parameters in host memory: one contiguous block each, or shared round-robin where there is no room for all.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +16,13 @@ use crate::tensors_file::converted;
 /// Where the host's memory does not hold a block for each tenant, tenant `t` uses block `t % distinct`. What is copied and
 /// computed per request is the same; only fewer different bytes are read. Reports must say so: [`distinct`](Self::distinct).
 ///
-/// A tenant's block may be replaced while others, or even it, are copied: who copies keeps the block that it has begun with.
+/// A tenant's block may be replaced while others, or even it, are copied: who copies keeps the block that it has begun with. Who shared one has its own
+/// from then on.
 #[derive(Debug)]
 pub struct ParameterSets {
     blocks: Arc<[Mutex<Tensor>]>,
+    /// Where tenants share blocks: those that were replaced since, by tenant.
+    replaced: Arc<Mutex<BTreeMap<u32, Tensor>>>,
     /// Blocks that could not be had, and why; they are empty.
     missing: Arc<[(usize, String)]>,
     tenants: u32,
@@ -49,6 +53,7 @@ impl ParameterSets {
         fill_all(&mut blocks, length, &fill)?;
         Ok(ParameterSets {
             blocks: blocks.into_iter().map(Mutex::new).collect(),
+            replaced: Arc::default(),
             missing: Arc::default(),
             tenants,
             length,
@@ -56,11 +61,11 @@ impl ParameterSets {
         })
     }
 
-    /// Takes blocks of `length` parameters for `tenants` tenants, in turns where there are fewer, as many as fit into `max_bytes` of host
-    /// memory. One that cannot be had is [`missing`](Self::missing), as if it had been let go of; the others are served.
+    /// Takes blocks of `length` parameters for `tenants` tenants, in turns where there are fewer. One that cannot be had is
+    /// [`missing`](Self::missing), as if it had been let go of; the others are served.
     ///
     /// # Errors
-    /// No tenants, no blocks, none that can be had, or `max_bytes` that do not hold one.
+    /// No tenants, no blocks, none that can be had, or `max_bytes` of host memory that do not hold them all: nobody is to be answered by another's.
     pub(crate) fn of_blocks(
         tenants: u32,
         length: u64,
@@ -73,6 +78,16 @@ impl ParameterSets {
         let distinct = distinct_of(tenants, length * element_bytes(kind), max_bytes)?;
         if blocks.len() == 0 {
             return Err(ExecutorError::input("tenants' parameters", "of at least one", 0));
+        }
+        let count = blocks.len().min(tenants as usize);
+        if (distinct as usize) < count {
+            let bytes = length * element_bytes(kind);
+            let must = format!("enough for {count} tenants' own ({} bytes)", count as u64 * bytes);
+            return Err(ExecutorError::input(
+                "host memory for tenants' parameters",
+                must,
+                format!("{max_bytes} bytes"),
+            ));
         }
         let own = |block: Result<Tensor, ExecutorError>| {
             let block = block?;
@@ -88,9 +103,7 @@ impl ParameterSets {
         };
         let mut missing = Vec::new();
         let mut own_blocks = Vec::new();
-        let blocks = blocks.take(distinct as usize);
-        let count = blocks.len();
-        for (index, block) in blocks.enumerate() {
+        for (index, block) in blocks.take(count).enumerate() {
             own_blocks.push(Mutex::new(match own(block) {
                 Ok(block) => block,
                 Err(error) if missing.len() + 1 == count => return Err(error),
@@ -102,6 +115,7 @@ impl ParameterSets {
         }
         Ok(ParameterSets {
             blocks: own_blocks.into(),
+            replaced: Arc::default(),
             missing: missing.into(),
             tenants,
             length,
@@ -124,7 +138,13 @@ impl ParameterSets {
     /// # Panics
     /// If there is no such tenant.
     pub fn of(&self, tenant: u32) -> Tensor {
-        self.block(tenant).lock().expect(UNBROKEN).shallow_clone()
+        let own = match self.shared() {
+            Some(_) => { self.replaced.lock().expect(UNBROKEN) }
+                .get(&tenant)
+                .map(Tensor::shallow_clone),
+            None => None,
+        };
+        own.unwrap_or_else(|| self.block(tenant).lock().expect(UNBROKEN).shallow_clone())
     }
 
     fn block(&self, tenant: u32) -> &Mutex<Tensor> {
@@ -132,8 +152,7 @@ impl ParameterSets {
         &self.blocks[tenant as usize % self.blocks.len()]
     }
 
-    /// Puts another block in the place of a tenant's, from where whoever asks next is given it. Where tenants share blocks, all who share
-    /// this one are.
+    /// Puts another block in the place of a tenant's, from where whoever asks next is given it. Who shared its block with it keeps that.
     ///
     /// # Errors
     /// A block of another length.
@@ -150,11 +169,21 @@ impl ParameterSets {
                 got,
             ));
         }
-        *self.block(tenant).lock().expect(UNBROKEN) = block;
+        self.put(tenant, block);
         Ok(())
     }
 
-    /// Lets go of a tenant's block, unless others share it. What copies it fails from now on.
+    fn put(&self, tenant: u32, block: Tensor) {
+        let of_all = self.block(tenant);
+        match self.shared() {
+            Some(_) => {
+                self.replaced.lock().expect(UNBROKEN).insert(tenant, block);
+            }
+            None => *of_all.lock().expect(UNBROKEN) = block,
+        }
+    }
+
+    /// Lets go of a tenant's block; others that share it keep it. What copies it for the tenant fails from now on.
     ///
     /// # Errors
     /// None that is known: libtorch's.
@@ -162,9 +191,7 @@ impl ParameterSets {
     /// # Panics
     /// If there is no such tenant.
     pub(crate) fn discard(&self, tenant: u32) -> Result<(), ExecutorError> {
-        if self.distinct() == self.tenants {
-            *self.block(tenant).lock().expect(UNBROKEN) = nothing(self.kind)?;
-        }
+        self.put(tenant, nothing(self.kind)?);
         Ok(())
     }
 
@@ -207,6 +234,7 @@ impl ParameterSets {
     pub fn share(&self) -> ParameterSets {
         ParameterSets {
             blocks: Arc::clone(&self.blocks),
+            replaced: Arc::clone(&self.replaced),
             missing: Arc::clone(&self.missing),
             ..*self
         }
@@ -331,15 +359,45 @@ mod tests {
         assert_eq!((copied.double_value(&[9]), own.of(1).double_value(&[9])), (1.0, 7.0));
         other.discard(1).unwrap();
         assert_eq!((own.of(1).numel(), own.of(2).double_value(&[0])), (0, 2.0));
-        let shared = sets(3, 2 * 40).unwrap();
+        // Who shares a block with another keeps it.
+        let shared = sets(5, 2 * 40).unwrap();
+        let other = shared.share();
+        let new = Tensor::full([10], 7.0, (Kind::Float, Device::Cpu));
+        other.replace(2, new).unwrap();
+        let first = |tenant: u32| shared.of(tenant).double_value(&[0]);
+        assert_eq!([0, 2, 4].map(first), [0.0, 7.0, 0.0]);
         shared.discard(2).unwrap();
-        assert_eq!(shared.of(0).numel(), 10, "others need it");
+        assert_eq!([0, 2, 4].map(|tenant| other.of(tenant).numel()), [10, 0, 10]);
         let message = own
             .replace(0, Tensor::zeros([9], (Kind::Float, Device::Cpu)))
             .unwrap_err();
         assert_eq!(
             message.to_string(),
             "a tenant's new parameters: must be [10] numbers, got [9]"
+        );
+    }
+
+    /// Files are tenants' own: memory for fewer is none.
+    #[test]
+    fn nobody_is_given_the_file_of_another() {
+        let of = |files: i64, max_bytes| {
+            let blocks = (0..files).map(|file| Ok(Tensor::full([10], file, (Kind::Float, Device::Cpu))));
+            let blocks = blocks.collect::<Vec<_>>().into_iter();
+            ParameterSets::of_blocks(4, 10, DType::F32, Device::Cpu, max_bytes, blocks)
+        };
+        let message = of(3, 2 * 40).unwrap_err().to_string();
+        let must = "must be enough for 3 tenants' own (120 bytes), got 80 bytes";
+        assert_eq!(message, format!("host memory for tenants' parameters: {must}"));
+        let first = |sets: &ParameterSets| [0, 1, 2, 3].map(|tenant| sets.of(tenant).double_value(&[0]));
+        assert_eq!(
+            first(&of(3, 3 * 40).unwrap()),
+            [0.0, 1.0, 2.0, 0.0],
+            "in turns where there are fewer"
+        );
+        assert_eq!(
+            first(&of(9, 4 * 40).unwrap()),
+            [0.0, 1.0, 2.0, 3.0],
+            "as many as there are tenants"
         );
     }
 

@@ -3,7 +3,7 @@
 //! The same machine is faster in one hour than in another: its clock, its neighbours on the same host. Some of the card's own points,
 //! measured again within seconds, tell by how much, whatever is served and by which policy.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, Ratios, Tables, compare};
@@ -78,6 +78,10 @@ pub fn gauge(
             keep: &mut |_| Ok(()),
             interrupted,
         })?;
+        // What was cut off is of some of the points alone.
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let mut tables = Tables::default();
         schedule.record(&mut tables, &mut Tables::default());
         let now = Card { tables, ..card.clone() };
