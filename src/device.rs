@@ -144,14 +144,23 @@ impl Device {
         caveats.extend(done.errors.iter().map(|of| errors(&run.system.name, of)));
         caveats.extend(clocks(&run.system.name, &self.name, &done.clocks, done.device_memory));
         caveats.extend(shared_device(&run.system.name, run.gpus, self));
-        let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
+        let topology = match &run.system.route {
+            Some(route) => Topology::of_stages(&spec.cluster, &route.stages),
+            None => Topology::new(&spec.cluster, &run.system.pool),
+        };
+        let lanes = topology.lanes.len();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if lanes > cores {
             caveats.push(format!(
-                "{lanes} lanes share {cores} cores, so that they slow each other down."
+                "{}: {lanes} lanes share {cores} cores, so that they slow each other down.",
+                run.system.name
             ));
         }
-        let summarized = summarized(run, &self.name, repeat, &done.record).with_seen(&seen);
+        let mut summarized = summarized(run, &self.name, repeat, &done.record).with_seen(&seen);
+        // What was held, and not what all tenants' would be.
+        if let Some(bytes) = &mut summarized.summary.host_memory_bytes {
+            *bytes = done.host_bytes;
+        }
         caveats.extend(of_workload(run, &summarized));
         Ok(ExecutedRun {
             kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,

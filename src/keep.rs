@@ -7,6 +7,7 @@ use tenantry_core::board::OpRan;
 use tenantry_core::event::Event;
 use tenantry_core::run::Observer;
 use tenantry_core::{Command, Commands, RunRecord};
+use tenantry_reports::human;
 use tenantry_reports::requests::{self, RequestsPart};
 use tenantry_reports::timeline::{self, TimelinePart};
 use tenantry_reports::whole::Part;
@@ -129,7 +130,10 @@ impl Keep {
             let window = window.clone().unwrap_or(warm_up..warm_up + TIMELINE);
             TimelinePart::new(path, window, index as u64 + 1, labels)
         });
-        let requests = self.requests.as_ref().map(|path| RequestsPart::new(path, labels));
+        let requests = self
+            .requests
+            .as_ref()
+            .map(|path| RequestsPart::new(path, labels, warm_up));
         let record = self.record.as_ref().filter(|_| index == 0);
         let manages = run.workload.management != ManagementSpec::None;
         let watch = Watch {
@@ -145,12 +149,13 @@ impl Keep {
     /// not of these runs, and a timeline with nothing in it.
     pub fn write(self, kept: Vec<Kept>) -> Result<Vec<String>, Failure> {
         let nothing_ran = !kept.is_empty() && kept.iter().all(|kept| kept.nothing_ran);
-        let (mut requests, mut timeline) = (Vec::new(), Vec::new());
+        let (mut requests, mut timeline, mut recorded) = (Vec::new(), Vec::new(), Vec::new());
         for kept in kept {
             requests.extend(kept.requests);
             timeline.extend(kept.timeline);
             if let Some(trace) = kept.record {
-                trace.finish()?;
+                recorded.extend(trace.notes());
+                trace.file.finish()?;
             }
         }
         if let Some(path) = &self.requests {
@@ -166,7 +171,7 @@ impl Keep {
             );
             format!("{TIMELINE_FILE} has no ops: none of any run ran in its window, {window}.")
         });
-        Ok(self.earlier.into_iter().chain(empty).collect())
+        Ok(self.earlier.into_iter().chain(empty).chain(recorded).collect())
     }
 }
 
@@ -184,7 +189,37 @@ pub struct Kept {
     timeline: Option<Part>,
     /// No op ran within the timeline's window.
     nothing_ran: bool,
-    record: Option<TraceFile>,
+    record: Option<Recorded>,
+}
+
+/// A trace that is written but for its name.
+struct Recorded {
+    path: PathBuf,
+    file: TraceFile,
+    requests: u64,
+    cancellations: u64,
+    interrupted: bool,
+}
+
+impl Recorded {
+    /// What a trace lacks of what was asked.
+    fn notes(&self) -> impl Iterator<Item = String> {
+        let path = self.path.display();
+        let cut = self.interrupted.then(|| {
+            format!(
+                "{path} holds the first {} requests alone, since the run was stopped.",
+                human::count(self.requests)
+            )
+        });
+        let given_up = (self.cancellations > 0).then(|| {
+            format!(
+                "{path} has no cancellations, of which there were {}: traces hold none; `workload.cancellations` in the scenario that replays it has clients \
+                 give up.",
+                human::count(self.cancellations)
+            )
+        });
+        cut.into_iter().chain(given_up)
+    }
 }
 
 impl Watch {
@@ -196,7 +231,7 @@ impl Watch {
             nothing_ran: self.timeline.as_ref().is_some_and(TimelinePart::is_empty),
             requests: part(self.requests.map(RequestsPart::finish))?,
             timeline: part(self.timeline.map(|timeline| timeline.finish(lanes())))?,
-            record: self.record.map(Recorder::finish).transpose()?,
+            record: self.record.map(|record| record.finish(run.interrupted)).transpose()?,
         })
     }
 }
@@ -236,7 +271,10 @@ impl Observer for Watch {
 
 /// Writes the requests of a run down as they arrive, those of its management among them.
 struct Recorder {
+    path: PathBuf,
     trace: TraceFile,
+    requests: u64,
+    cancellations: u64,
     /// The first thing that went wrong; nothing is written after it.
     failed: Option<TraceError>,
 }
@@ -254,15 +292,24 @@ impl Recorder {
             false => TraceFile::create(path),
         };
         Ok(Recorder {
+            path: path.to_owned(),
             trace: trace?,
+            requests: 0,
+            cancellations: 0,
             failed: None,
         })
     }
 
-    fn finish(self) -> Result<TraceFile, Failure> {
+    fn finish(self, interrupted: bool) -> Result<Recorded, Failure> {
         match self.failed {
             Some(error) => Err(error.into()),
-            None => Ok(self.trace),
+            None => Ok(Recorded {
+                path: self.path,
+                file: self.trace,
+                requests: self.requests,
+                cancellations: self.cancellations,
+                interrupted,
+            }),
         }
     }
 }
@@ -273,9 +320,16 @@ impl Observer for Recorder {
             return;
         }
         let written = match event {
-            Event::Arrived(request) => self.trace.write(request),
+            Event::Arrived(request) => {
+                self.requests += 1;
+                self.trace.write(request)
+            }
             Event::Manage(request) => self.trace.write_change(request),
-            Event::Cancelled(_) | Event::Done(_) | Event::Timer(_) => Ok(()),
+            Event::Cancelled(_) => {
+                self.cancellations += 1;
+                Ok(())
+            }
+            Event::Done(_) | Event::Timer(_) => Ok(()),
         };
         self.failed = written.err();
     }

@@ -23,13 +23,8 @@ use cli::{Cli, Command};
 /// Who reads our output may have enough of it, as `head` has: then the process ends, as others do, and does not panic.
 #[cfg(unix)]
 fn end_with_the_reader() {
-    unsafe extern "C" {
-        fn signal(signal: i32, handler: usize) -> usize;
-    }
-    const SIGPIPE: i32 = 13;
-    const DEFAULT: usize = 0;
     // SAFETY: no handler of ours is installed, and no other thread runs yet.
-    unsafe { signal(SIGPIPE, DEFAULT) };
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 fn main() -> std::process::ExitCode {

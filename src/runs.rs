@@ -12,7 +12,7 @@ use tenantry_core::spec::{EngineSpec, GenerationSpec};
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::summary::GenerationSummary;
-use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Validation};
+use tenantry_reports::{Run, RunFolder, RunLabels, Seen, ServiceClass, Validation};
 #[cfg(feature = "libtorch")]
 use tenantry_scenarios::Files;
 use tenantry_scenarios::plan::Plan;
@@ -437,10 +437,9 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
         machine: machine.to_owned(),
         seed: run.seed,
         slo: run.slo,
-        rent: run.price_per_hour.map(|price_per_hour| Rent {
-            gpus: run.gpus,
-            price_per_hour,
-        }),
+        card: run.card.clone(),
+        gpus: run.gpus,
+        price_per_hour: run.price_per_hour,
     }
 }
 

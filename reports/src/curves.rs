@@ -6,7 +6,7 @@ use tenantry_core::ledger::{Series, Window};
 use tenantry_traces::{Duration, Time};
 
 use crate::seen::Seen;
-use crate::summary::{RunLabels, RunSummary, rounded};
+use crate::summary::{Parameters, RunLabels, RunSummary, rounded};
 
 /// What is kept of a run's record.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,13 +109,34 @@ pub const MAX_RUNS_WITH_OPS: usize = 48;
 pub struct CurvesFile {
     /// Of the file's form: 1.
     pub schema: u32,
+    /// Of the requests, or of the tenants: where `latency_ms` and `tenant_ms` of each run are taken, from 0 to 1.
+    #[serde(default)]
+    pub shares: Vec<f64>,
+    /// What the columns of each run's `windows` are.
+    #[serde(default)]
+    pub window_columns: Vec<String>,
     /// In the order of `summary.json`.
     pub runs: Vec<RunCurves>,
 }
 
+/// See [`RunCurves::windows`].
+const WINDOW_COLUMNS: [&str; 4] = ["arrived", "served", "batches", "batch_requests"];
+
 /// The curves of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunCurves {
+    /// Which run: the system.
+    #[serde(default)]
+    pub system: String,
+    /// The sweep point.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
+    /// The machine.
+    #[serde(default)]
+    pub machine: String,
+    /// Counted from 0.
+    #[serde(default)]
+    pub repeat: u32,
     /// See [`Curves::latency_ms`].
     pub latency_ms: Vec<f64>,
     /// The last event, in nanoseconds.
@@ -143,7 +164,9 @@ impl CurvesFile {
     pub fn new(runs: &[Run]) -> CurvesFile {
         let mut file = CurvesFile {
             schema: 1,
-            runs: runs.iter().map(|run| RunCurves::from(&run.curves)).collect(),
+            shares: shares().collect(),
+            window_columns: WINDOW_COLUMNS.map(str::to_owned).to_vec(),
+            runs: runs.iter().map(RunCurves::of).collect(),
         };
         if runs.len() > MAX_RUNS_WITH_OPS {
             file.runs.iter_mut().for_each(|run| run.ops.clear());
@@ -152,8 +175,10 @@ impl CurvesFile {
     }
 }
 
-impl From<&Curves> for RunCurves {
-    fn from(curves: &Curves) -> RunCurves {
+impl RunCurves {
+    /// Of a run, with fewer windows than it has.
+    pub fn of(run: &Run) -> RunCurves {
+        let Run { summary, curves } = run;
         /// More than a page draws.
         const MAX_WINDOWS: usize = 256;
         let Series { width, windows } = &curves.series;
@@ -171,6 +196,10 @@ impl From<&Curves> for RunCurves {
                 })
         };
         RunCurves {
+            system: summary.system.clone(),
+            parameters: summary.parameters.clone(),
+            machine: summary.machine.clone(),
+            repeat: summary.repeat,
             latency_ms: curves.latency_ms.iter().copied().map(rounded).collect(),
             end_ns: curves.end.0,
             window_ns: width.0 * merge as u64,

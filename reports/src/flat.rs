@@ -5,13 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::error::ReportError;
-use crate::summary::RunSummary;
+use crate::page::number;
+use crate::summary::{RunSummary, rounded};
 
 /// Columns that say which run a row is, before all others.
-const LEADING: [&str; 4] = ["system", "machine", "repeat", "seed"];
+const LEADING: [&str; 6] = ["system", "machine", "card", "gpus", "repeat", "seed"];
+
+/// Base units, and what the name of a column of numbers in them ends with.
+const SUFFIXES: [(&str, &str); 5] = [
+    ("B", "_bytes"),
+    ("B/s", "_bytes_per_s"),
+    ("s", "_s"),
+    ("/s", "_per_s"),
+    ("%", "_percent"),
+];
 
 /// The table. Its columns are the union over all runs: those that say which run it is, the sweep's parameters, and the rest in
-/// alphabetical order. What a run lacks is empty.
+/// alphabetical order. What a run lacks is empty. A parameter with a unit has a column as it was written, and one with the number alone, in the base
+/// unit that its name ends with: `…rate` has `6000/min`, `…rate_per_s` 100.
 pub fn csv(runs: &[RunSummary]) -> Result<Vec<u8>, ReportError> {
     let rows: Vec<BTreeMap<String, String>> = runs.iter().map(row).collect::<Result<_, _>>()?;
     let names: BTreeSet<&str> = rows.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
@@ -37,6 +48,13 @@ pub fn csv(runs: &[RunSummary]) -> Result<Vec<u8>, ReportError> {
 fn row(run: &RunSummary) -> Result<BTreeMap<String, String>, ReportError> {
     let mut cells = BTreeMap::new();
     flatten("", serde_json::to_value(run)?, &mut cells);
+    for (path, value) in &run.parameters {
+        if let (true, Some((number, base))) = (value.is_string(), number(value))
+            && let Some((_, suffix)) = SUFFIXES.iter().find(|(of, _)| *of == base)
+        {
+            cells.insert(format!("parameters.{path}{suffix}"), rounded(number).to_string());
+        }
+    }
     Ok(cells)
 }
 
@@ -73,6 +91,7 @@ mod tests {
         let parameters = [
             ("tenants.count".to_owned(), json!(10)),
             ("popularity".to_owned(), json!({ "zipf": 1.1 })),
+            ("workload.arrivals.poisson.rate".to_owned(), json!("6000/min")),
         ];
         let odd = RunLabels {
             parameters: parameters.into(),
@@ -86,14 +105,18 @@ mod tests {
         let mut reader = csv::Reader::from_reader(bytes.as_slice());
         let header: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
         assert_eq!(
-            header[..6],
+            header[..10],
             [
                 "system",
                 "machine",
+                "card",
+                "gpus",
                 "repeat",
                 "seed",
                 "parameters.popularity",
-                "parameters.tenants.count"
+                "parameters.tenants.count",
+                "parameters.workload.arrivals.poisson.rate",
+                "parameters.workload.arrivals.poisson.rate_per_s"
             ]
         );
         let rows: Vec<BTreeMap<&str, String>> = reader
@@ -107,6 +130,8 @@ mod tests {
             })
             .collect();
         assert_eq!(rows[0]["system"], runs[0].system);
+        assert_eq!(rows[0]["parameters.workload.arrivals.poisson.rate"], "6000/min");
+        assert_eq!(rows[0]["parameters.workload.arrivals.poisson.rate_per_s"], "100");
         assert_eq!(rows[0]["parameters.popularity"], r#"{"zipf":1.1}"#);
         assert_eq!(
             rows[0]["latency_ms.p98"].parse::<f64>().unwrap(),

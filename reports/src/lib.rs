@@ -43,5 +43,5 @@ pub use group::{Group, Spread};
 pub use manifest::Manifest;
 pub use page::Page;
 pub use seen::Seen;
-pub use summary::{Rent, RunLabels, RunSummary, Summary};
-pub use validation::{Comparison, Limits, StageError, Validation, Verdict};
+pub use summary::{RunLabels, RunSummary, Summary};
+pub use validation::{Comparison, FigureError, Limits, StageError, Validation, Verdict};

@@ -29,11 +29,12 @@ use crate::whole::{Part, PartFile, WholeFile};
 
 /// The columns. Instants are nanoseconds since the start of the run; what does not apply is null, never zero.
 ///
-/// - `system`, `machine`, `repeat`, `parameters`: which run; the sweep point is a JSON object.
+/// - `system`, `machine`, `repeat`, `seed`, `parameters`: which run; the sweep point is a JSON object. Requests of the same ticket are the same in
+///   runs of the same seed and point.
 /// - `ticket`, `tenant`, `class`, `input_tokens`, `output_tokens`: the request, as the workload has it; `output_tokens` is null where it
 ///   asks for none. `generated_tokens`: how many it was given, null where that is none: fewer where it did not finish, came to the model's last
 ///   position, or ended by a token.
-/// - `arrival_ns`; `start_ns`, when its batch was handed to the machine (of several, the first); `first_token_ns`, of a decoder's answer;
+/// - `arrival_ns`; `warm_up`, whether that is within the warm-up, so that most figures leave the request out; `start_ns`, when its batch was handed to the machine (of several, the first); `first_token_ns`, of a decoder's answer;
 ///   `end_ns`, when it left.
 /// - `queue_ns`, `lane_ns`, `stall_ns`, `compute_ns`, `tell_ns`: the waits of `summary.json`. They add up to the latency.
 /// - `batch`: which of the run's batches, from 0 (of several, the last), and `batch_requests`, how many requests were in it (of several, the most).
@@ -44,6 +45,7 @@ message request {
   required binary system (UTF8);
   required binary machine (UTF8);
   required int32 repeat (INTEGER(32,false));
+  required int64 seed (INTEGER(64,false));
   required binary parameters (UTF8);
   required int64 ticket;
   required int32 tenant (INTEGER(32,false));
@@ -52,6 +54,7 @@ message request {
   optional int32 output_tokens (INTEGER(32,false));
   optional int32 generated_tokens (INTEGER(32,false));
   required int64 arrival_ns;
+  required boolean warm_up;
   optional int64 start_ns;
   optional int64 first_token_ns;
   optional int64 end_ns;
@@ -79,6 +82,8 @@ const GROUP_ROWS: usize = 1 << 16;
 pub struct RequestsPart {
     labels: [ByteArray; 3],
     repeat: u32,
+    seed: u64,
+    warm_up: Time,
     path: PathBuf,
     writer: SerializedFileWriter<PartFile>,
     columns: Vec<Column>,
@@ -105,16 +110,18 @@ struct Inside {
 }
 
 impl RequestsPart {
-    /// A part of the file at `path`, whose folder must exist.
+    /// A part of the file at `path`, whose folder must exist. The warm-up ends at `warm_up`.
     ///
     /// # Errors
     /// When the folder is not writable.
-    pub fn new(path: &Path, labels: &RunLabels) -> Result<RequestsPart, ReportError> {
+    pub fn new(path: &Path, labels: &RunLabels, warm_up: Time) -> Result<RequestsPart, ReportError> {
         let parameters = serde_json::to_string(&labels.parameters)?;
         let out = Part::begin(path).map_err(|source| ReportError::io(path, source))?;
         Ok(RequestsPart {
             labels: [labels.system.as_str(), &labels.machine, &parameters].map(ByteArray::from),
             repeat: labels.repeat,
+            seed: labels.seed,
+            warm_up,
             path: path.to_owned(),
             writer: SerializedFileWriter::new(out, TYPE.clone(), properties())
                 .map_err(|source| ReportError::parquet(path, source))?,
@@ -167,6 +174,7 @@ impl RequestsPart {
             Value::Text(Some(system)),
             Value::Text(Some(machine)),
             Value::int(Some(self.repeat)),
+            Value::long(Some(self.seed)),
             Value::Text(Some(parameters)),
             Value::long(Some(request.ticket)),
             Value::int(Some(request.tenant)),
@@ -175,6 +183,7 @@ impl RequestsPart {
             Value::int((request.output_tokens > 0).then_some(request.output_tokens)),
             Value::int(finish.map(|finish| finish.output_tokens).filter(|&tokens| tokens > 0)),
             Value::long(Some(request.arrival.0)),
+            Value::Bool(Some(request.arrival < self.warm_up)),
             Value::long(start.map(|start| start.0)),
             Value::long(finish.and_then(|finish| Some(finish.first_token?.0))),
             Value::long(left.map(|(now, _)| now.0)),

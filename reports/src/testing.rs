@@ -27,7 +27,9 @@ pub fn labels(system: &str, machine: &str) -> RunLabels {
             target: Target::of_latency(TARGET),
             quantile: 0.98,
         }),
-        rent: None,
+        card: "h200-sxm".into(),
+        gpus: 1,
+        price_per_hour: None,
     }
 }
 

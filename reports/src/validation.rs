@@ -11,7 +11,7 @@ use crate::classes::ClassSummary;
 use crate::curves::Run;
 use crate::group::{Group, Spread, title};
 use crate::human;
-use crate::summary::{Parameters, RequestCounts, RunSummary, VIRTUAL, rounded};
+use crate::summary::{ManagementSummary, Parameters, RequestCounts, RunSummary, VIRTUAL, rounded};
 
 /// The scenario's `validate:` limits: the largest error, either way, as a share of what was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,6 +28,13 @@ pub struct Limits {
 /// what they answered say nothing of each other.
 const UNANSWERED: f64 = 0.01;
 const FAILED: &str = "requests.failed";
+/// Tokens that a request was given, in the mean.
+pub const TOKENS_PER_REQUEST: &str = "output_tokens_per_request";
+const MANAGEMENT_FAILED: &str = "management.failed";
+
+/// Who gives up does so by the clock: where times differ by what limits allow, so does how many do. By more than this share of all requests, the two
+/// machines did not answer the same ones.
+const GIVEN_UP: f64 = 0.05;
 
 /// Whether limits were kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -268,6 +275,9 @@ impl Comparison {
         .chain(
             [
                 figure("output_tokens_per_s", None, |run| run.output_tokens_per_s),
+                figure(TOKENS_PER_REQUEST, None, |run| {
+                    Some(run.output_tokens_per_s? / run.throughput_rps?)
+                }),
                 figure("ttft_ms.mean", None, |run| Some(run.ttft_ms?.mean)),
                 figure("tpot_ms.mean", None, |run| Some(run.tpot_ms?.mean)),
                 figure("token_gap_ms.p98", None, |run| Some(run.token_gap_ms?.p98)),
@@ -276,6 +286,7 @@ impl Comparison {
                 }),
             ]
             .into_iter()
+            .chain(decisions(pair))
             .chain(classes(pair))
             .filter(|figure| figure.simulated.is_some() || figure.executed.is_some())
             .chain(counts(pair, limits)),
@@ -295,16 +306,33 @@ impl Comparison {
     }
 
     fn failures(&self) -> Option<String> {
-        let failed = self.figures.iter().find(|figure| figure.figure == FAILED)?;
-        let (simulated, executed) = (failed.simulated?.mean, failed.executed?.mean);
-        (failed.error_percent? < -100.0 * UNANSWERED).then(|| {
-            format!(
-                "{}: {} requests failed when executed, {} when simulated",
-                title(&self.system, &self.parameters),
-                human::number(executed),
-                human::number(simulated)
-            )
-        })
+        let of = |name: &str, what: &str| {
+            let failed = self.figures.iter().find(|figure| figure.figure == name)?;
+            let executed = failed.executed?.mean;
+            let simulated = failed.simulated.map_or(0.0, |simulated| simulated.mean);
+            (failed.error_percent? < -100.0 * UNANSWERED).then(|| {
+                format!(
+                    "{}: {} {what} failed when executed, {} when simulated",
+                    title(&self.system, &self.parameters),
+                    counted(executed),
+                    counted(simulated)
+                )
+            })
+        };
+        let failed = [
+            of(FAILED, "requests"),
+            of(MANAGEMENT_FAILED, "changes of tenants or domains"),
+        ];
+        let sentences: Vec<String> = failed.into_iter().flatten().collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+}
+
+/// How many, in the mean over repeats.
+fn counted(mean: f64) -> String {
+    match mean.fract() == 0.0 {
+        true => human::count(mean as u64),
+        false => human::number(mean),
     }
 }
 
@@ -328,6 +356,27 @@ impl FigureError {
         FigureError::judged(figure.to_owned(), counts, error, limit)
     }
 
+    /// How many changes of tenants and domains ended so, likewise in percent of all of them.
+    fn of_changes(
+        pair: &Pair<'_>,
+        figure: &str,
+        count: fn(&ManagementSummary) -> u64,
+        limit: Option<f64>,
+    ) -> FigureError {
+        let counts = both(pair, |group| {
+            group.spread(|run| Some(count(run.management.as_ref()?) as f64))
+        });
+        let share = |run: &RunSummary| {
+            let changes = run.management.as_ref()?;
+            Some(count(changes) as f64 / changes.offered.max(1) as f64)
+        };
+        let error = match both(pair, |group| group.mean(share)) {
+            (Some(simulated), Some(executed)) => Some(simulated - executed),
+            _ => None,
+        };
+        FigureError::judged(figure.to_owned(), counts, error, limit)
+    }
+
     fn judged(
         figure: String,
         (simulated, executed): (Option<Spread>, Option<Spread>),
@@ -343,6 +392,27 @@ impl FigureError {
             verdict: limit.map(|limit| Verdict::of(error.is_some_and(|error| error.abs() <= limit))),
         }
     }
+}
+
+/// What policies came to beside times.
+fn decisions(pair: &Pair<'_>) -> Vec<FigureError> {
+    let figure = |name: String, read: &dyn Fn(&RunSummary) -> Option<f64>| {
+        let (simulated, executed) = both(pair, |group| group.spread(read));
+        FigureError::new(name, simulated, executed, None)
+    };
+    let stages =
+        { pair.any().runs[0].summary.cascade.as_ref() }.map_or(0, |cascade| cascade.returned_share_by_stage.len());
+    let returned = |stage: usize| {
+        figure(format!("cascade.returned_share_by_stage.{stage}"), &|run| {
+            run.cascade.as_ref()?.returned_share_by_stage.get(stage).copied()
+        })
+    };
+    let others = [
+        figure("slo_attainment".to_owned(), &|run| run.slo_attainment),
+        figure("gpus_time_weighted".to_owned(), &|run| run.gpus_time_weighted),
+        figure("cascade.accuracy".to_owned(), &|run| run.cascade.as_ref()?.accuracy),
+    ];
+    others.into_iter().chain((0..stages).map(returned)).collect()
 }
 
 /// The 98th percentile of each service class, and how much of it was answered in time, where classes are told apart.
@@ -371,7 +441,29 @@ fn counts(pair: &Pair<'_>, limits: Limits) -> impl Iterator<Item = FigureError> 
     let figures = [
         FigureError::of_requests(pair, "requests.rejected", |requests| requests.rejected, unanswered),
         FigureError::of_requests(pair, FAILED, |requests| requests.failed, unanswered),
-        FigureError::of_requests(pair, "requests.cancelled", |requests| requests.cancelled, None),
+        FigureError::of_requests(pair, "requests.unfinished", |requests| requests.unfinished, unanswered),
+        FigureError::of_requests(
+            pair,
+            "requests.cancelled",
+            |requests| requests.cancelled,
+            unanswered.map(|_| GIVEN_UP),
+        ),
+        FigureError::of_changes(
+            pair,
+            MANAGEMENT_FAILED,
+            |changes| changes.failed_by.values().sum(),
+            unanswered,
+        ),
+        FigureError::of_changes(
+            pair,
+            "management.refused",
+            |changes| changes.refused_by.values().sum(),
+            unanswered,
+        ),
+        figure("swap.hits", |run| Some(run.swap.as_ref()?.hits)),
+        figure("lookup.domain_hits", |run| Some(run.lookup.as_ref()?.domain_hits)),
+        figure("lookup.root_hits", |run| Some(run.lookup.as_ref()?.root_hits)),
+        figure("lookup.fallbacks", |run| Some(run.lookup.as_ref()?.fallbacks)),
         figure("generation.evictions", |run| Some(run.generation?.evictions)),
         figure("generation.migrations", |run| Some(run.generation?.migrations)),
     ];
@@ -595,6 +687,30 @@ mod tests {
         assert_eq!((refused.verdict, refused.failures()), (Some(Verdict::Outside), None));
         let free = with(Limits::default(), |run| run.requests.failed = 501);
         assert_eq!((free.verdict, free.failures().is_some()), (None, true));
+        // So are changes of tenants and domains, of which there may be few.
+        let mut changed = one(100_000, &[100_000]);
+        for (run, failed) in changed.iter_mut().zip([0, 3]) {
+            run.summary.management = Some(ManagementSummary {
+                offered: 10,
+                made: [("update-domain".to_owned(), 10 - failed)].into(),
+                refused_by: Default::default(),
+                failed_by: [("load_failed".to_owned(), failed)].into(),
+                unfinished: 0,
+                made_ms: None,
+            });
+        }
+        let changes = Validation::new("changes", mean, &changed);
+        let words = "hmi: 3 changes of tenants or domains failed when executed, 0 when simulated";
+        assert_eq!(changes.failures().as_deref(), Some(words));
+        assert_eq!(changes.verdict, Some(Verdict::Outside));
+
+        // Nobody hears of what is left inside, either; who gives up does so by the clock.
+        let left = with(mean, |run| run.requests.unfinished = 600);
+        assert_eq!((left.verdict, left.failures()), (Some(Verdict::Outside), None));
+        let few = with(mean, |run| run.requests.cancelled = 30).verdict;
+        let many = with(mean, |run| run.requests.cancelled = 100).verdict;
+        assert_eq!((few, many), (Some(Verdict::Within), Some(Verdict::Outside)));
+
         // Fewer than the simulation says: that is wrong, but nothing failed.
         let mut runs = one(100_000, &[100_000]);
         runs[0].summary.requests.failed = 100;

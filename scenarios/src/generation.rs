@@ -91,6 +91,14 @@ pub(crate) fn check(
             system.instances_per_gpu.0,
         ));
     }
+    if generation.page_tokens.0 > model.positions {
+        let must = format!("at most {}, the positions of {}", model.positions, model.name);
+        problems.push(Problem::new(
+            in_generation.key("page_tokens"),
+            must,
+            generation.page_tokens.0,
+        ));
+    }
     if let Some(prefix) = generation.shared_prefix.filter(|_| system.plot.is_some()) {
         let must = "left out above a table: the texts that it is built from have no beginning in common";
         problems.push(Problem::new(in_generation.key("shared_prefix"), must, prefix.tokens.0));

@@ -1,5 +1,6 @@
 //! What a reader must know of figures before trusting them, in sentences.
 
+mod backlog;
 mod outcomes;
 mod prices;
 mod rates;

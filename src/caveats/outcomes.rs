@@ -1,13 +1,14 @@
 //! What came of runs: requests that nobody served, or not as asked, runs that ended before their time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_reports::classes::ClassSummary;
-use tenantry_reports::{Run, RunSummary, human};
+use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Entry;
 use tenantry_traces::spec::{ArrivalsSpec, PopularitySpec, Stop, WorkloadSpec};
 
+use super::backlog::backlog_caveat;
 use super::recordings::silence_caveat;
 
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
@@ -23,6 +24,9 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         host_memory_caveats(runs),
         cut_batches_caveats(runs),
         fleet_caveats(runs),
+        left_out_caveats(runs),
+        backlog_caveat(runs).into_iter().collect(),
+        same_repeats_caveats(runs),
     ];
     all.concat()
 }
@@ -37,6 +41,71 @@ pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
     [ended_early_caveat(spec, run), silence_caveat(spec, run), turns]
         .into_iter()
         .flatten()
+        .collect()
+}
+
+/// A sentence on each system of whose changes of instances or cards only the first are listed.
+fn left_out_caveats(runs: &[Run]) -> Vec<String> {
+    let of = |run: &Run| {
+        let RunSummary {
+            system,
+            fleet,
+            scaling,
+            cascade,
+            ..
+        } = &run.summary;
+        let scaling = scaling
+            .as_ref()
+            .or(cascade.as_ref().and_then(|cascade| cascade.scaling.as_ref()));
+        let listed = { fleet.as_ref() }
+            .map(|fleet| {
+                (
+                    fleet.allocations_left_out,
+                    fleet.allocations.last().map(|(from, _)| *from),
+                )
+            })
+            .or(scaling.map(|scaling| (scaling.cards_left_out, scaling.cards.last().map(|(from, _)| *from))));
+        let (left_out, Some(last)) = listed? else { return None };
+        (left_out > 0).then(|| {
+            format!(
+                "{system}: instances and cards over time are listed, and drawn, up to {}; {} later changes are counted alone.",
+                human::milliseconds(last * 1e3),
+                human::count(left_out)
+            )
+        })
+    };
+    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A sentence on simulated systems whose repeats are one and the same run.
+fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
+    let is_one = |group: &&Group<'_>| {
+        let of = |run: &Run| {
+            let RunSummary {
+                latency_ms, requests, ..
+            } = &run.summary;
+            (*latency_ms, requests.clone(), run.curves.end)
+        };
+        group.is_virtual() && group.runs.len() > 1 && group.runs.iter().all(|run| of(run) == of(group.runs[0]))
+    };
+    let groups = Group::all(runs);
+    let systems: BTreeSet<&str> = groups.iter().filter(is_one).map(|group| group.system()).collect();
+    let of_all = groups.iter().map(|group| group.system()).collect::<BTreeSet<_>>() == systems;
+    (!systems.is_empty())
+        .then(|| {
+            format!(
+                "{}: all repeats are one and the same run, since nothing in it is drawn anew by another seed (a recording, no jitter): they say nothing of how \
+                 much runs differ. Other parts of a recording (`from`, `length`) would.",
+                match of_all {
+                    true => "all systems".to_owned(),
+                    false => systems.into_iter().collect::<Vec<_>>().join(", "),
+                }
+            )
+        })
+        .into_iter()
         .collect()
 }
 
@@ -425,7 +494,9 @@ mod tests {
                 machine: "virtual".to_owned(),
                 seed: 1,
                 slo: None,
-                rent: None,
+                card: "h200-sxm".into(),
+                gpus: 1,
+                price_per_hour: None,
             };
             let fleet = Some(FleetUse {
                 decisions: 6,
@@ -465,7 +536,9 @@ mod tests {
                 machine: "virtual".to_owned(),
                 seed: 1,
                 slo: None,
-                rent: None,
+                card: "h200-sxm".into(),
+                gpus: 1,
+                price_per_hour: None,
             };
             let mut run = Run::new(labels, &RunRecord::default());
             run.summary.requests.unfinished = unfinished;

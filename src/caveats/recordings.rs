@@ -3,7 +3,7 @@
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::generate::part_of_recording;
-use tenantry_traces::spec::{ArrivalsSpec, TraceSpec};
+use tenantry_traces::spec::{ArrivalsSpec, PopularitySpec, TraceSpec};
 
 use crate::failure::Failure;
 
@@ -21,17 +21,20 @@ pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     ))
 }
 
-/// Sentences on recordings some of whose requests got no answer, or ask a decoder for none, each once.
+/// Sentences on recordings some of whose requests got no answer, or ask a decoder for none, or whose tenants are not those that ask, each once.
 ///
 /// # Errors
 /// When a recording cannot be read to its end.
-pub fn unanswered_in_recordings(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
-    let generates = |run: &&RunSpec| run.system.pool.generation.is_some();
-    let (mut replayed, mut generated): (Vec<&TraceSpec>, Vec<&TraceSpec>) = (Vec::new(), Vec::new());
-    runs.iter()
-        .for_each(|run| collect(&run.workload.arrivals, &mut replayed));
-    let decoders = runs.iter().filter(generates);
-    decoders.for_each(|run| collect(&run.workload.arrivals, &mut generated));
+pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
+    let of = |which: fn(&RunSpec) -> bool| {
+        let mut traces: Vec<&TraceSpec> = Vec::new();
+        let runs = runs.iter().filter(|run| which(run));
+        runs.for_each(|run| collect(&run.workload.arrivals, &mut traces));
+        traces
+    };
+    let replayed = of(|_| true);
+    let generated = of(|run| run.system.pool.generation.is_some());
+    let with_others = of(|run| run.workload.popularity != PopularitySpec::OfArrivals);
     let mut sentences = Vec::new();
     for trace in replayed {
         let part = part_of_recording(trace).map_err(Failure::bad_input)?;
@@ -50,6 +53,13 @@ pub fn unanswered_in_recordings(runs: &[RunSpec]) -> Result<Vec<String>, Failure
                 part.without_output,
                 "ask for no token (an output of 0), and are answered as soon as their prompts are computed; leave out those that failed when they were recorded",
             );
+        }
+        if part.tenants > 1 && with_others.contains(&trace) {
+            sentences.push(format!(
+                "{}: its {} tenants are not those that ask, which are drawn by tenants.popularity in their place; `popularity: of-arrivals` keeps them.",
+                trace.path.display(),
+                human::count(part.tenants)
+            ));
         }
     }
     Ok(sentences)

@@ -1,8 +1,8 @@
 //! `tenantry execute`: all runs of a scenario for real, one after the other.
 
-use tenantry_reports::{Run, Summary, terminal};
+use tenantry_reports::{Run, Summary, group, human, terminal};
 
-use crate::caveats::{another_rate_caveat, interrupted_caveat, of_runs, unanswered_in_recordings};
+use crate::caveats::{another_rate_caveat, interrupted_caveat, of_runs, recording_caveats};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -47,7 +47,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     caveats.extend(keep.write(kept)?);
     caveats.extend(loaded.machine_caveats());
-    caveats.extend(unanswered_in_recordings(&loaded.runs)?);
+    caveats.extend(recording_caveats(&loaded.runs)?);
     caveats.extend(another_rate_caveat(another_rate, runs.len()));
     caveats.extend(of_runs(&runs));
     if stopped.is_some() {
@@ -68,10 +68,29 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let Some(why) = stopped {
         return Err(why.with(format!("what was executed until then is in {}", args.out.display())));
     }
+    let failing: Vec<String> = runs.iter().filter_map(failing).collect();
+    if !failing.is_empty() {
+        return Err(Failure::Running(failing.join("; ")));
+    }
     let (words, device) = (args.scenario.words(), device.name());
     next(
         output,
         &format!("tenantry validate {words} --device {device} (does the simulation agree?)"),
     );
     Ok(())
+}
+
+/// Says which run's requests failed, where more did than a validation lets pass: then something is broken, and no policy's decision.
+fn failing(run: &Run) -> Option<String> {
+    const PASSES: f64 = 0.01;
+    let summary = &run.summary;
+    let (failed, offered) = (summary.requests.failed, summary.requests.offered);
+    (failed as f64 > PASSES * offered as f64).then(|| {
+        format!(
+            "{}: {} of {} requests failed",
+            group::title(&summary.system, &summary.parameters),
+            human::count(failed),
+            human::count(offered)
+        )
+    })
 }

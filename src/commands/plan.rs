@@ -10,7 +10,7 @@ use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::Plan;
 
 use crate::cards::{card_from_anywhere, find_card};
-use crate::caveats::unanswered_in_recordings;
+use crate::caveats::recording_caveats;
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::keep::earlier_than_plan;
@@ -68,7 +68,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let Some(best) = &planned.best {
         let best = Loaded::of_what_fits(best.clone(), None)?;
         caveats.extend(best.run_caveats());
-        caveats.extend(unanswered_in_recordings(&best.runs)?);
+        caveats.extend(recording_caveats(&best.runs)?);
     }
     caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());

@@ -5,9 +5,7 @@ use tenantry_profiles::DeviceKind;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{
-    another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, once, unanswered_in_recordings,
-};
+use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, once, recording_caveats};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -58,7 +56,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     if interrupted {
         caveats.push(interrupted_caveat(loaded.runs.len(), &loaded.runs, &runs));
     }
-    caveats.extend(unanswered_in_recordings(&loaded.runs)?);
+    caveats.extend(recording_caveats(&loaded.runs)?);
     caveats.extend(of_runs(&runs));
     let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);
     let outcome = Outcome {

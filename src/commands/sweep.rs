@@ -142,7 +142,7 @@ fn simulate_one(
             if loaded.runs.len() > MAX_RUNS_WITH_OPS {
                 done.run.curves.ops.clear();
             }
-            Some(RunCurves::from(&done.run.curves))
+            Some(RunCurves::of(&done.run))
         },
         summary: Some(done.run.summary),
         events: done.events,

@@ -8,12 +8,11 @@ use tenantry_executor::profiler::{Pace, gauge};
 use tenantry_profiles::{Card, DType, ModelShape};
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::summary::VIRTUAL;
-use tenantry_reports::{Run, Validation, Verdict, terminal};
+use tenantry_reports::validation::TOKENS_PER_REQUEST;
+use tenantry_reports::{Comparison, Run, Validation, Verdict, human, terminal};
 
 use super::profile::models_of;
-use crate::caveats::{
-    another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, unanswered_in_recordings,
-};
+use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, recording_caveats};
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -129,7 +128,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
-    caveats.extend(unanswered_in_recordings(&loaded.runs)?);
+    caveats.extend(recording_caveats(&loaded.runs)?);
     caveats.extend(another_rate_caveat(another_rate, executed.len()));
     caveats.extend(of_runs(&runs));
 
@@ -242,8 +241,8 @@ impl Gauging {
             let each: Vec<String> = paces.iter().map(|pace| format!("{:.3}", pace.ratio)).collect();
             let card = loaded.at_pace(name, mean);
             sentences.push(format!(
-                "Ops are priced at {mean:.3} times what card {card} says: that is what {} of its points took before, between and after \
-                 the executions ({}).",
+                "Ops are priced at {mean:.3} times what card {card} says: that is what {} of its points took each time that they were measured, before, \
+                 between and after the executions ({}).",
                 first.points,
                 each.join(", ")
             ));
@@ -260,12 +259,14 @@ fn drift_caveats(validation: &Validation, gauged: bool) -> Vec<String> {
         let compute = comparison.stages.iter().find(|stage| stage.stage == "compute")?;
         let drift = compute.executed_ms / compute.simulated_ms - 1.0;
         (drift.abs() > DRIFT).then(|| {
-            let why = match gauged {
-                false => {
+            let why = match (other_work(comparison), gauged) {
+                (Some(other), _) => format!("{other}, so that this says little of the machine's pace"),
+                (None, false) => {
                     "the machine has drifted since it was measured, or was busy; `--gauge` tells by how much, and `tenantry profile` \
                      measures it again"
+                        .to_owned()
                 }
-                true => "that is beside the machine's pace, which was gauged",
+                (None, true) => "that is beside the machine's pace, which was gauged".to_owned(),
             };
             format!(
                 "{}: a request's batch computed {:.1} ms and its profile says {:.1} ms, {:+.0} %: {why}.",
@@ -279,9 +280,29 @@ fn drift_caveats(validation: &Validation, gauged: bool) -> Vec<String> {
     drifted.collect()
 }
 
+/// What a request's batch had to compute, where it was not what was simulated: then times are not of the same work.
+fn other_work(comparison: &Comparison) -> Option<String> {
+    const OTHER_PERCENT: f64 = 5.0;
+    let differs = |name: &str| {
+        let figure = comparison.figures.iter().find(|figure| figure.figure == name)?;
+        let is_other = figure.error_percent.is_some_and(|error| error.abs() > OTHER_PERCENT);
+        Some([figure.executed?.mean, figure.simulated?.mean].map(human::number)).filter(|_| is_other)
+    };
+    if let Some([executed, simulated]) = differs(TOKENS_PER_REQUEST) {
+        return Some(format!(
+            "requests were given {executed} tokens, and {simulated} when simulated (a sequence that may end by a token ends by the model's when executed, \
+             and by `chance` when simulated)"
+        ));
+    }
+    let [executed, simulated] = differs("batch_size_mean")?;
+    Some(format!(
+        "batches had {executed} requests, and {simulated} when simulated"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
-    use tenantry_reports::{Comparison, StageError};
+    use tenantry_reports::{FigureError, Spread, StageError};
 
     use super::*;
 
@@ -319,6 +340,7 @@ mod tests {
         let validation = Validation {
             schema: 1,
             scenario: "drift".into(),
+            stopped: false,
             verdict: None,
             comparisons,
         };
@@ -326,6 +348,27 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("slower: a request's batch computed 11.5 ms and its profile says 10.0 ms, +15 %"));
         assert!(told[0].contains("`--gauge` tells by how much"), "{}", told[0]);
+        // Other batches say nothing of the machine.
+        let mut validation = validation;
+        let spread = |mean| Spread {
+            mean,
+            min: mean,
+            max: mean,
+        };
+        validation.comparisons[1].figures.push(FigureError {
+            figure: "batch_size_mean".into(),
+            simulated: Some(spread(4.0)),
+            executed: Some(spread(2.0)),
+            error_percent: Some(100.0),
+            limit_percent: None,
+            verdict: None,
+        });
+        let told = drift_caveats(&validation, false);
+        assert!(
+            told[0].contains("batches had 2.00 requests, and 4.00 when simulated") && !told[0].contains("drifted"),
+            "{}",
+            told[0]
+        );
         assert!(
             told[1].starts_with("faster") && told[1].contains("-15 %"),
             "{}",

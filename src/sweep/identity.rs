@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::manifest::ProfileSource;
 
-use crate::caveats::{Measured, unanswered_in_recordings};
+use crate::caveats::{Measured, recording_caveats};
 use crate::failure::Failure;
 use crate::output::Started;
 use crate::runs::Loaded;
@@ -106,7 +106,7 @@ impl Sweep {
             caveats: [
                 loaded.card_caveats(),
                 loaded.refused_tasks(),
-                unanswered_in_recordings(&loaded.runs)?,
+                recording_caveats(&loaded.runs)?,
             ]
             .concat(),
             measured: loaded.measured().collect(),

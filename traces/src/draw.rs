@@ -216,6 +216,8 @@ impl TryRng for Stream {
 
 #[cfg(test)]
 mod tests {
+    use rand_distr::Distribution;
+
     use super::*;
 
     #[test]
@@ -252,6 +254,44 @@ mod tests {
         // The tail, beyond which one in 2 200 falls.
         let beyond = sample.iter().filter(|&&x| x > TAIL).count() as f64 / f64::from(n);
         assert!((beyond / libm::exp(-TAIL) - 1.0).abs() < 0.2, "{beyond}");
+    }
+
+    /// Ours give the same bits on every machine, which `rand_distr`'s do not; they are distributed as its are.
+    #[test]
+    fn draws_are_distributed_as_those_of_rand_distr() {
+        let n = 100_000;
+        let distance = |about: u64, ours: &dyn Fn(&mut Stream) -> f64, theirs: &dyn Fn(&mut Stream) -> f64| {
+            let sorted = |about: u64, draw: &dyn Fn(&mut Stream) -> f64| {
+                let mut stream = Draws::new(5, Purpose::Arrival).about(about);
+                let mut sample: Vec<f64> = (0..n).map(|_| draw(&mut stream)).collect();
+                sample.sort_unstable_by(f64::total_cmp);
+                sample
+            };
+            let (ours, theirs) = (sorted(about, ours), sorted(about + 1, theirs));
+            let below = |x: &f64| theirs.partition_point(|y| y <= x);
+            let ranks = ours.iter().enumerate();
+            let apart = ranks.map(|(rank, x)| (below(x) as f64 - (rank as f64 + 0.5)).abs());
+            apart.fold(0.0, f64::max) / f64::from(n)
+        };
+        let gamma = |shape: f64| {
+            let theirs = rand_distr::Gamma::new(shape, 1.0).unwrap();
+            distance(shape.to_bits(), &|stream| stream.gamma(shape), &|stream| {
+                theirs.sample(stream)
+            })
+        };
+        let distances = [
+            distance(0, &Stream::exponential, &|stream| rand_distr::Exp1.sample(stream)),
+            distance(2, &Stream::normal, &|stream| rand_distr::StandardNormal.sample(stream)),
+            gamma(0.3),
+            gamma(1.0),
+            gamma(7.5),
+        ];
+        // Smirnov's statistic of two samples exceeds 1.95 sqrt(2 / n) once in a thousand.
+        let most = 1.95 * (2.0 / f64::from(n)).sqrt();
+        assert!(distances.iter().all(|distance| *distance < most), "{distances:?}");
+        // And such as are not are told apart.
+        let other = distance(4, &Stream::exponential, &|stream| 1.02 * stream.exponential());
+        assert!(other > most, "{other}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use csv::StringRecord;
 
 use super::config::Answer;
 use super::text::Texts;
+use tenantry_profiles::did_you_mean;
+
 use crate::error::ExecutorError;
 use crate::files::hash_file;
 
@@ -160,9 +162,7 @@ impl Answer {
                 let class = named.or_else(numbered);
                 class.map(Label::Class).ok_or_else(|| {
                     let list = names.join(", ");
-                    let near = names.iter().min_by_key(|name| strsim::levenshtein(name, field));
-                    let near = near.filter(|name| strsim::levenshtein(name, field) <= 2);
-                    let hint = near.map_or(String::new(), |name| format!("; did you mean {name}?"));
+                    let hint = did_you_mean(field, names.iter().map(String::as_str));
                     let must = format!(
                         "one of the head's {} classes ({list}) or 0 to {}",
                         names.len(),

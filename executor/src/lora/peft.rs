@@ -7,6 +7,7 @@ use safetensors::tensor::TensorView;
 use serde::Deserialize;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
+use tenantry_profiles::did_you_mean;
 
 use super::shape::{Input, LoraShape};
 use crate::error::ExecutorError;
@@ -233,9 +234,7 @@ impl Config {
                     return Ok(());
                 }
                 let name = &names[0];
-                let near = |known: &&&str| (strsim::jaro_winkler(known, name) * 1000.0) as u32;
-                let near = known.iter().filter(|known| near(known) >= 850).max_by_key(near);
-                let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                let hint = did_you_mean(name, known.iter().copied());
                 Err(wrong("target_modules", must, format!("{}{hint}", names.join(", "))))
             }
         }

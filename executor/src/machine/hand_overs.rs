@@ -82,8 +82,11 @@ fn in_all_rhythms(
     measured: &mut Vec<HandOver>,
 ) -> Result<(), MachineError> {
     let mut probe = Probe::start(device)?;
-    for pause_us in PAUSES_US {
-        for work_us in WORKS_US {
+    let mut measure = || {
+        for (pause_us, work_us) in PAUSES_US
+            .into_iter()
+            .flat_map(|pause| WORKS_US.map(|work| (pause, work)))
+        {
             let rounds = (TIME_US / (pause_us + work_us)).clamp(ROUNDS[0], ROUNDS[1]);
             for round in 0..SETTLE + rounds {
                 if interrupted.load(Ordering::Relaxed) {
@@ -95,9 +98,12 @@ fn in_all_rhythms(
                 }
             }
         }
-    }
+        Ok(())
+    };
+    let done = measure();
+    // Also where the user wants no more.
     probe.threads.stop();
-    Ok(())
+    done
 }
 
 /// What lanes do beside the one that is measured.
@@ -225,12 +231,7 @@ impl Walk {
 fn nobodys() -> Batch {
     Batch {
         instance: InstanceId(0),
-        shape: BatchShape {
-            requests: 0,
-            tokens: 0,
-            input_tokens: 0,
-            tenants: 0,
-        },
+        shape: BatchShape::NOTHING,
         members: Vec::new(),
         loads: Vec::new(),
         groups: Vec::new(),

@@ -15,6 +15,7 @@ mod plan;
 mod profile;
 mod ratios;
 mod sweep;
+pub(crate) use sweep::number;
 mod trace;
 mod validation;
 mod view;

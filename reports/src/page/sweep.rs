@@ -136,7 +136,7 @@ fn written(value: &Value) -> Option<(f64, &str)> {
 }
 
 /// The same in bytes, seconds and so on, whatever it was written in.
-pub(super) fn number(value: &Value) -> Option<(f64, &str)> {
+pub(crate) fn number(value: &Value) -> Option<(f64, &str)> {
     let (number, unit) = written(value)?;
     let known = UNITS.iter().find(|(name, ..)| *name == unit);
     Some(known.map_or((number, unit), |(_, times, base)| (number * times, *base)))

@@ -10,15 +10,6 @@ pub const VIRTUAL: &str = "virtual";
 /// The sweep point: a scenario's path and the value it had.
 pub type Parameters = BTreeMap<String, serde_json::Value>;
 
-/// What cards cost, and how many there are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rent {
-    /// Cards of the cluster.
-    pub gpus: u32,
-    /// Of one card, in the scenario's currency.
-    pub price_per_hour: f64,
-}
-
 /// What a record does not know about its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLabels {
@@ -32,8 +23,12 @@ pub struct RunLabels {
     pub machine: String,
     /// Of this repeat.
     pub seed: u64,
+    /// The card's profile, as the scenario calls it.
+    pub card: String,
+    /// Cards of the cluster.
+    pub gpus: u32,
     /// The scenario's target.
     pub slo: Option<Slo>,
-    /// Where the scenario has a price for the card.
-    pub rent: Option<Rent>,
+    /// Of one card, in the scenario's currency, where it has a price for the card.
+    pub price_per_hour: Option<f64>,
 }

@@ -26,7 +26,7 @@ pub use asked::{Across, FairnessSummary, Tokens, WorkloadSummary};
 pub use cascade::{CascadeSummary, ScalingSummary, StageSummary};
 pub use figures::{Distribution, LaneSummary, RequestCounts, SloSummary};
 pub use fleet::FleetSummary;
-pub use labels::{Parameters, Rent, RunLabels, VIRTUAL};
+pub use labels::{Parameters, RunLabels, VIRTUAL};
 pub use management::ManagementSummary;
 pub use memory::{GenerationSummary, LookupSummary, MemorySummary, SwapSummary};
 pub use number::rounded;

@@ -30,6 +30,12 @@ pub struct RunSummary {
     pub machine: String,
     /// Of this repeat.
     pub seed: u64,
+    /// The card's profile, as the scenario calls it; empty in what was written before 0.1 told it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub card: String,
+    /// Cards of the cluster: at most, where they come and go.
+    #[serde(default)]
+    pub gpus: u32,
     /// The user stopped it; only then is it there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -166,6 +172,8 @@ impl RunSummary {
             repeat: labels.repeat,
             machine: labels.machine,
             seed: labels.seed,
+            card: labels.card,
+            gpus: labels.gpus,
             interrupted: record.interrupted,
             requests: RequestCounts::of(record.counts),
             rejected_by: named(&record.rejected, RejectReason::name),
@@ -204,8 +212,8 @@ impl RunSummary {
                 let occupied = record.generation?.occupied;
                 ratio(occupied.as_secs_f64(), duration_s)
             }),
-            cost_per_million_requests: labels.rent.and_then(|rent| {
-                let an_hour = fleet_gpus.unwrap_or(rent.gpus.into()) * rent.price_per_hour;
+            cost_per_million_requests: labels.price_per_hour.and_then(|price| {
+                let an_hour = fleet_gpus.unwrap_or(labels.gpus.into()) * price;
                 ratio(an_hour / 3600.0 * 1e6, throughput_rps?)
             }),
             lookup: record.lookups.map(LookupSummary::of),

@@ -23,7 +23,16 @@ fn what_does_not_apply_is_absent() {
     let summary = RunSummary::new(labels("idle", VIRTUAL), &RunRecord::default());
     let value = serde_json::to_value(&summary).unwrap();
     let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    let labels = ["machine", "parameters", "repeat", "seed", "slo", "system"];
+    let labels = [
+        "card",
+        "gpus",
+        "machine",
+        "parameters",
+        "repeat",
+        "seed",
+        "slo",
+        "system",
+    ];
     let counts = ["duration_s", "in_flight_mean", "lanes", "requests"];
     let mut expected = [&labels[..], &counts[..]].concat();
     expected.sort_unstable();
@@ -34,13 +43,10 @@ fn what_does_not_apply_is_absent() {
 #[test]
 fn cost_is_of_the_cards_while_a_million_are_answered() {
     let with = |gpus, record: &RunRecord| {
-        let rent = Some(Rent {
-            gpus,
-            price_per_hour: 1.8,
-        });
         RunSummary::new(
             RunLabels {
-                rent,
+                gpus,
+                price_per_hour: Some(1.8),
                 ..labels("any", VIRTUAL)
             },
             record,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
 use tenantry_profiles::{Card, DType};
+use tenantry_reports::manifest::quoted;
 
 use super::needs::{Needs, needs};
 use super::show;
@@ -174,7 +175,7 @@ fn command(args: &ProfileArgs, device: &str) -> String {
         command += &format!(" --minutes {minutes}");
     }
     for scenario in &args.scenarios {
-        command += &format!(" --for {scenario}");
+        command += &format!(" --for {}", quoted(scenario));
     }
     if !args.scenarios.is_empty() {
         if args.add {

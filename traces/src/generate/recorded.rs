@@ -1,5 +1,6 @@
 //! Arrivals at the instants of a recorded trace.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::arrival::Arrival;
@@ -155,6 +156,8 @@ pub struct PartOfRecording {
     pub unanswered: u64,
     /// Of these ask for no token.
     pub without_output: u64,
+    /// How many tenants they name.
+    pub tenants: u64,
 }
 
 /// What the part of a recording that `spec` replays has in it.
@@ -165,6 +168,7 @@ pub fn part_of_recording(spec: &TraceSpec) -> Result<PartOfRecording, TraceError
     let from = Time(spec.cut.from.0);
     let end = spec.cut.length.map(|length| from + length);
     let mut part = PartOfRecording::default();
+    let mut tenants = BTreeSet::new();
     for record in Records::open(&spec.path, spec.skip_bad_lines)? {
         let record = record?;
         let is_in = |at: Time| at >= from && end.is_none_or(|end| at < end);
@@ -172,8 +176,10 @@ pub fn part_of_recording(spec: &TraceSpec) -> Result<PartOfRecording, TraceError
             part.requests += 1;
             part.unanswered += u64::from(record.is_unanswered());
             part.without_output += u64::from(record.output_tokens == Some(0));
+            tenants.extend(record.tenant);
         }
     }
+    part.tenants = tenants.len() as u64;
     Ok(part)
 }
 
