@@ -87,6 +87,7 @@ mod files;
 mod find;
 mod gpu;
 mod host;
+mod likeliest;
 mod lora;
 pub mod machine;
 mod model;

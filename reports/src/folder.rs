@@ -1,6 +1,7 @@
 //! A run's folder. Each file is whole or not there at all: it is written beside its place and then takes its name.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -12,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::page::Page;
 use crate::summary::Summary;
 use crate::validation::Validation;
-use crate::whole::{remove_earlier, write_whole};
+use crate::whole::{WholeFile, remove_earlier};
 
 /// What a run leaves behind.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +34,13 @@ pub struct RunFolder<'a> {
 
 impl RunFolder<'_> {
     /// Writes all files, makes the folder where it is missing, and says where the page lies. `summary.json` comes last: a folder
-    /// that has one is complete. That of an earlier run goes first.
+    /// that has one is complete. All are written beside their places before any takes its name, so that a full disk leaves what was there; then an
+    /// earlier run's goes first.
     ///
     /// # Errors
     /// When a file cannot be written; the error names it.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, ReportError> {
         fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
-        let file = |name: &str, bytes: &[u8]| write_whole(&folder.join(name), bytes);
         let summary = Summary::new(self.scenario, self.seed, self.runs);
         let page = Page {
             scenario: self.scenario,
@@ -48,19 +49,33 @@ impl RunFolder<'_> {
             folders: &[],
             manifest: self.manifest,
         };
-        remove_earlier(&folder.join("summary.json"))?;
-        file("scenario.resolved.yaml", self.resolved_scenario.as_bytes())?;
-        file("manifest.json", &json(self.manifest)?)?;
-        file("report.html", page.render()?.as_bytes())?;
-        match self.validation {
-            Some(validation) => file("validation.json", &json(validation)?)?,
-            None => remove_earlier(&folder.join("validation.json"))?,
-        }
         let mut curves = serde_json::to_vec(&CurvesFile::new(self.runs))?;
         curves.push(b'\n');
-        file("curves.json", &curves)?;
-        file("summary.csv", &flat::csv(&summary.runs)?)?;
-        file("summary.json", &json(&summary)?)?;
+        let validation = self.validation.map(json).transpose()?;
+        let mut files = vec![
+            ("scenario.resolved.yaml", self.resolved_scenario.as_bytes().to_vec()),
+            ("manifest.json", json(self.manifest)?),
+            ("report.html", page.render()?.into_bytes()),
+            ("curves.json", curves),
+            ("summary.csv", flat::csv(&summary.runs)?),
+        ];
+        files.extend(validation.map(|validation| ("validation.json", validation)));
+        files.push(("summary.json", json(&summary)?));
+        let beside = |(name, bytes): (&str, Vec<u8>)| {
+            let path = folder.join(name);
+            let mut file = WholeFile::create(&path)?;
+            { file.write_all(&bytes).and_then(|()| file.flush()) }.map_err(|source| ReportError::io(&path, source))?;
+            Ok(file)
+        };
+        let written = files
+            .into_iter()
+            .map(beside)
+            .collect::<Result<Vec<WholeFile>, ReportError>>()?;
+        remove_earlier(&folder.join("summary.json"))?;
+        if self.validation.is_none() {
+            remove_earlier(&folder.join("validation.json"))?;
+        }
+        written.into_iter().try_for_each(WholeFile::finish)?;
         Ok(folder.join("report.html"))
     }
 }

@@ -5,6 +5,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use crate::device::sent_to;
 use crate::error::ExecutorError;
+use crate::likeliest::{NOT_FINITE, likeliest};
 
 /// How a sequence's next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,8 @@ pub enum Sampling {
 }
 
 /// The next token of each row of `logits`, `[n, vocabulary]`, on the host.
+///
+/// A row whose largest logit is not a finite number has none: its token is -1.
 ///
 /// # Errors
 /// Another number of samplings than rows, or a temperature that is not above 0.
@@ -53,11 +56,13 @@ pub fn sample(logits: &Tensor, samplings: &[Sampling]) -> Result<Vec<i64>, Execu
         }
     }
     tch::no_grad(|| {
-        let mut tokens = logits.f_argmax(1, false)?;
+        let mut tokens = likeliest(logits)?;
         if !drawn.rows.is_empty() {
             let device = logits.device();
             let rows = sent_to(device, &Tensor::f_from_slice(&drawn.rows)?)?;
             let chosen = drawn.choose(&logits.f_index_select(0, &rows)?)?;
+            let broken = tokens.f_index_select(0, &rows)?.f_eq(NOT_FINITE)?;
+            let chosen = chosen.f_masked_fill(&broken, NOT_FINITE)?;
             let _ = tokens.f_index_copy_(0, &rows, &chosen)?;
         }
         Ok(Vec::<i64>::try_from(&tokens)?)

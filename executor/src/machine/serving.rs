@@ -29,6 +29,7 @@ use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Ada
 use crate::device::{Stream, kind, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::files::{EncoderBlock, Files, OneForAll, read_encoder_block};
+use crate::likeliest::{NOT_FINITE, likeliest, not_finite};
 use crate::model::{CompiledModel, Encoder, Heads, Input, Variant};
 use crate::plot::Tables;
 use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
@@ -432,6 +433,22 @@ fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> b
     let failures = those.map(|(member, _)| MemberFailure {
         member: member as u32,
         reason,
+    });
+    batch
+        .failures
+        .lock()
+        .expect("no lane panics with the list")
+        .extend(failures);
+}
+
+/// Fails the members of a batch whose answers are not finite numbers.
+pub(super) fn fail_unanswered(batch: &Batch, members: impl Iterator<Item = usize>) {
+    let failures = members.map(|member| {
+        errors::note(&not_finite(batch.members[member].tenant));
+        MemberFailure {
+            member: member as u32,
+            reason: FailureReason::ComputeFailed,
+        }
     });
     batch
         .failures

@@ -16,11 +16,12 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use self::origin::Origin;
 use super::Batch;
-use super::serving::{Answer, fail_all, reason};
+use super::serving::{Answer, fail_all, fail_unanswered, reason};
 use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::files::Files;
+use crate::likeliest::{NOT_FINITE, likeliest};
 use crate::model::{Encoder, Heads, Input, LinearParameters, Pooler, Poolers};
 use crate::pet::{Array, Group, Kind, OwnModel, PetError, Registry, StoredHead, Streams};
 
@@ -376,14 +377,20 @@ impl TaskLane {
         };
         let tenants: Vec<u32> = batch.members.iter().map(|member| member.tenant).collect();
         let pooled = self.poolers.forward(&hidden, &tenants)?;
-        let classes = heads.forward(&pooled, &tenants)?.f_argmax(1, false)?;
+        let classes = likeliest(&heads.forward(&pooled, &tenants)?)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&classes)?;
-        let answer = |(member, class): (&Member, i64)| Answer {
+        let unanswered = { classes.iter().enumerate() }.filter(|(_, class)| **class == NOT_FINITE);
+        fail_unanswered(batch, unanswered.map(|(member, _)| member));
+        let answered = batch
+            .members
+            .iter()
+            .zip(classes)
+            .filter(|(_, class)| *class != NOT_FINITE);
+        let answers = answered.map(|(member, class)| Answer {
             ticket: member.ticket,
             class: class as u32,
-        };
-        let answers = batch.members.iter().zip(classes).map(answer);
+        });
         self.answers
             .lock()
             .expect("no lane panics with the list")

@@ -5,6 +5,7 @@ use tch::{Device, Kind, Tensor};
 use super::{Encoder, Heads, Input};
 use crate::device::{Graph, copy_without_waiting, host_memory_for, synchronize};
 use crate::error::ExecutorError;
+use crate::likeliest::likeliest;
 
 /// Passes before the capture: libtorch chooses its kernels and makes their workspaces at the first.
 const WARM_UPS: usize = 3;
@@ -176,7 +177,7 @@ impl Pass {
                 true => self.heads.of(&hidden, &tenants)?,
                 false => self.heads.of(&hidden.f_narrow(1, 0, 1)?, &tenants)?.f_squeeze_dim(1)?,
             };
-            let classes = logits.f_argmax(-1, false)?;
+            let classes = likeliest(&logits)?;
             Ok(Left { logits, classes })
         })
     }

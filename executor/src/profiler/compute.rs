@@ -17,6 +17,7 @@ use super::schedule::{Measure, Point};
 use super::timing::{issued, timed};
 use crate::cascade::layers_with_importance;
 use crate::error::ExecutorError;
+use crate::likeliest::likeliest;
 use crate::machine::cascading::read_out;
 use crate::model::{Encoder, Heads, Input};
 
@@ -328,13 +329,13 @@ impl Subject {
 
 /// The likeliest classes, in host memory.
 pub(crate) fn answers(heads: &Heads, hidden: &Tensor, tenants: &[u32]) -> Result<Vec<i64>, ExecutorError> {
-    let classes = heads.forward(hidden, tenants)?.f_argmax(1, false)?;
+    let classes = likeliest(&heads.forward(hidden, tenants)?)?;
     Ok(Vec::try_from(&classes.f_to_kind(Kind::Int64)?)?)
 }
 
 /// The likeliest label of every token, text after text, in host memory.
 pub(crate) fn labels(heads: &Heads, hidden: &Tensor, tenants: &[u32]) -> Result<Vec<i64>, ExecutorError> {
-    let labels = heads.tag(hidden, tenants)?.f_argmax(2, false)?.f_view([-1])?;
+    let labels = likeliest(&heads.tag(hidden, tenants)?)?.f_view([-1])?;
     Ok(Vec::try_from(&labels.f_to_kind(Kind::Int64)?)?)
 }
 

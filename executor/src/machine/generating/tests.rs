@@ -538,6 +538,33 @@ fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
     assert!(served.record.counts.failed > 0);
 }
 
+/// A tenant's adapters make logits that are no numbers: its requests fail, and who is in steps with them is answered as without.
+#[test]
+fn who_has_no_finite_logits_fails_alone() {
+    let whole = serve(generation(), 2, 60, requests(), |serving| serving);
+    let served = serve(generation(), 2, 60, requests(), |serving| {
+        let store = loras(&serving).unwrap();
+        let broken = Tensor::full(
+            [store.shape().parameters() as i64],
+            f64::NAN,
+            (tch::Kind::Float, Device::Cpu),
+        );
+        store.set(TENANTS - 1, &broken).unwrap();
+        serving
+    });
+    for finish in served.finished.values() {
+        let ticket = finish.ticket;
+        match finish.tenant < TENANTS - 1 {
+            true => {
+                assert_eq!(finish.verdict, Verdict::Served, "ticket {ticket}");
+                assert_eq!(served.generated[&ticket], whole.generated[&ticket], "ticket {ticket}");
+            }
+            false => assert_eq!(finish.verdict, Verdict::Failed(FailureReason::ComputeFailed)),
+        }
+    }
+    assert!(served.record.counts.failed > 0);
+}
+
 #[test]
 fn what_is_only_simulated_is_refused() {
     let refused = |generation| check(&system(generation).pool).unwrap_err().to_string();

@@ -142,8 +142,8 @@ impl ComputeLane {
         let tenants = tenants(batch, rows);
         let heads = &self.heads[self.stream];
         let classes = match self.tags {
-            None => heads.forward(&hidden, &tenants)?.f_argmax(1, false)?,
-            Some(_) => heads.tag(&hidden, &tenants)?.f_argmax(2, false)?.f_view([-1])?,
+            None => likeliest(&heads.forward(&hidden, &tenants)?)?,
+            Some(_) => likeliest(&heads.tag(&hidden, &tenants)?)?.f_view([-1])?,
         };
         // Reading the answer waits for the device.
         self.answer(batch, rows, &Vec::<i64>::try_from(&classes)?);
@@ -171,28 +171,29 @@ impl ComputeLane {
         Ok(self.compiled.entry(runtime).or_insert(compiled))
     }
 
-    /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included.
+    /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included. Who has none that is finite fails.
     fn answer(&self, batch: &Batch, rows: &[usize], classes: &[i64]) {
+        let width = classes.len() / rows.len();
+        let own = |row: usize, labels: &'_ [i64]| match &self.tags {
+            Some(_) => labels.len().min(batch.members[row].input_tokens as usize),
+            None => 1,
+        };
+        let with_own = |(&row, labels): (&usize, &'_ [i64])| (row, labels[..own(row, labels)].to_vec());
+        let (broken, finite): (Vec<_>, Vec<_>) = { rows.iter().zip(classes.chunks(width)).map(with_own) }
+            .partition(|(_, labels)| labels.contains(&NOT_FINITE));
+        fail_unanswered(batch, broken.into_iter().map(|(row, _)| row));
         if let Some(tags) = &self.tags {
-            let width = classes.len() / rows.len();
-            let tagged = rows.iter().zip(classes.chunks(width)).map(|(&row, labels)| {
-                let Member {
-                    ticket, input_tokens, ..
-                } = batch.members[row];
-                let own = labels.iter().take(input_tokens as usize);
-                Tagged {
-                    ticket,
-                    labels: own.map(|&label| label as u32).collect(),
-                }
+            let tagged = finite.into_iter().map(|(row, labels)| Tagged {
+                ticket: batch.members[row].ticket,
+                labels: labels.into_iter().map(|label| label as u32).collect(),
             });
             tags.lock().expect("no lane panics with the list").extend(tagged);
             return;
         }
-        let answer = |(&row, &class): (&usize, &i64)| Answer {
+        let answers = finite.into_iter().map(|(row, class)| Answer {
             ticket: batch.members[row].ticket,
-            class: class as u32,
-        };
-        let answers = rows.iter().zip(classes).map(answer);
+            class: class[0] as u32,
+        });
         self.answers
             .lock()
             .expect("no lane panics with the list")

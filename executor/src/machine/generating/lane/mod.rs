@@ -24,10 +24,11 @@ use super::{GeneratedTokens, GenerationServing};
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
 use crate::device::synchronize;
 use crate::error::ExecutorError;
+use crate::likeliest::{NOT_FINITE, not_finite};
 use crate::lora::Segment;
 use crate::machine::serving::reason;
 use crate::machine::threads::{Perform, since};
-use crate::machine::{Batch, Outcome};
+use crate::machine::{Batch, Outcome, errors};
 
 /// Keeps what tenants' prompts have in common apart from what is a request's own.
 const TENANTS_PART: u64 = 1 << 32;
@@ -200,28 +201,37 @@ impl RunLane {
             failed: Vec::new(),
         };
         while !members.is_empty() && outcome.steps < run.max_steps {
-            if let Err(error) = self.step(&mut members) {
-                // What was issued before it failed still writes into pages that may be another's from now on.
-                let _ = synchronize(self.device);
-                // Prompts are what needs the most memory, and all that is new: they fail, and the others go on without them.
-                let otherwise = match error {
-                    ExecutorError::Plot(_) => FailureReason::LookupFailed,
-                    _ => FailureReason::ComputeFailed,
-                };
-                let reason = reason(&error, otherwise);
-                let prompts = members.iter().any(|member| member.chunk > 0);
-                let fails = |member: &mut Running| member.chunk > 0 || !prompts;
-                for Running { request, .. } in members.extract_if(.., fails) {
-                    outcome.failed.push(Failed { request, reason });
+            let broken = match self.step(&mut members) {
+                Ok(broken) => broken,
+                Err(error) => {
+                    // What was issued before it failed still writes into pages that may be another's from now on.
+                    let _ = synchronize(self.device);
+                    // Prompts are what needs the most memory, and all that is new: they fail, and the others go on without them.
+                    let otherwise = match error {
+                        ExecutorError::Plot(_) => FailureReason::LookupFailed,
+                        _ => FailureReason::ComputeFailed,
+                    };
+                    let reason = reason(&error, otherwise);
+                    let prompts = members.iter().any(|member| member.chunk > 0);
+                    let fails = |member: &mut Running| member.chunk > 0 || !prompts;
+                    for Running { request, .. } in members.extract_if(.., fails) {
+                        outcome.failed.push(Failed { request, reason });
+                    }
+                    continue;
                 }
-                continue;
-            }
+            };
             outcome.steps += 1;
             if outcome.steps == 1 {
                 outcome.first_step_ended = since(self.origin);
             }
             if outcome.steps.is_multiple_of(STEPS_ALIKE) {
                 outcome.marks.push(since(self.origin));
+            }
+            // Nothing can follow what is not a number.
+            for Running { request, tenant, .. } in members.extract_if(.., |member| broken.contains(&member.request)) {
+                errors::note(&not_finite(tenant));
+                let reason = FailureReason::ComputeFailed;
+                outcome.failed.push(Failed { request, reason });
             }
             self.note_ended(&mut members, outcome.steps);
             let over = match run.until {
@@ -249,8 +259,9 @@ impl RunLane {
         outcome
     }
 
-    /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token.
-    pub fn step(&mut self, members: &mut [Running]) -> Result<(), ExecutorError> {
+    /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token. Whose logits are
+    /// not finite get none that means anything, and are told.
+    pub fn step(&mut self, members: &mut [Running]) -> Result<Vec<RequestId>, ExecutorError> {
         for member in members.iter() {
             self.grow(member.request, self.kv.pages_for(member.counted()));
         }
@@ -281,6 +292,7 @@ impl RunLane {
             wanted => sample(&logits, &vec![Sampling::Greedy; wanted])?,
         };
         let mut tokens = tokens.into_iter();
+        let mut broken = Vec::new();
         for member in members {
             member.cached = member.cached_next();
             member.chunk = 0;
@@ -288,9 +300,12 @@ impl RunLane {
                 let token = tokens.next().expect("a token for each that wants one");
                 let held = self.held.get_mut(&member.request).expect("a member is held");
                 held.ids.push(token);
+                if token == NOT_FINITE {
+                    broken.push(member.request);
+                }
             }
         }
-        Ok(())
+        Ok(broken)
     }
 
     /// The backbone or, where each tenant has a model of its own, that of the one tenant.

@@ -119,3 +119,40 @@ fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
         }
     }
 }
+
+/// A tenant's adapters make logits that are no numbers: its requests fail, and who shares batches with them is answered as without.
+#[test]
+fn only_who_has_no_finite_logits_fails() {
+    for heads in [HeadTask::Classification, HeadTask::Tagging] {
+        let mut system = system(
+            adapters(AdapterImplementation::GatherBmm),
+            BATCHED,
+            PipelineSpec::SYNCHRONOUS,
+        );
+        system.pool.heads = heads;
+        let answered = |break_one: bool| {
+            let mut tagged = None;
+            let (record, answers) = serve(&system, 9, |serving| {
+                tagged = Some(serving.tags());
+                let sets = serving.store.sets().unwrap();
+                let broken = Tensor::full([sets.length() as i64], f64::NAN, (Kind::Float, Device::Cpu));
+                if break_one {
+                    sets.replace(TENANTS - 1, broken).unwrap();
+                }
+            });
+            let mut tagged = std::mem::take(&mut *tagged.unwrap().lock().unwrap());
+            tagged.sort_unstable();
+            (record, answers, tagged)
+        };
+        let ((_, mut answers, mut tagged), (record, some, some_tagged)) = (answered(false), answered(true));
+        let of_last = (0..REQUESTS).filter(|&ticket| tenant_of(ticket) == TENANTS - 1).count() as u64;
+        assert_eq!(
+            (record.counts.failed, record.counts.served),
+            (of_last, REQUESTS - of_last)
+        );
+        assert_eq!(record.failed.get(&FailureReason::ComputeFailed), Some(&of_last));
+        answers.retain(|answer| tenant_of(answer.ticket) < TENANTS - 1);
+        tagged.retain(|tagged| tenant_of(tagged.ticket) < TENANTS - 1);
+        assert_eq!((some, some_tagged), (answers, tagged));
+    }
+}
