@@ -185,6 +185,46 @@ fn what_numbers_of_a_parquet_file_mean_is_asked() {
     }
 }
 
+/// As pandas writes what it holds as `int32`, `uint32` and `Int64`: every column may have holes, and classes are often not there.
+#[test]
+fn a_parquet_file_may_have_integers_of_any_width_and_no_class() {
+    use parquet::data_type::{Int32Type, Int64Type};
+    use parquet::file::writer::SerializedFileWriter;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.parquet");
+    let schema = "message schema { optional int64 arrival_ns; optional int32 tenant (INTEGER(32,false)); \
+                  optional int32 input_tokens; optional int64 output_tokens (INTEGER(64,true)); }";
+    let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    // The largest tenant's number, whose bits are those of -1.
+    let values = [[7i64, 9], [-1, 3], [5, 6], [0, 2]];
+    for (column, values) in values.into_iter().enumerate() {
+        let mut writer = group.next_column().unwrap().unwrap();
+        let levels = Some(&[1i16, 1][..]);
+        match column {
+            1 | 2 => {
+                let values = values.map(|value| value as i32);
+                writer.typed::<Int32Type>().write_batch(&values, levels, None).unwrap()
+            }
+            _ => writer.typed::<Int64Type>().write_batch(&values, levels, None).unwrap(),
+        };
+        writer.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    let record = |arrival, tenant, input, output| Record {
+        arrival: Some(Time(arrival)),
+        tenant: Some(tenant),
+        input_tokens: Some(input),
+        output_tokens: Some(output),
+        class: None,
+        change: None,
+    };
+    assert_eq!(read(&path), [record(7, u32::MAX, 5, 0), record(9, 3, 6, 2)]);
+}
+
 /// Others compress as they like: polars by zstd, Hadoop's tools by gzip or LZ4 of two kinds.
 #[test]
 fn a_parquet_file_may_be_compressed_by_any_codec() {

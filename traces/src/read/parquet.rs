@@ -27,10 +27,12 @@ const COLUMNS: [(&str, u64); 6] = [
     ("arrival_ns", u64::MAX),
     ("input_tokens", u32::MAX as u64),
     ("output_tokens", u32::MAX as u64),
-    ("class", u16::MAX as u64),
+    (CLASS, u16::MAX as u64),
     (CHANGE, u8::MAX as u64),
 ];
 
+/// A column that may be left out, as in CSV.
+const CLASS: &str = "class";
 /// The column that only recordings with management requests have.
 const CHANGE: &str = "change";
 
@@ -68,7 +70,7 @@ impl Rows {
                 .columns()
                 .iter()
                 .position(|column| column.path().string() == *name);
-            if found.is_none() && *name == CHANGE {
+            if found.is_none() && [CLASS, CHANGE].contains(name) {
                 continue;
             }
             let found = found.ok_or_else(|| {
@@ -183,9 +185,16 @@ impl Rows {
             tenant: Some(tenant as u32),
             input_tokens: Some(input as u32),
             output_tokens: Some(output as u32),
-            class: Some(class as u16),
+            class: self.has_class().then_some(class as u16),
             change,
         })
+    }
+
+    fn has_class(&self) -> bool {
+        let columns = COLUMNS.iter().zip(&self.positions);
+        columns
+            .into_iter()
+            .any(|((name, _), position)| *name == CLASS && position.is_some())
     }
 
     /// Decodes the next batch. False at the end.
