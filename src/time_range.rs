@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tenantry_scenarios::scalar::Moment;
+use tenantry_scenarios::scalar::{MeantTime, Moment};
 use tenantry_traces::{Duration, Time};
 
 use crate::failure::Failure;
@@ -31,9 +31,29 @@ pub fn parse_open(flag: &str, text: &str) -> Result<(Duration, Option<Duration>)
 }
 
 fn must_be(flag: &str, text: &str) -> Failure {
+    let meant = meant(text).map_or(String::new(), |(meant, why)| format!("; did you mean {meant}?{why}"));
     Failure::BadInput(format!(
-        "{flag}: must be START..END with units, the end after the start, such as 30s..32s, got {text}"
+        "{flag}: must be START..END with units, the end after the start, such as 30s..32s, got {text}{meant}"
     ))
+}
+
+/// The window with its times as they must be written, where one is not, and what is wrong with it.
+fn meant(text: &str) -> Option<(String, &'static str)> {
+    let is_time = |text: &str| text.is_empty() || serde_yaml::from_str::<Moment>(text).is_ok();
+    let meant = |text: &str| match is_time(text) {
+        true => Some((text.to_owned(), false)),
+        false => MeantTime::of(text).map(|meant| (meant.text, meant.was_joined)),
+    };
+    let (start, end) = text.split_once("..")?;
+    if is_time(start) && is_time(end) {
+        return None;
+    }
+    let ((start, start_was_joined), (end, end_was_joined)) = (meant(start)?, meant(end)?);
+    let why = match start_was_joined || end_was_joined {
+        true => " Units are not joined",
+        false => "",
+    };
+    Some((format!("{start}..{end}"), why))
 }
 
 #[cfg(test)]
@@ -53,6 +73,22 @@ mod tests {
         );
         for wrong in ["", "1s", "1..2", "2s..1s", "1s..1s", "a..b"] {
             assert!(parse("--timeline", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_that_are_written_as_elsewhere_are_told_back() {
+        for (wrong, hint) in [
+            (
+                "1h30min..2h",
+                "got 1h30min..2h; did you mean 90min..2h? Units are not joined",
+            ),
+            ("..2m", "got ..2m; did you mean ..2min?"),
+            ("2s..1s", "got 2s..1s"),
+            ("x..2m", "got x..2m"),
+        ] {
+            let error = parse_open("--cut", wrong).unwrap_err().to_string();
+            assert!(error.ends_with(hint), "{error}");
         }
     }
 }

@@ -185,8 +185,16 @@ impl de::Error for Problem {
         Problem::somewhere(expected.to_string())
     }
 
-    fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Problem {
-        Problem::somewhere(expected.to_string())
+    fn invalid_value(got: de::Unexpected<'_>, expected: &dyn de::Expected) -> Problem {
+        // A scalar says so what may be meant (`scalar`).
+        let meant = match got {
+            de::Unexpected::Other(meant) if !meant.is_empty() => Some(meant.to_owned()),
+            _ => None,
+        };
+        Problem {
+            suggestion: meant,
+            ..Problem::somewhere(expected.to_string())
+        }
     }
 
     fn unknown_variant(got: &str, known: &'static [&'static str]) -> Problem {

@@ -1,6 +1,7 @@
 //! Numbers and quantities as a scenario writes them: each type knows its range and its unit, so that a value that is read
 //! is a value that makes sense. Quantities have units; a bare number is refused.
 
+mod meant;
 mod number;
 mod quantity;
 
@@ -12,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use meant::MeantTime;
 pub use number::*;
 pub use quantity::*;
 
@@ -53,6 +55,10 @@ trait Scalar: Sized {
     const MUST: &'static str;
     /// `None` where the value is not what [`MUST`](Self::MUST) says.
     fn read(plain: Plain<'_>) -> Option<Self>;
+    /// What may be meant by a text that is not.
+    fn meant(_: &str) -> Option<String> {
+        None
+    }
     /// What [`read`](Self::read) reads as this value.
     fn write(&self) -> Plain<'static>;
     fn schema() -> Schema;
@@ -62,8 +68,10 @@ struct ScalarVisitor<T>(PhantomData<T>);
 
 impl<T: Scalar> ScalarVisitor<T> {
     fn visit<E: de::Error>(&self, plain: Plain<'_>) -> Result<T, E> {
-        // What was there instead, the decoder knows.
-        T::read(plain).ok_or_else(|| E::invalid_value(de::Unexpected::Other("another value"), self))
+        let meant = plain.text().and_then(T::meant);
+        // What was there instead, the decoder knows; what is meant by it goes in its place.
+        let meant = || de::Unexpected::Other(meant.as_deref().unwrap_or_default());
+        T::read(plain).ok_or_else(|| E::invalid_value(meant(), self))
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::{Schema, json_schema};
 use tenantry_traces::{Duration, Time};
 
-use super::{Plain, Scalar};
+use super::{MeantTime, Plain, Scalar};
 
 /// A decimal number and the unit behind it; spaces between them don't matter.
 pub(crate) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
@@ -75,6 +75,10 @@ impl Scalar for Span {
         read_span(&plain, LONGEST).map(Span)
     }
 
+    fn meant(text: &str) -> Option<String> {
+        MeantTime::of(text).map(|meant| meant.text)
+    }
+
     fn write(&self) -> Plain<'static> {
         Plain::Text(in_largest_unit(self.0.0, &TIME_UNITS).into())
     }
@@ -94,6 +98,10 @@ impl Scalar for Moment {
 
     fn read(plain: Plain<'_>) -> Option<Moment> {
         read_span(&plain, LATEST).map(Moment)
+    }
+
+    fn meant(text: &str) -> Option<String> {
+        MeantTime::of(text).map(|meant| meant.text)
     }
 
     fn write(&self) -> Plain<'static> {
@@ -118,6 +126,10 @@ impl Scalar for Period {
             .and_then(|text| read_time(text, LONGEST))
             .filter(|&time| time > Duration::ZERO)
             .map(Period)
+    }
+
+    fn meant(text: &str) -> Option<String> {
+        MeantTime::of(text).map(|meant| meant.text)
     }
 
     fn write(&self) -> Plain<'static> {
@@ -151,6 +163,10 @@ impl Scalar for LongPeriod {
     fn read(plain: Plain<'_>) -> Option<LongPeriod> {
         let period = Period::read(plain)?.0;
         (period >= Duration::from_millis(1)).then_some(LongPeriod(period))
+    }
+
+    fn meant(text: &str) -> Option<String> {
+        MeantTime::of(text).map(|meant| meant.text)
     }
 
     fn write(&self) -> Plain<'static> {
