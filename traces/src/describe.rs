@@ -31,6 +31,13 @@ pub fn silence_before(first: Time, last: Time) -> Option<Duration> {
     (silent > Duration::ZERO && silent > last.since(first)).then_some(silent)
 }
 
+/// Whether the highest number of a tenant is far beyond how many tenants there are, so that most of those that a replay makes room for never
+/// ask: ten times as many, and ten thousand more.
+pub fn is_sparse(tenants: u64, highest: u32) -> bool {
+    let numbers = u64::from(highest) + 1;
+    numbers >= 10 * tenants && numbers - tenants >= 10_000
+}
+
 impl Describer {
     /// Takes a request, in any order.
     ///
@@ -127,6 +134,8 @@ pub struct LengthFigures {
     pub p50: u32,
     /// As above, for 90 %.
     pub p90: u32,
+    /// As above, for 95 %.
+    pub p95: u32,
     /// As above, for 98 %.
     pub p98: u32,
     /// As above, for 99 %.
@@ -186,6 +195,7 @@ impl Histogram {
             mean: sum / self.count as f64,
             p50: self.quantile(0.5)?,
             p90: self.quantile(0.9)?,
+            p95: self.quantile(0.95)?,
             p98: self.quantile(0.98)?,
             p99: self.quantile(0.99)?,
             max: self.quantile(1.0)?,
@@ -270,6 +280,14 @@ mod tests {
         assert_eq!(dispersion(&[0, 2, 0, 2], 2), Some(0.0));
         assert_eq!(dispersion(&[7], 1), None);
         assert_eq!(dispersion(&[0, 0], 1), None);
+    }
+
+    #[test]
+    fn tenants_are_sparse_where_most_numbers_are_nobodys() {
+        assert!(is_sparse(49, 90_000_048) && is_sparse(1, u32::MAX));
+        assert!(!is_sparse(1_000, 9_998), "few in all");
+        assert!(!is_sparse(500_000, 999_999), "half of them ask");
+        assert!(!is_sparse(10_000, 9_999), "all of them ask");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tenantry_traces::describe::{Histogram, concentration, dispersion, silence_be
 use tenantry_traces::read::Record;
 use tenantry_traces::{Request, Time, TraceError};
 
+use super::gaps::{self, Gaps};
 use super::{LengthFigures, PrefixFigures, RateFigures, TenantFigures, Trace, TraceCurves, TraceFigures};
 use crate::summary::rounded;
 
@@ -31,6 +32,7 @@ pub struct Collector {
     window: (u64, Range<u64>),
     first: Option<Time>,
     last: Option<Time>,
+    gaps: Gaps,
     input: Histogram,
     output: Histogram,
     /// Tenants below [`DENSE_TENANTS`], by number; the others kept aside.
@@ -56,6 +58,7 @@ impl Collector {
             window: (0, 0..0),
             first: None,
             last: None,
+            gaps: Gaps::default(),
             input: Histogram::default(),
             output: Histogram::default(),
             by_tenant: Vec::new(),
@@ -136,7 +139,11 @@ impl Collector {
     }
 
     fn arrival(&mut self, at: Time) -> Result<(), TraceError> {
-        self.late += u64::from(self.last.is_some_and(|last| at < last));
+        match self.last {
+            Some(last) if at < last => self.late += 1,
+            Some(last) => self.gaps.add(last, at),
+            None => {}
+        }
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
         let (window, bounds) = &self.window;
@@ -178,6 +185,9 @@ impl Collector {
 
     /// What was taken. `skipped` lines were broken and left out.
     pub fn finish(self, name: &str, format: &str, skipped: u64) -> Trace {
+        let highest_kept_aside = self.other_tenants.keys().max().copied();
+        let highest_dense = self.by_tenant.iter().rposition(|&requests| requests > 0.0);
+        let highest = highest_kept_aside.or(highest_dense.map(|number| number as u32));
         let mut by_tenant: Vec<f64> = self
             .by_tenant
             .into_iter()
@@ -218,6 +228,7 @@ impl Collector {
         let tenants = || {
             Some(TenantFigures {
                 count: by_tenant.len() as u64,
+                highest: highest?,
                 top_1_percent_share: rounded(concentration(&by_tenant, 0.01)?),
                 top_10_percent_share: rounded(concentration(&by_tenant, 0.1)?),
             })
@@ -240,12 +251,22 @@ impl Collector {
                     .into_iter()
                     .filter_map(dispersion_at)
                     .collect(),
+                gaps: match self.last {
+                    Some(_) if self.late == 0 => self.gaps.figures(),
+                    _ => gaps::by_windows(&counts, self.window_s, begins_s),
+                },
+                empty_seconds_share: (self.window_s == 1 && !counts.is_empty()).then(|| {
+                    let empty = counts.iter().filter(|&&count| count == 0).count();
+                    rounded(empty as f64 / counts.len() as f64)
+                }),
+                holes: gaps::holes(&counts, self.window_s, lasted_s),
                 input_tokens: LengthFigures::of(&self.input),
                 output_tokens: LengthFigures::of(&self.output),
                 prefixes,
                 tenants: tenants(),
                 out_of_order: (self.late > 0).then_some(self.late),
                 management_requests: None,
+                unread_columns: Vec::new(),
             },
             curves: TraceCurves {
                 counts,

@@ -5,6 +5,7 @@
 
 mod collect;
 mod compare;
+mod gaps;
 
 pub use collect::Collector;
 pub use compare::{Comparison, Row};
@@ -35,7 +36,11 @@ impl Trace {
         if other.figures.requests_per_s.is_none() {
             (figures.requests_per_s, figures.span_s) = (None, None);
             figures.dispersion.clear();
+            (figures.gaps, figures.empty_seconds_share, figures.holes) = (None, None, None);
             curves.counts.clear();
+        }
+        if other.figures.gaps.is_none_or(|gaps| gaps.cv.is_none()) {
+            figures.gaps = figures.gaps.map(|gaps| GapFigures { cv: None, ..gaps });
         }
         if other.figures.input_tokens.is_none() {
             figures.input_tokens = None;
@@ -81,6 +86,16 @@ pub struct TraceFigures {
     /// Index of dispersion (variance over mean of the counts, 1 for a Poisson process) by window: `1s`, `10s`, `60s`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub dispersion: BTreeMap<&'static str, f64>,
+    /// From one request to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<GapFigures>,
+    /// Seconds without a request, of those from the first arrival to the last; of counts, of all that are recorded. Absent where the format has
+    /// minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub empty_seconds_share: Option<f64>,
+    /// Stretches without a request that chance does not make, where they distort the mean rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holes: Option<HoleFigures>,
     /// Of inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<LengthFigures>,
@@ -99,6 +114,9 @@ pub struct TraceFigures {
     /// Changes of tenants and domains between the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub management_requests: Option<u64>,
+    /// Columns that the format does not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread_columns: Vec<String>,
 }
 
 /// Arrivals in a second.
@@ -112,6 +130,30 @@ pub struct RateFigures {
     pub window_s: u32,
 }
 
+/// From one request to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GapFigures {
+    /// The longest, in seconds; of counts and of requests that are not in order of time, in whole windows.
+    pub longest_s: f64,
+    /// When it begins, in seconds by the recording's own clock.
+    pub longest_from_s: f64,
+    /// The coefficient of variation, standard deviation over mean: 0 for even arrivals, 1 for a Poisson process. Absent where instants are not
+    /// known, or not in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cv: Option<f64>,
+}
+
+/// Stretches without a request of at least 60 s and 100 mean gaps, where together they are at least 1 % of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HoleFigures {
+    /// How many there are.
+    pub count: u64,
+    /// How long they last together, in seconds.
+    pub total_s: f64,
+    /// The mean rate of the time without them, in requests a second.
+    pub requests_per_s_without: f64,
+}
+
 /// A distribution of lengths, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names are the field's own")]
@@ -119,6 +161,7 @@ pub struct LengthFigures {
     pub mean: f64,
     pub p50: u32,
     pub p90: u32,
+    pub p95: u32,
     pub p98: u32,
     pub p99: u32,
     pub max: u32,
@@ -132,6 +175,7 @@ impl LengthFigures {
             mean: rounded(figures.mean),
             p50: figures.p50,
             p90: figures.p90,
+            p95: figures.p95,
             p98: figures.p98,
             p99: figures.p99,
             max: figures.max,
@@ -153,6 +197,8 @@ pub struct PrefixFigures {
 pub struct TenantFigures {
     /// Tenants that asked at all.
     pub count: u64,
+    /// The highest number of one of them.
+    pub highest: u32,
     /// Share of the requests that the most active 1 % of them sent (at least one tenant).
     pub top_1_percent_share: f64,
     /// As above, of the most active 10 %.
@@ -192,7 +238,7 @@ pub fn table(traces: &[Trace], style: Style) -> String {
 type Figure = (&'static str, fn(&TraceFigures) -> Option<String>);
 
 /// The rows of the table, on the terminal and on the page.
-pub const FIGURES: [Figure; 28] = [
+pub const FIGURES: [Figure; 35] = [
     ("format", |trace| Some(trace.format.clone())),
     ("requests", |trace| Some(human::count(trace.requests))),
     ("unanswered", |trace| trace.unanswered.map(human::count)),
@@ -214,6 +260,10 @@ pub const FIGURES: [Figure; 28] = [
     ("dispersion at 60 s", |trace| {
         trace.dispersion.get("60s").map(|&d| human::number(d))
     }),
+    ("gaps, cv", |trace| trace.gaps?.cv.map(human::number)),
+    ("longest gap, s", |trace| Some(human::number(trace.gaps?.longest_s))),
+    ("empty seconds", |trace| trace.empty_seconds_share.map(human::percent)),
+    ("holes in all, s", |trace| Some(human::number(trace.holes?.total_s))),
     ("input tokens, mean", |trace| {
         Some(human::number(trace.input_tokens?.mean))
     }),
@@ -222,6 +272,9 @@ pub const FIGURES: [Figure; 28] = [
     }),
     ("input tokens, p90", |trace| {
         Some(human::count(trace.input_tokens?.p90.into()))
+    }),
+    ("input tokens, p95", |trace| {
+        Some(human::count(trace.input_tokens?.p95.into()))
     }),
     ("input tokens, p98", |trace| {
         Some(human::count(trace.input_tokens?.p98.into()))
@@ -241,8 +294,14 @@ pub const FIGURES: [Figure; 28] = [
     ("output tokens, p90", |trace| {
         Some(human::count(trace.output_tokens?.p90.into()))
     }),
+    ("output tokens, p95", |trace| {
+        Some(human::count(trace.output_tokens?.p95.into()))
+    }),
     ("output tokens, p98", |trace| {
         Some(human::count(trace.output_tokens?.p98.into()))
+    }),
+    ("output tokens, p99", |trace| {
+        Some(human::count(trace.output_tokens?.p99.into()))
     }),
     ("output tokens, most", |trace| {
         Some(human::count(trace.output_tokens?.max.into()))
