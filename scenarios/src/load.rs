@@ -277,6 +277,10 @@ impl Origin {
             TraceError::Spec { field, message } => (None, None, yaml_path(&field), message),
             TraceError::Line { path, line, message } => (Some(path), Some(line), String::new(), message),
             TraceError::File { path, message } => (Some(path), None, String::new(), message),
+            TraceError::NoColumn { path, name, columns } => {
+                let message = format!("must have a column `{name}`, got {}", columns.join(","));
+                (Some(path), None, String::new(), message)
+            }
             TraceError::Io { path, source } => (
                 Some(path),
                 None,

@@ -33,6 +33,16 @@ pub enum TraceError {
         /// What is wrong.
         message: String,
     },
+    /// A table lacks a column that was asked for.
+    #[error("{path}: must have a column `{name}`, got `{}`", columns.join("`, `"))]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        name: String,
+        /// Those that it has.
+        columns: Vec<String>,
+    },
     /// A workload's specification cannot be met.
     #[error("{field}: {message}")]
     Spec {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::columns::{Columns, Instants};
 use super::field::{Clock, fields, shown};
 use super::lines::{Lines, first_bytes};
 use super::{activity, invocations, parquet, shape};
@@ -44,6 +45,8 @@ pub enum Format {
     Invocations,
     /// Aggregated rates ([`crate::read::shape`]).
     RateShape,
+    /// Any other CSV with a header, through a mapping of its columns ([`crate::read::Columns`]); no first line tells it.
+    Columns,
 }
 
 /// A CSV format with a row per request: the columns that it is known by and read from.
@@ -74,7 +77,7 @@ const BARE: Layout = Layout {
 };
 
 impl Format {
-    /// All of them; of two that a header fits, the earlier one is meant.
+    /// All that a first line tells; of two that a header fits, the earlier one is meant.
     pub const ALL: [Format; 16] = [
         Format::Tenantry,
         Format::TenantryParquet,
@@ -113,13 +116,14 @@ impl Format {
             Format::ActivityWide => "azure-functions",
             Format::Invocations => "azure-functions-2021",
             Format::RateShape => "rate-shape",
+            Format::Columns => "columns",
         }
     }
 
     /// Whether it has a request in each row, and says when it came.
     pub fn has_arrivals(self) -> bool {
         match self {
-            Format::TenantryParquet | Format::Mooncake | Format::Invocations => true,
+            Format::TenantryParquet | Format::Mooncake | Format::Invocations | Format::Columns => true,
             other => other.layout().is_some_and(|layout| layout.arrival.is_some()),
         }
     }
@@ -190,8 +194,44 @@ impl Format {
             | Format::ActivitySparse
             | Format::ActivityWide
             | Format::Invocations
-            | Format::RateShape => return None,
+            | Format::RateShape
+            | Format::Columns => return None,
         })
+    }
+
+    /// The columns that it is read from, as a mapping has them ([`Columns`]), where it is a CSV with a row per request. A format's own rules, such
+    /// as that an output of 0 is a failure, are no part of it.
+    pub fn columns(self) -> Option<Columns> {
+        let layout = self.layout()?;
+        let instants = |clock| match clock {
+            Clock::Nanoseconds => Instants::Nanoseconds,
+            Clock::Milliseconds => Instants::Milliseconds,
+            Clock::Seconds => Instants::Seconds,
+            Clock::DateTime => Instants::Iso,
+        };
+        Some(Columns {
+            arrival: layout.arrival.map(|(name, clock)| (name.to_owned(), instants(clock))),
+            tenant: layout.tenant.map(str::to_owned),
+            input_tokens: Some(layout.input.to_owned()),
+            output_tokens: layout.output.map(str::to_owned),
+            class: layout.class.map(str::to_owned),
+        })
+    }
+
+    /// The columns of `path`, a CSV with a row per request, that this format does not read; none of other formats.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], and [`TraceError::File`] where the file is empty.
+    pub fn unread_columns(self, path: &Path) -> Result<Vec<String>, TraceError> {
+        let (Some(layout), Start::Line(line)) = (self.layout(), Start::of(path)?) else {
+            return Ok(Vec::new());
+        };
+        // A request's place in the file is counted, not read.
+        let read: Vec<&str> = layout.columns().chain(layout.others()).chain(["ticket"]).collect();
+        let unread = fields(&line).filter(|field| !read.iter().any(|name| *field == name.as_bytes()));
+        Ok(unread
+            .map(|field| String::from_utf8_lossy(field).into_owned())
+            .collect())
     }
 
     /// The columns, or the beginning, that it is known by.
@@ -292,7 +332,7 @@ impl Format {
         let header: Vec<&[u8]> = fields(line).collect();
         let begins_with = |byte| line.trim_ascii_start().first() == Some(&byte);
         match self {
-            Format::TenantryParquet => false,
+            Format::TenantryParquet | Format::Columns => false,
             // A key is looked for rather than JSON parsed, so that a first line that is broken can be skipped.
             Format::ShareGpt => begins_with(b'{') && has_key(line, &["conversations", "messages"]),
             Format::Mooncake => {
@@ -393,7 +433,7 @@ fn unknown(line: &[u8]) -> String {
         .map(|format| format!("{} ({})", format.name(), format.marks().join(",")))
         .collect();
     format!(
-        "must begin as one of the known formats, got {}{hint}; known: {}",
+        "must begin as one of the known formats, got {}{hint}; `tenantry trace convert --columns` reads any other CSV with a header; known: {}",
         shown(line),
         known.join("; ")
     )

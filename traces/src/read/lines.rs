@@ -10,7 +10,7 @@ use flate2::bufread::GzDecoder;
 use crate::error::TraceError;
 
 /// No format has longer lines; a file without line ends must not fill the memory.
-const MAX_LINE_BYTES: usize = 16 << 20;
+pub const MAX_LINE_BYTES: usize = 16 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Several of the reader's own, so that it copies nothing itself.
 const LINES_BYTES: usize = 256 << 10;

@@ -1,19 +1,23 @@
 //! Readers of public trace formats, and Tenantry's own.
 //!
 //! All stream, plain or gzip (told apart by the first two bytes, not by the name), in memory that does not grow with the
-//! file. A broken line is an error with file, line and column. Which format a file is in is found from its first line.
+//! file. A broken line is an error with file, line and column. Which format a file is in is found from its first line; any other CSV with a header
+//! is read through a mapping of its columns ([`Columns`]).
 //!
 //! Read `format` first (the formats, as data), then `records`.
 
 pub mod activity;
 mod claims;
+mod columns;
 mod counts;
 pub(crate) mod field;
 mod format;
 mod guard;
 mod invocations;
 pub(crate) mod lines;
+mod mapped;
 pub mod mooncake;
+mod names;
 pub mod own;
 mod parquet;
 mod records;
@@ -24,6 +28,7 @@ pub mod tokenizer;
 
 use std::path::Path;
 
+pub use columns::{Columns, Instants};
 pub use counts::Counts;
 pub use format::Format;
 pub use guard::unpanicked;

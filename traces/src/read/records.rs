@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::columns::Columns;
 use super::field::{Clock, below_2_32, fields, shown};
 use super::format::{Format, Layout};
 use super::invocations::Invocations;
 use super::lines::Lines;
+use super::mapped::Mapped;
 use super::mooncake::MooncakeLine;
 use super::parquet;
 use super::sharegpt::{Conversations, Tokenize};
@@ -47,6 +49,7 @@ enum Source {
     ShareGpt(Box<Conversations>),
     Parquet(Box<parquet::Rows>),
     Invocations(Box<Invocations>),
+    Mapped(Box<Mapped>),
 }
 
 impl Record {
@@ -103,14 +106,28 @@ impl Records {
                 format.layout().expect("the other formats are tables"),
             )?),
         };
-        Ok(Records {
+        Ok(Records::of(format, source, skip_bad_lines))
+    }
+
+    /// Opens any CSV with a header, plain or gzip, whose columns are `columns`. It is read twice, the first time for its earliest instant,
+    /// which becomes 0. Tenants are numbered from 0 in the order in which they are first named ([`Records::tenant_names`]).
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], [`TraceError::NoColumn`], and [`TraceError::File`] where a column that is named stands there twice.
+    pub fn open_columns(path: &Path, columns: &Columns, skip_bad_lines: bool) -> Result<Records, TraceError> {
+        let source = Source::Mapped(Box::new(Mapped::open(path, columns)?));
+        Ok(Records::of(Format::Columns, source, skip_bad_lines))
+    }
+
+    fn of(format: Format, source: Source, skip_bad_lines: bool) -> Records {
+        Records {
             format,
             source,
             skip_bad_lines,
             skipped: 0,
             left_out: 0,
             of_changes: false,
-        })
+        }
     }
 
     /// What the file turned out to be.
@@ -128,11 +145,28 @@ impl Records {
         self.left_out
     }
 
+    /// What tenants are called in a file of which columns are read ([`Records::open_columns`]), by number, as far as it was read; empty in other
+    /// formats.
+    pub fn tenant_names(&self) -> &[String] {
+        match &self.source {
+            Source::Mapped(mapped) => mapped.tenant_names(),
+            _ => &[],
+        }
+    }
+
+    /// As [`Records::tenant_names`], of service classes; empty also where these are numbers.
+    pub fn class_names(&self) -> &[String] {
+        match &self.source {
+            Source::Mapped(mapped) => mapped.class_names(),
+            _ => &[],
+        }
+    }
+
     /// Mooncake's prefix hashes of the last record, one per 512 tokens of input; empty in other formats.
     pub fn prefix_hashes(&self) -> &[u64] {
         match &self.source {
             Source::Mooncake(mooncake) => &mooncake.line.hash_ids,
-            Source::Csv(_) | Source::ShareGpt(_) | Source::Parquet(_) | Source::Invocations(_) => &[],
+            _ => &[],
         }
     }
 
@@ -152,6 +186,7 @@ impl Records {
             Source::ShareGpt(conversations) => conversations.error(message),
             Source::Parquet(rows) => rows.error(message),
             Source::Invocations(invocations) => invocations.lines.error(message),
+            Source::Mapped(mapped) => mapped.error(message),
         }
     }
 
@@ -169,6 +204,7 @@ impl Records {
             }),
             Source::ShareGpt(conversations) => conversations.advance(),
             Source::Parquet(rows) => rows.advance(),
+            Source::Mapped(mapped) => mapped.advance(),
             Source::Invocations(invocations) => invocations
                 .lines
                 .advance()
@@ -380,11 +416,15 @@ impl Table {
                     record.arrival = Some(clock.parse(field).map_err(named)?);
                     continue;
                 }
+                Some(Column::Tenant) => rest.whole().map_err(|message| named(unnumbered(&message)))?,
                 Some(_) => rest.whole().map_err(named)?,
             };
             match column {
                 Some(Column::Arrival(_)) => record.arrival = Some(Time(number)),
-                Some(Column::Tenant) => record.tenant = Some(below_2_32(number).map_err(named)?),
+                Some(Column::Tenant) => {
+                    let tenant = below_2_32(number).map_err(|message| named(unnumbered(&message)));
+                    record.tenant = Some(tenant?);
+                }
                 Some(Column::Input) => record.input_tokens = Some(below_2_32(number).map_err(named)?),
                 Some(Column::Output) => {
                     let tokens = below_2_32(number).map_err(named)?;
@@ -429,6 +469,11 @@ impl Table {
         }
         Ok(record)
     }
+}
+
+/// What is wrong with a tenant that has no number of ours, and what gives it one.
+fn unnumbered(message: &str) -> String {
+    format!("{message}; `tenantry trace convert --columns` numbers tenants of any name")
 }
 
 impl Layout {

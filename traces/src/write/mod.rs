@@ -130,6 +130,26 @@ impl TraceFile {
     }
 }
 
+/// Writes what numbers stand for, a row each, from 0 on: `tenant,name` where `of` is `tenant`.
+///
+/// # Errors
+/// [`TraceError::Io`], as where the disk is full.
+pub fn write_names<'a>(path: &Path, of: &str, names: impl IntoIterator<Item = &'a str>) -> Result<(), TraceError> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    let write = || {
+        rows.write_record([of, "name"])?;
+        for (number, name) in names.into_iter().enumerate() {
+            rows.write_record([number.to_string().as_str(), name])?;
+        }
+        Ok::<(), csv::Error>(())
+    };
+    let written = write().map_err(io::Error::from);
+    let bytes = written.and_then(|()| rows.into_inner().map_err(csv::IntoInnerError::into_error));
+    bytes
+        .and_then(|bytes| whole::write_whole(path, &bytes))
+        .map_err(|source| TraceError::io(path, source))
+}
+
 fn finish(sink: Sink, beside: TempPath, path: &Path) -> io::Result<()> {
     let unbuffered = |buffered: BufWriter<File>| buffered.into_inner().map_err(io::IntoInnerError::into_error);
     let file = match sink {
