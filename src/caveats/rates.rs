@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
+use tenantry_traces::Time;
+use tenantry_traces::spec::WorkloadSpec;
 
 /// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is nearer by six standard
 /// deviations.
@@ -22,9 +24,18 @@ impl AnotherRate {
         let summary = &run.summary;
         let asked_per_s = spec.workload.arrivals.rate_per_s()?;
         let came_per_s = summary.workload?.rate_rps?;
+        AnotherRate::far(came_per_s, asked_per_s, summary.requests.offered).filter(|_| !summary.interrupted)
+    }
+
+    /// As [`AnotherRate::of`], of so many requests of a workload, the last of which arrives at `last`.
+    pub fn of_workload(spec: &WorkloadSpec, requests: u64, last: Time) -> Option<AnotherRate> {
+        let came_per_s = requests as f64 / last.as_secs_f64();
+        AnotherRate::far(came_per_s, spec.arrivals.rate_per_s()?, requests)
+    }
+
+    fn far(came_per_s: f64, asked_per_s: f64, requests: u64) -> Option<AnotherRate> {
         let is_far = (came_per_s / asked_per_s - 1.0).abs() > FAR;
-        let counts = summary.requests.offered >= REQUESTS && !summary.interrupted;
-        (counts && is_far).then_some(AnotherRate {
+        (requests >= REQUESTS && is_far).then_some(AnotherRate {
             came_per_s,
             asked_per_s,
         })

@@ -13,7 +13,9 @@ pub enum TraceCommand {
     /// Write a file of any known format as Tenantry's own CSV or Parquet.
     #[command(
         after_help = "Examples:\n  tenantry trace convert AzureLLMInferenceTrace_conv.csv azure.parquet\n  \
-                      tenantry trace convert counts.csv requests.csv.gz --input 128 --cut 1h..2h --scale 0.5"
+                      tenantry trace convert counts.csv requests.csv.gz --input 128 --cut 1h..2h --scale 0.5\n  \
+                      tenantry trace convert ours.csv requests.csv \\\n      \
+                      --columns 'arrival=time_ms:ms,tenant=customer,input_tokens=prompt_len,output_tokens=completion_len'"
     )]
     Convert(TraceConvertArgs),
     /// Write a scenario's workload, or that of flags alone, to a file.
@@ -27,7 +29,8 @@ pub enum TraceCommand {
     /// Fit a generator to one part of a recording, check it against the other, and print it as a scenario has it.
     #[command(
         after_help = "Examples:\n  tenantry trace fit twitter tweets.csv --report fit.html\n  \
-                      tenantry trace fit azure-functions invocations.csv --tenants 10000\n\n\
+                      tenantry trace fit azure-functions invocations.csv --tenants 10000\n  \
+                      tenantry trace fit sharegpt conversations.json --out lengths.yaml\n\n\
                       Aims: means and quantiles within 3 %, dispersion within 15 %, Kolmogorov-Smirnov below 0.03. A generator that \
                       misses one is printed all the same, and the table says so."
     )]
@@ -62,7 +65,7 @@ pub struct TraceInfoArgs {
 
 #[derive(Debug, Args)]
 pub struct TraceConvertArgs {
-    /// A file of any known format, plain or gzip.
+    /// A file of any known format, plain or gzip; with --columns, any CSV with a header.
     pub file: PathBuf,
     /// Where to: .csv, .csv.gz or .parquet.
     pub out: PathBuf,
@@ -83,6 +86,14 @@ pub struct TraceConvertArgs {
     /// Put requests in order of time; they are kept in memory.
     #[arg(long)]
     pub sort: bool,
+    /// Read any CSV with a header: what its columns for arrival, tenant, input_tokens, output_tokens and class are called, and the
+    /// unit of arrival: ns, us, ms or s for numbers, iso for dates with a time of day. What is not named, the file does not say.
+    /// Tenants of any name are numbered, and OUT.tenants.csv says who is who.
+    #[arg(long, value_name = "OUR=THEIRS[:UNIT],…", conflicts_with_all = ["format", "tokenizer"])]
+    pub columns: Option<String>,
+    /// Number tenants from 0 in the order in which they first ask, and write to OUT.tenants.csv who is who.
+    #[arg(long, conflicts_with = "columns")]
+    pub dense_tenants: bool,
 }
 
 /// Requests a second, written as scenarios have them, or as a number alone.
@@ -162,6 +173,9 @@ pub struct TraceFitArgs {
     /// How many tenants the printed popularity is for; by default as many as the recording has.
     #[arg(long, value_name = "N", value_parser = super::count::<std::num::NonZeroU32>)]
     pub tenants: Option<std::num::NonZeroU32>,
+    /// Write the fitted keys to this file, as YAML, rather than print them.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Write a page with the table and the curves.
     #[arg(long, value_name = "PAGE")]
     pub report: Option<PathBuf>,

@@ -25,6 +25,7 @@ mod targets;
 mod tasks;
 mod trace;
 mod trace_bad_input;
+mod trace_columns;
 mod trace_fit;
 mod trace_notes;
 mod twitter_clip;

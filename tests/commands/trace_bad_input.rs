@@ -101,9 +101,9 @@ const BAD: &[Case] = &[
         &["out.txt: must end in .parquet, .csv or .csv.gz"],
     ),
     (
-        &["trace", "convert", "own.csv", "missing/out.csv"],
+        &["trace", "convert", "own.csv", "none.csv/out.csv"],
         1,
-        &["missing/out.csv: cannot write in the folder missing"],
+        &["none.csv/out.csv: cannot write in the folder none.csv"],
     ),
     (&["trace", "convert", "broken.csv", "out.csv"], 2, &["broken.csv:3"]),
     (

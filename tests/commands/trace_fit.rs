@@ -160,3 +160,45 @@ fn public_recordings_are_fitted_within_the_aims() {
         }
     }
 }
+
+/// A script wants the keys alone: in a file, or on standard output where it asks for quiet.
+#[test]
+fn what_is_fitted_can_be_written_to_a_file() {
+    let folder = traces();
+    let at = folder.path();
+    let lengths = "{input: {lognormal: {median: 40, sigma: 0.6, min: 2, max: 500}}, output: {fixed: 9}}";
+    let flags = ["--lengths", lengths, "--requests", "2000", "--tenants", "40"];
+    let generate = [
+        "trace",
+        "generate",
+        "real.csv",
+        "--arrivals",
+        "{poisson: {rate: 100/s}}",
+    ];
+    good(at, &[&generate[..], &flags].concat());
+    for (kind, pointer) in [
+        ("sharegpt", "/workload/lengths/joint/bins/input/0/share"),
+        ("azure-functions", "/tenants/popularity/weights/39"),
+    ] {
+        let fit = ["trace", "fit", kind, "real.csv"];
+        let yaml = good(at, &[&fit[..], &["--quiet"]].concat());
+        let keys: serde_json::Value = serde_yaml::from_str(&yaml).unwrap();
+        assert!(keys.pointer(pointer).is_some(), "{yaml}");
+        assert!(!yaml.contains(['{', '[']), "block style: {yaml}");
+        let with_file = [&fit[..], &["--out", "fitted/keys.yaml"]].concat();
+        let printed = good(at, &with_file);
+        assert_eq!(fs::read_to_string(at.join("fitted/keys.yaml")).unwrap(), yaml);
+        assert!(
+            !printed.contains("workload:") && !printed.contains("tenants:\n"),
+            "{printed}"
+        );
+        assert_eq!(good(at, &[&with_file[..], &["--quiet"]].concat()), "");
+        let notes = good_json(at, &fit)["notes"].to_string();
+        assert!(
+            notes.contains("arrivals are not fitted to a trace of requests"),
+            "{notes}"
+        );
+    }
+    let notes = good_json(at, &["trace", "fit", "twitter", "real.csv"])["notes"].to_string();
+    assert!(notes.contains("arrivals are not fitted"), "{notes}");
+}

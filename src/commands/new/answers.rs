@@ -1,5 +1,6 @@
 //! What a scenario is made of: flags, and defaults for what they do not say.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, did_you_mean};
@@ -195,6 +196,8 @@ pub fn built_in(name: &str) -> Result<ModelShape, Failure> {
 pub struct OfTrace {
     /// How many there are, by the largest number of one; nothing where it does not say who asks.
     pub tenants: Option<u32>,
+    /// How many of them ask.
+    pub who_ask: u64,
     /// Requests ask for tokens to be generated.
     pub generates: bool,
     /// Before the first of them, where that is longer than they last.
@@ -218,7 +221,8 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
             format.name()
         )));
     }
-    let (mut largest, mut all_say, mut first, mut last, mut generates) = (None, true, None, None, false);
+    let (mut all_say, mut first, mut last, mut generates) = (true, None, None, false);
+    let mut tenants = HashSet::new();
     for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
         let record = record.map_err(Failure::bad_input)?;
         if record.arrival < last {
@@ -229,7 +233,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         }
         first = first.or(record.arrival);
         (last, all_say) = (record.arrival, all_say && record.tenant.is_some());
-        largest = largest.max(record.tenant);
+        tenants.extend(record.tenant);
         generates |= record.output_tokens.is_some_and(|tokens| tokens > 0);
     }
     if last.is_none() {
@@ -237,7 +241,9 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
             "--trace: {trace}: must have requests, got none"
         )));
     }
+    let largest = tenants.iter().max().copied();
     Ok(OfTrace {
+        who_ask: tenants.len() as u64,
         tenants: { largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)),
         generates,
         silent: first.zip(last).and_then(|(first, last)| silence_before(first, last)),

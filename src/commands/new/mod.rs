@@ -10,6 +10,7 @@ use tenantry_reports::manifest::quoted;
 use tenantry_reports::whole::write_whole;
 
 use crate::cli::{NewArgs, OutputArgs};
+use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::{make_folder, next, print, say};
 use crate::runs::Loaded;
@@ -28,6 +29,11 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     let args = if asks { &dialogue::complete(args)? } else { args };
     let of_trace = args.trace.as_deref().map_or(Ok(Default::default()), of_trace)?;
     let file = args.file.display().to_string();
+    if let (Some(trace), Some(tenants)) = (&args.trace, of_trace.tenants)
+        && let Some(note) = source::sparse_tenants(&quoted(trace), of_trace.who_ask, tenants - 1)
+    {
+        say(output, &format!("note: {trace}: {note}"));
+    }
     let (text, loaded) = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
     if let Some(folder) = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         make_folder(folder)?;

@@ -1,16 +1,17 @@
 //! `tenantry trace convert`: any known format as our own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
 use tenantry_traces::describe::MAX_SECONDS;
-use tenantry_traces::read::{Counts, Format, Record, activity};
-use tenantry_traces::write::TraceFile;
+use tenantry_traces::read::{Counts, Format, Record, Records, activity};
+use tenantry_traces::write::{TraceFile, write_names};
 use tenantry_traces::{Duration, Entry, Request, Time, build, none_but};
 
+use super::dense::Numbering;
 use super::source::{self, Watchdog, must_be_left_out};
-use super::workload;
+use super::{columns, workload};
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, say};
@@ -28,27 +29,46 @@ struct Converted {
     prefix_hashes: u64,
     /// What the format does not say, and what was put in its place.
     filled_in: Vec<String>,
+    /// Who the numbers stand for, where they are not the recording's own: `tenant` or `class`, and names by number.
+    names: Vec<(&'static str, Vec<String>)>,
 }
 
 pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> {
-    let format = source::format(&args.file, &args.read)?;
-    if is_one_file(&args.file, &args.out) {
-        return Err(Failure::BadInput(format!(
-            "OUT: must be another file than the one that is converted, got {}",
-            args.out.display()
-        )));
+    let columns = args.columns.as_deref().map(columns::parse).transpose()?;
+    let format = match columns {
+        Some(_) => Format::Columns,
+        None => source::format(&args.file, &args.read)?,
+    };
+    for out in [
+        args.out.clone(),
+        names_file(&args.out, "tenant"),
+        names_file(&args.out, "class"),
+    ] {
+        if is_one_file(&args.file, &out) {
+            return Err(Failure::BadInput(format!(
+                "OUT: must be another file than the one that is converted, got {}",
+                args.out.display()
+            )));
+        }
     }
     let cut = match &args.cut {
         None => (Duration::ZERO, None),
         Some(text) => time_range::parse_open("--cut", text)?,
     };
-    let mut out = TraceFile::create(&args.out)?;
-    let mut watchdog = Watchdog::new();
-    let converted = match format {
-        Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
-            aggregated(args, format, cut, &mut out, &mut watchdog)?
+    let records = match (&columns, format) {
+        (Some(columns), _) => {
+            let records = Records::open_columns(&args.file, columns, args.read.skip_bad_lines);
+            Some(records.map_err(columns::failure)?)
         }
-        _ => requests(args, cut, &mut out, &mut watchdog)?,
+        (None, Format::Counts | Format::ActivitySparse | Format::ActivityWide) => None,
+        (None, _) => Some(source::records(&args.file, &args.read)?),
+    };
+    let unread = format.unread_columns(&args.file).map_err(Failure::bad_input)?;
+    let mut out = source::create(&args.out, false)?;
+    let mut watchdog = Watchdog::new();
+    let converted = match records {
+        None => aggregated(args, format, cut, &mut out, &mut watchdog)?,
+        Some(records) => requests(args, records, cut, &mut out, &mut watchdog)?,
     };
     if converted.requests == 0 {
         return Err(Failure::BadInput(format!(
@@ -58,7 +78,10 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         )));
     }
     out.finish()?;
-    let value = json!({
+    for (of, names) in &converted.names {
+        write_names(&names_file(&args.out, of), of, names.iter().map(String::as_str))?;
+    }
+    let mut value = json!({
         "file": args.file,
         "format": format.name(),
         "out": args.out,
@@ -67,7 +90,11 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         "unanswered": converted.unanswered,
         "left_out": { "management_requests": converted.management_requests, "prefix_hashes": converted.prefix_hashes },
         "filled_in": converted.filled_in,
+        "unread_columns": unread,
     });
+    for (of, names) in &converted.names {
+        value["names"][of] = json!({ "file": names_file(&args.out, of), "count": names.len() });
+    }
     print(output, &value, || {
         format!(
             "{}: {} requests from {} ({})",
@@ -109,9 +136,31 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     for filled in &converted.filled_in {
         say(output, &format!("note: the format does not say it: {filled}"));
     }
+    if let Some(note) = columns::left_out(&quoted(&args.file.display().to_string()), format, &unread) {
+        say(output, &format!("note: {note}"));
+    }
+    for (of, names) in &converted.names {
+        let (all, file) = (names.len(), names_file(&args.out, of));
+        let what = if *of == "class" { "service classes" } else { "tenants" };
+        say(
+            output,
+            &format!(
+                "note: {all} {what} are numbered from 0 in the order in which they first occur; {} says who is who",
+                file.display()
+            ),
+        );
+    }
     let out = quoted(&args.out.display().to_string());
     next(output, &format!("tenantry trace info {out} (what is in it)"));
     Ok(())
+}
+
+/// Where it is said who is who: beside OUT, `.tenants.csv` or `.classes.csv` behind its name.
+fn names_file(out: &Path, of: &str) -> PathBuf {
+    let all = if of == "class" { "classes" } else { "tenants" };
+    let mut name = out.as_os_str().to_owned();
+    name.push(format!(".{all}.csv"));
+    name.into()
 }
 
 /// Whether both names are of one file, which would be lost: a recording may not be had again.
@@ -123,12 +172,13 @@ fn is_one_file(file: &Path, out: &Path) -> bool {
 /// A file with a record a request.
 fn requests(
     args: &TraceConvertArgs,
+    mut records: Records,
     (from, length): (Duration, Option<Duration>),
     out: &mut TraceFile,
     watchdog: &mut Watchdog,
 ) -> Result<Converted, Failure> {
-    let mut records = source::records(&args.file, &args.read)?;
     let mut converted = Converted::default();
+    let mut numbering = Numbering::new(args.dense_tenants);
     let mut completion = Completion::new(args);
     let mut sorted: Vec<Request> = Vec::new();
     let mut last = Time::ZERO;
@@ -184,14 +234,17 @@ fn requests(
         last = request.arrival;
         request.ticket = converted.requests;
         converted.requests += 1;
+        numbering.renumber(&mut request, &records);
         out.write(&request)?;
     }
     sorted.sort_by_key(|request| request.arrival);
     for mut request in sorted {
         request.ticket = converted.requests;
         converted.requests += 1;
+        numbering.renumber(&mut request, &records);
         out.write(&request)?;
     }
+    converted.names = numbering.names(&records);
     converted.skipped_lines = records.skipped();
     converted.management_requests = records.management_requests();
     converted.filled_in = completion.filled_in;
@@ -235,11 +288,18 @@ impl Completion<'_> {
             (Some(_), Some(tokens)) => return Err(must_be_left_out("--input", "input lengths", path, tokens)),
             (Some(tokens), None) => tokens,
             (None, Some(tokens)) => {
-                self.note(|| format!("inputs are {tokens} tokens, outputs none"));
+                let outputs = match record.output_tokens {
+                    Some(1..) => "",
+                    _ => ", outputs none",
+                };
+                self.note(|| format!("inputs are {tokens} tokens{outputs}"));
                 tokens
             }
             (None, None) => return Err(missing("input length", "--input N, in tokens, for equal lengths")),
         };
+        if record.tenant.is_none() && self.args.dense_tenants {
+            return Err(must_be_left_out("--dense-tenants", "no tenants", path, "it"));
+        }
         if record.tenant.is_none() {
             self.note(|| "all requests are of tenant 0".to_owned());
         }
@@ -288,6 +348,10 @@ fn aggregated(
             _ => "a count a minute",
         };
         return Err(must_be_left_out("--rate", what, &args.file, rate));
+    }
+    if args.dense_tenants {
+        let what = "tenants that are numbered from 0 on, or none";
+        return Err(must_be_left_out("--dense-tenants", what, &args.file, "it"));
     }
     let path = json!(args.file);
     let mut filled_in = vec![format!("inputs are {input} tokens, outputs none")];

@@ -19,7 +19,7 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
+use crate::output::{Started, make_folder, print, say, style, to_stdout};
 
 /// Keys of a scenario: a dotted path and a value.
 type Keys = Vec<(&'static str, Value)>;
@@ -54,7 +54,7 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
         FitKind::Twitter | FitKind::Sharegpt => lengths(args, &mut watchdog)?,
         FitKind::AzureFunctions => popularity(args, format, &mut watchdog)?,
     };
-    let yaml = yaml(&args.file.display().to_string(), &fitted);
+    let yaml = yaml(&args.file.display().to_string(), &fitted)?;
     let generated = fitted.generated.restricted_to(&fitted.real);
     let traces = [fitted.real, generated];
     let comparison = Comparison::new(&traces[0], &traces[1], fitted.seen.as_ref());
@@ -71,6 +71,12 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
         let html = page.render().map_err(Failure::running)?;
         write_whole(path, html.as_bytes()).map_err(Failure::running)?;
     }
+    if let Some(path) = &args.out {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            make_folder(folder)?;
+        }
+        write_whole(path, yaml.as_bytes()).map_err(Failure::running)?;
+    }
     let value = json!({
         "kind": args.kind.name(),
         "file": args.file,
@@ -81,11 +87,20 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
         "within_aims": comparison.within(),
         "yaml": yaml,
     });
-    print(output, &value, || {
-        format!("{}\n\n{}\n\n{yaml}", table(&traces, style()), comparison.table(style()))
-    })?;
+    match (output.quiet && !output.json, &args.out) {
+        // As a script wants it, which has no other way to it.
+        (true, None) => to_stdout(yaml.as_bytes())?,
+        (true, Some(_)) => {}
+        (false, _) => print(output, &value, || {
+            let shown = args.out.as_ref().map_or(format!("\n\n{yaml}"), |_| String::new());
+            format!("{}\n\n{}{shown}", table(&traces, style()), comparison.table(style()))
+        })?,
+    }
     for note in &fitted.notes {
         say(output, &format!("note: {note}"));
+    }
+    if let Some(path) = &args.out {
+        say(output, &format!("written: {}", path.display()));
     }
     if let Some(path) = &args.report {
         say(output, &format!("report: {}", path.display()));
@@ -103,6 +118,15 @@ fn too_few(args: &TraceFitArgs, what: &str, least: usize, got: usize) -> Failure
 /// Every second one from the first on to fit, and from the second on to check.
 fn every_second<T: Copy>(all: &[T]) -> [Vec<T>; 2] {
     [0, 1].map(|from| all.iter().skip(from).step_by(2).copied().collect())
+}
+
+/// What is said where a recording's instants are left aside: `fit` knows rates from per-second counts alone.
+fn arrivals_are_not_fitted(format: Format) -> Option<String> {
+    format.has_arrivals().then(|| {
+        "arrivals are not fitted to a trace of requests: replay them (`workload.arrivals: { trace: { path: … } }`), or fit `twitter` to a CSV of \
+         requests in each second (`second,requests`)"
+            .to_owned()
+    })
 }
 
 /// Requests that are generated for a check: enough that chance plays no part beside the recording's own.
@@ -176,6 +200,7 @@ fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failu
         vec![("workload.lengths.input", json!({ "quantiles": inputs }))]
     };
     notes.extend(source::approximation(records.format(), &args.read).map(str::to_owned));
+    notes.extend(arrivals_are_not_fitted(records.format()));
     let mut real = Collector::new(1);
     for Lengths { input, output } in unseen {
         let record = tenantry_traces::read::Record {
@@ -446,7 +471,7 @@ fn popularity(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> R
         real: trace(&unseen, "real, unseen"),
         generated,
         seen: Some(trace(&seen, "real, seen")),
-        notes: vec![
+        notes: [
             format!(
                 "fitted to a half of the tenants ({}), dealt out by how often they ask, and checked against the others ({}); weights for \
                  {tenants} tenants, --tenants makes them for another number",
@@ -455,7 +480,10 @@ fn popularity(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> R
             ),
             "the aims allow for how far these halves are apart by themselves, since a few tenants may be a good part of all requests"
                 .to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(arrivals_are_not_fitted(format))
+        .collect(),
     })
 }
 
@@ -491,22 +519,18 @@ fn totals(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> Resul
 }
 
 /// The keys, nested as a scenario has them.
-fn yaml(file: &str, fitted: &Fitted) -> String {
-    let mut text = format!("# For a scenario; fitted to {file} by `tenantry trace fit`.\n");
-    let mut open: Vec<&str> = Vec::new();
+fn yaml(file: &str, fitted: &Fitted) -> Result<String, Failure> {
+    let mut nested = json!({});
     for (path, value) in &fitted.keys {
-        let steps: Vec<&str> = path.split('.').collect();
-        let same = open.iter().zip(&steps).take_while(|(a, b)| a == b).count();
-        for (depth, step) in steps.iter().enumerate().skip(same) {
-            let indent = "  ".repeat(depth);
-            match depth + 1 == steps.len() {
-                true => text.push_str(&format!("{indent}{step}: {value}\n")),
-                false => text.push_str(&format!("{indent}{step}:\n")),
-            }
-        }
-        open = steps[..steps.len() - 1].to_vec();
+        let at = path.split('.').fold(&mut nested, |at, step| &mut at[step]);
+        *at = value.clone();
     }
-    text
+    let keys = serde_yaml::to_string(&nested).map_err(Failure::running)?;
+    // A name may have a line end in it.
+    let file = file.replace(char::is_control, " ");
+    Ok(format!(
+        "# For a scenario; fitted to {file} by `tenantry trace fit`.\n{keys}"
+    ))
 }
 
 impl FitKind {

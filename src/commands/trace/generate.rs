@@ -8,12 +8,12 @@ use tenantry_scenarios::{Override, Scenario};
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
-use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Entry, Time, build};
 
-use super::source::Watchdog;
+use super::source::{self, Watchdog};
 use super::workload;
 use crate::cards::{reading_failure, workload_failure};
+use crate::caveats::{AnotherRate, another_rate_caveat};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, say};
@@ -36,10 +36,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     }
     let mut watchdog = Watchdog::new();
     let mut workload = build(&spec).map_err(|error| workload_failure(scenario, &error))?;
-    let mut file = match spec.management {
-        ManagementSpec::None => TraceFile::create(out)?,
-        _ => TraceFile::create_with_changes(out)?,
-    };
+    let mut file = source::create(out, spec.management != ManagementSpec::None)?;
     let bar = progress::bar(
         spec.stop.requests.unwrap_or(0),
         "generating",
@@ -81,6 +78,10 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
             spec.seed
         )
     })?;
+    let another_rate = AnotherRate::of_workload(&spec, requests, last);
+    if let Some(caveat) = another_rate_caveat(another_rate, 1) {
+        say(output, &format!("note: {caveat}"));
+    }
     if last.0 / 1_000_000_000 >= MAX_SECONDS {
         say(
             output,

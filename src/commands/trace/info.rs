@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use tenantry_reports::human;
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::TracePage;
-use tenantry_reports::trace::{Trace, table};
+use tenantry_reports::trace::{Trace, TraceFigures, table};
 use tenantry_reports::whole::write_whole;
 use tenantry_traces::read::Format;
 
-use super::source::{Watchdog, approximation, format_of, must_have_texts, read};
+use super::columns;
+use super::source::{self, Watchdog, approximation, format_of, must_have_texts, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, say, style};
@@ -52,15 +54,26 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
             say(output, &format!("note: {}: {note}", file.display()));
         }
     }
-    for (file, trace) in args.files.iter().zip(&traces) {
+    for ((file, format), trace) in args.files.iter().zip(&formats).zip(&traces) {
+        let name = file.display();
+        let quoted_name = quoted(&name.to_string());
+        if let Some(note) = columns::left_out(&quoted_name, *format, &trace.figures.unread_columns) {
+            say(output, &format!("note: {name}: {note}"));
+        }
+        if let Some(note) = distorted_rate(&trace.figures) {
+            say(output, &format!("note: {name}: {note}"));
+        }
+        if let Some(tenants) = trace.figures.tenants
+            && let Some(note) = source::sparse_tenants(&quoted_name, tenants.count, tenants.highest)
+        {
+            say(output, &format!("note: {name}: {note}"));
+        }
         if let Some(silent_s) = trace.figures.silent_s {
-            let name = file.display();
             say(
                 output,
                 &format!(
                     "note: {name}: the first request comes after {silent_s} s of silence, and figures are from there on; to be replayed without it: `from: {silent_s}s` in \
-                     a scenario, or tenantry trace convert {} cut.csv --cut {silent_s}s..",
-                    quoted(&name.to_string())
+                     a scenario, or tenantry trace convert {quoted_name} cut.csv --cut {silent_s}s.."
                 ),
             );
         }
@@ -68,20 +81,17 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
             say(
                 output,
                 &format!(
-                    "note: {}: {unanswered} of {} requests got no answer: they are in no figure of outputs, and left out of replays",
-                    file.display(),
+                    "note: {name}: {unanswered} of {} requests got no answer: they are in no figure of outputs, and left out of replays",
                     trace.figures.requests
                 ),
             );
         }
         if let Some(late) = trace.figures.out_of_order {
-            let name = file.display();
             say(
                 output,
                 &format!(
-                    "note: {name}: {late} of {} requests stand after one of a later time; to be replayed: tenantry trace convert {} sorted.csv --sort",
-                    trace.figures.requests,
-                    quoted(&name.to_string())
+                    "note: {name}: {late} of {} requests stand after one of a later time; to be replayed: tenantry trace convert {quoted_name} sorted.csv --sort",
+                    trace.figures.requests
                 ),
             );
         }
@@ -100,4 +110,21 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// What holes of a recording do to its mean rate.
+fn distorted_rate(figures: &TraceFigures) -> Option<String> {
+    let (holes, gaps, rates) = (figures.holes?, figures.gaps?, figures.requests_per_s?);
+    let stretches = match holes.count {
+        1 => "a stretch".to_owned(),
+        count => format!("{count} stretches"),
+    };
+    Some(format!(
+        "the mean rate of {}/s has in it {stretches} without a request of at least 60 s and 100 mean gaps, {} s in all, the longest from {} s on; without \
+         them it is {}/s",
+        human::number(rates.mean),
+        human::number(holes.total_s),
+        gaps.longest_from_s,
+        human::number(holes.requests_per_s_without)
+    ))
 }

@@ -1,6 +1,8 @@
 //! `tenantry trace`: describe, convert and generate traces, and fit generators to them.
 
+mod columns;
 mod convert;
+mod dense;
 mod fit;
 mod generate;
 mod info;

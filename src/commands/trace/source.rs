@@ -1,18 +1,23 @@
 //! Files of any known format.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_profiles::did_you_mean;
+use tenantry_reports::human;
 use tenantry_reports::trace::{Collector, Trace};
+use tenantry_traces::describe::is_sparse;
 use tenantry_traces::read::sharegpt::{FOUR_CHARS_A_TOKEN, Tokenize};
 use tenantry_traces::read::tokenizer::TokenizerJson;
 use tenantry_traces::read::{Counts, Format, Records, activity};
+use tenantry_traces::write::TraceFile;
 use tenantry_traces::{TraceError, none_but};
 
 use crate::cli::ReadArgs;
 use crate::failure::Failure;
+use crate::output::make_folder;
 
 /// How many pieces pass between looks at the interrupt flag.
 const INTERRUPT_CHECK: u64 = 1 << 16;
@@ -99,6 +104,32 @@ pub fn records(path: &Path, args: &ReadArgs) -> Result<Records, Failure> {
     Records::open_as(path, format_of(path, args)?, args.skip_bad_lines, tokenize).map_err(Failure::bad_input)
 }
 
+/// Begins a trace, in a folder that is made where it is missing.
+pub fn create(out: &Path, with_changes: bool) -> Result<TraceFile, Failure> {
+    let create = || match with_changes {
+        false => TraceFile::create(out),
+        true => TraceFile::create_with_changes(out),
+    };
+    match (create(), out.parent()) {
+        (Err(TraceError::Io { source, .. }), Some(folder)) if source.kind() == ErrorKind::NotFound => {
+            make_folder(folder)?;
+            Ok(create()?)
+        }
+        (created, _) => Ok(created?),
+    }
+}
+
+/// What is said of tenants whose numbers are far beyond how many ask: all below the highest are tenants of a replay too.
+pub fn sparse_tenants(file: &str, tenants: u64, highest: u32) -> Option<String> {
+    is_sparse(tenants, highest).then(|| {
+        format!(
+            "{} tenants ask, with numbers up to {highest}, and each below is a tenant of a replay too; tenantry trace convert {file} dense.csv \
+             --dense-tenants numbers them from 0",
+            human::count(tenants)
+        )
+    })
+}
+
 /// What must be said of lengths that are not what a tokenizer counts.
 pub fn approximation(format: Format, args: &ReadArgs) -> Option<&'static str> {
     (format == Format::ShareGpt && args.tokenizer.is_none()).then_some(
@@ -171,6 +202,7 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
             let mut trace = collector.finish(&name, format.name(), records.skipped());
             let changes = records.management_requests();
             trace.figures.management_requests = (changes > 0).then_some(changes);
+            trace.figures.unread_columns = format.unread_columns(path).map_err(Failure::bad_input)?;
             empty(trace)
         }
     }
