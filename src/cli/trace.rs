@@ -15,7 +15,7 @@ pub enum TraceCommand {
         after_help = "Examples:\n  tenantry trace convert AzureLLMInferenceTrace_conv.csv azure.parquet\n  \
                       tenantry trace convert counts.csv requests.csv.gz --input 128 --cut 1h..2h --scale 0.5\n  \
                       tenantry trace convert ours.csv requests.csv \\\n      \
-                      --columns 'arrival=time_ms:ms,tenant=customer,input_tokens=prompt_len,output_tokens=completion_len'"
+                      --columns 'arrival=ts:ms,tenant=customer,input_tokens=prompt,output_tokens=completion'"
     )]
     Convert(TraceConvertArgs),
     /// Write a scenario's workload, or that of flags alone, to a file.

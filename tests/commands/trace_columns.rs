@@ -328,6 +328,11 @@ const BAD: &[Case] = &[
         &["theirs.csv:2: customer: must be a number (of ms), got `Acme, Inc.`"],
     ),
     (
+        &["trace", "convert", "semicolons.csv", "out.csv", "--columns", "tenant=t"],
+        2,
+        &["semicolons.csv: must have a column `t`, got `t;n`; a CSV's columns must be separated by commas"],
+    ),
+    (
         &[
             "trace",
             "convert",
@@ -394,6 +399,7 @@ fn what_is_wrong_with_a_table_is_said() {
     let folder = folder();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("theirs.csv", THEIRS);
+    write("semicolons.csv", "t;n\n1;1\n");
     write("unsorted.csv", "t,n\n1,1\n0,1\n");
     write("vidur.csv", "arrived_at,num_prefill_tokens,num_decode_tokens\n0,1,1\n");
     write(

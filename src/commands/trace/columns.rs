@@ -72,6 +72,9 @@ fn arrival(theirs: &str) -> Result<(String, Instants), String> {
 /// What is wrong with a file that is read so.
 pub fn failure(error: TraceError) -> Failure {
     let meant = match &error {
+        TraceError::NoColumn { columns, .. } if matches!(&columns[..], [one] if one.contains([';', '\t'])) => {
+            "; a CSV's columns must be separated by commas".to_owned()
+        }
         TraceError::NoColumn { name, columns, .. } => did_you_mean(name, columns.iter().map(String::as_str)),
         _ => String::new(),
     };

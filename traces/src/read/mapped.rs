@@ -196,7 +196,7 @@ impl Table {
             // A quote that is never closed must not fill the memory with the rest of the file.
             self.reader.get_mut().set_limit(MAX_LINE_BYTES as u64);
             let read = self.reader.read_byte_record(&mut self.row);
-            self.line = self.row.position().map_or(0, csv::Position::line);
+            self.line = self.first_line();
             let any = read.map_err(|error| match error.into_kind() {
                 csv::ErrorKind::Io(source) => TraceError::io(&self.path, source),
                 other => TraceError::file(&self.path, format!("must be a CSV, got {other:?}")),
@@ -213,6 +213,14 @@ impl Table {
                 return Ok(any);
             }
         }
+    }
+
+    /// Where the row begins that was read last: the reader's own answer is where it began to look, which may be at empty lines.
+    fn first_line(&self) -> u64 {
+        let looked_from = self.row.position().map_or(0, csv::Position::line);
+        let within = memchr::memchr_iter(b'\n', self.row.as_slice()).count() as u64;
+        let behind = self.reader.position().line();
+        looked_from.max(behind.saturating_sub(within + 1))
     }
 
     /// A field of the current row, without what stands around it; the last one ends in half a CRLF.
@@ -374,13 +382,13 @@ mod tests {
                 ("1,a,1,-1", "completion_len: must be a whole number, got `-1`"),
                 ("1,a,1", "must have 4 columns as the first line has, got 3"),
             ] {
-                let text = format!("{header}5,\"a\nb\",1,1\n{row}\n6,a,1,1\n").replace('\n', end);
+                let text = format!("{header}\n5,\"a\nb\",1,1\n\n\n{row}\n6,a,1,1\n").replace('\n', end);
                 let error = open(text.as_bytes(), &columns(), false)
                     .unwrap()
                     .find_map(Result::err)
                     .expect("the row is broken")
                     .to_string();
-                assert!(error.ends_with(&format!(":4: {message}")), "{error}");
+                assert!(error.ends_with(&format!(":7: {message}")), "{error}");
                 let mut records = open(text.as_bytes(), &columns(), true).unwrap();
                 let arrivals: Vec<u64> = records.by_ref().map(|r| r.unwrap().arrival.unwrap().0).collect();
                 assert_eq!((arrivals, records.skipped()), (vec![0, 1_000_000], 1));
