@@ -42,7 +42,9 @@ fn meant(text: &str) -> Option<(String, &'static str)> {
     let is_time = |text: &str| text.is_empty() || serde_yaml::from_str::<Moment>(text).is_ok();
     let meant = |text: &str| match is_time(text) {
         true => Some((text.to_owned(), false)),
-        false => MeantTime::of(text).map(|meant| (meant.text, meant.was_joined)),
+        false => MeantTime::of(text)
+            .filter(|meant| is_time(&meant.text))
+            .map(|meant| (meant.text, meant.was_joined)),
     };
     let (start, end) = text.split_once("..")?;
     if is_time(start) && is_time(end) {

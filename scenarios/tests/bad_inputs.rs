@@ -123,7 +123,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("latency: 100ms", "latency: 100",
      "s.yaml:15: slo.latency: must be a time above 0 with its unit (us, ms, s, min, h), at most ten years, such as 20ms, got 100"),
     ("latency: 100ms", "latency: 100 sec",
-     "s.yaml:15: slo.latency: must be a time above 0 with its unit (us, ms, s, min, h), at most ten years, such as 20ms, got 100 sec"),
+     "s.yaml:15: slo.latency: must be a time above 0 with its unit (us, ms, s, min, h), at most ten years, such as 20ms, got 100 sec; did you mean 100s?"),
     ("at: p98", "at: 98",
      "s.yaml:15: slo.at: must be a quantile between p0 and p100, such as p98, got 98"),
     ("validate: {", "sweep: { tenants.count: [1, 2], tenants: [{ count: 5 }] }\nvalidate: {",

@@ -68,7 +68,8 @@ struct ScalarVisitor<T>(PhantomData<T>);
 
 impl<T: Scalar> ScalarVisitor<T> {
     fn visit<E: de::Error>(&self, plain: Plain<'_>) -> Result<T, E> {
-        let meant = plain.text().and_then(T::meant);
+        let would_do = |meant: &String| T::read(Plain::Text(meant.into())).is_some();
+        let meant = plain.text().and_then(T::meant).filter(would_do);
         // What was there instead, the decoder knows; what is meant by it goes in its place.
         let meant = || de::Unexpected::Other(meant.as_deref().unwrap_or_default());
         T::read(plain).ok_or_else(|| E::invalid_value(meant(), self))
