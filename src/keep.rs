@@ -1,5 +1,6 @@
 //! What is kept of runs beside their figures: `requests.parquet`, `timeline.json`, and the requests as a trace.
 
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -192,6 +193,14 @@ pub struct Kept {
     record: Option<Recorded>,
 }
 
+/// A sentence on a trace of a workload in which clients give up.
+pub fn without_cancellations(path: &impl Display, cancellations: u64) -> String {
+    format!(
+        "{path} has no cancellations, of which there were {}: traces hold none; `workload.cancellations` in the scenario that replays it has clients give up.",
+        human::count(cancellations)
+    )
+}
+
 /// A trace that is written but for its name.
 struct Recorded {
     path: PathBuf,
@@ -211,13 +220,7 @@ impl Recorded {
                 human::count(self.requests)
             )
         });
-        let given_up = (self.cancellations > 0).then(|| {
-            format!(
-                "{path} has no cancellations, of which there were {}: traces hold none; `workload.cancellations` in the scenario that replays it has clients \
-                 give up.",
-                human::count(self.cancellations)
-            )
-        });
+        let given_up = (self.cancellations > 0).then(|| without_cancellations(&path, self.cancellations));
         cut.into_iter().chain(given_up)
     }
 }

@@ -255,8 +255,9 @@ impl Loaded {
 
     /// What a reader must know of how the runs' systems are priced.
     pub fn run_caveats(&self) -> Vec<String> {
-        let mut caveats = Vec::new();
-        for run in &self.runs {
+        let mut all: Vec<String> = Vec::new();
+        for (index, run) in self.runs.iter().enumerate() {
+            let mut caveats = Vec::new();
             let (card, name) = (self.card(run), &run.system.name);
             caveats.extend(side_by_side_as_if_alone(card, run));
             caveats.extend(slower_than_slo(card, &run.system));
@@ -277,8 +278,13 @@ impl Loaded {
                     run.gpus, card.name, card.device.host.cores
                 ));
             }
+            // What is left out of a sweep, since its card cannot run it, promises nothing.
+            caveats.retain(|caveat| !all.contains(caveat));
+            if !caveats.is_empty() && self.refusal(index).is_none() {
+                all.extend(caveats);
+            }
         }
-        caveats
+        all
     }
 
     /// Tasks that are refused, each alone: by what the scenario or their files' headers say.

@@ -40,7 +40,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 21] = [
+const METRICS: [Metric; 22] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -119,6 +119,12 @@ const METRICS: [Metric; 21] = [
         read: |run| run.lanes.values().map(|lane| lane.busy_share).reduce(f64::max),
     },
     Metric {
+        title: "Unanswered",
+        help: "Share of the requests that were refused or failed: latencies are of the others.",
+        unit: Unit::Share,
+        read: unanswered,
+    },
+    Metric {
         title: "Cards",
         help: "How many there were on average, where they come and go.",
         unit: Unit::Number,
@@ -148,13 +154,14 @@ const METRICS: [Metric; 21] = [
 const OF_TARGETS: [&str; 3] = ["p90 ms", "p95 ms", "p99.9 ms"];
 
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 9] = [
+const OF_SOME: [&str; 10] = [
     "Tokens/s",
     "TTFT ms",
     "TPOT ms",
     "Longest gap ms",
     "Right",
     "At once",
+    "Unanswered",
     "Cards",
     "Cost/million",
     "Swap hits",
@@ -170,6 +177,11 @@ pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
         .filter(|metric| !OF_SOME.contains(&metric.title) || some_has(metric))
         .filter(|metric| !OF_TARGETS.contains(&metric.title) || is_asked(metric.title))
         .collect()
+}
+
+fn unanswered(run: &RunSummary) -> Option<f64> {
+    let unanswered = run.requests.rejected + run.requests.failed;
+    (unanswered > 0).then(|| unanswered as f64 / run.requests.offered as f64)
 }
 
 /// Of cards that stay, runs hold how many were busy.

@@ -40,7 +40,12 @@ const HEADER_LINE: TableStyle = TableStyle::new().header_separator(LineStyle::no
 pub fn systems(runs: &[Run], style: Style) -> String {
     let groups = Group::all(runs);
     let classes: Vec<Vec<String>> = groups.iter().flat_map(classes).collect();
-    let systems = all_systems(&groups, style);
+    let mut systems = all_systems(&groups, style);
+    let repeats = groups.iter().map(|group| group.runs.len()).max().unwrap_or(0);
+    if repeats > 1 {
+        systems +=
+            &format!("\nmeans of up to {repeats} repeats; summary.csv has each, and the page how far they are apart");
+    }
     if classes.is_empty() {
         return systems;
     }

@@ -72,6 +72,10 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !failing.is_empty() {
         return Err(Failure::Running(failing.join("; ")));
     }
+    // What its card has no prices for cannot be simulated.
+    if (0..loaded.runs.len()).any(|run| loaded.refusal(run).is_some()) {
+        return Ok(());
+    }
     let (words, device) = (args.scenario.words(), device.name());
     next(
         output,

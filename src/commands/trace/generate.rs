@@ -16,6 +16,7 @@ use crate::cards::{reading_failure, workload_failure};
 use crate::caveats::{AnotherRate, another_rate_caveat};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
+use crate::keep::without_cancellations;
 use crate::output::{next, print, say};
 use crate::progress;
 use crate::runs;
@@ -42,7 +43,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         "generating",
         output.quiet || spec.stop.requests.is_none(),
     );
-    let mut requests: u64 = 0;
+    let (mut requests, mut cancellations): (u64, u64) = (0, 0);
     let mut last = Time::ZERO;
     while let Some(entry) = workload.next().map_err(|error| reading_failure(scenario, &error))? {
         watchdog.check()?;
@@ -56,7 +57,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
                 }
             }
             Entry::Manage(request) => file.write_change(&request)?,
-            Entry::Cancel { .. } => {}
+            Entry::Cancel { .. } => cancellations += 1,
         }
     }
     bar.finish_and_clear();
@@ -68,6 +69,12 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     file.finish()?;
     for source in spec.sources() {
         say(output, &format!("note: {source}"));
+    }
+    if cancellations > 0 {
+        say(
+            output,
+            &format!("note: {}", without_cancellations(&out.display(), cancellations)),
+        );
     }
     let value = json!({ "out": out, "requests": requests, "tenants": spec.tenants, "seed": spec.seed });
     print(output, &value, || {
