@@ -21,8 +21,10 @@ use crate::tensors_file::converted;
 #[derive(Debug)]
 pub struct ParameterSets {
     blocks: Arc<[Mutex<Tensor>]>,
-    /// Where tenants share blocks: those that were replaced since, by tenant.
-    replaced: Arc<Mutex<BTreeMap<u32, Tensor>>>,
+    /// Where tenants share the blocks of files: those of their own that were put in their place since, by tenant. Random blocks mean nothing, and stay
+    /// shared.
+    replaced: Option<Arc<Mutex<BTreeMap<u32, Tensor>>>>,
+    max_bytes: u64,
     /// Blocks that could not be had, and why; they are empty.
     missing: Arc<[(usize, String)]>,
     tenants: u32,
@@ -53,7 +55,8 @@ impl ParameterSets {
         fill_all(&mut blocks, length, &fill)?;
         Ok(ParameterSets {
             blocks: blocks.into_iter().map(Mutex::new).collect(),
-            replaced: Arc::default(),
+            replaced: None,
+            max_bytes,
             missing: Arc::default(),
             tenants,
             length,
@@ -115,7 +118,8 @@ impl ParameterSets {
         }
         Ok(ParameterSets {
             blocks: own_blocks.into(),
-            replaced: Arc::default(),
+            replaced: (count < tenants as usize).then(Arc::default),
+            max_bytes,
             missing: missing.into(),
             tenants,
             length,
@@ -138,12 +142,10 @@ impl ParameterSets {
     /// # Panics
     /// If there is no such tenant.
     pub fn of(&self, tenant: u32) -> Tensor {
-        let own = match self.shared() {
-            Some(_) => { self.replaced.lock().expect(UNBROKEN) }
-                .get(&tenant)
-                .map(Tensor::shallow_clone),
-            None => None,
-        };
+        let own = self.replaced.as_ref().and_then(|replaced| {
+            let replaced = replaced.lock().expect(UNBROKEN);
+            replaced.get(&tenant).map(Tensor::shallow_clone)
+        });
         own.unwrap_or_else(|| self.block(tenant).lock().expect(UNBROKEN).shallow_clone())
     }
 
@@ -152,10 +154,11 @@ impl ParameterSets {
         &self.blocks[tenant as usize % self.blocks.len()]
     }
 
-    /// Puts another block in the place of a tenant's, from where whoever asks next is given it. Who shared its block with it keeps that.
+    /// Puts another block in the place of a tenant's, from where whoever asks next is given it. Who shared a file's
+    /// block with it keeps that; random blocks stay shared.
     ///
     /// # Errors
-    /// A block of another length.
+    /// A block of another length, or no host memory for one more.
     ///
     /// # Panics
     /// If there is no such tenant.
@@ -169,21 +172,30 @@ impl ParameterSets {
                 got,
             ));
         }
-        self.put(tenant, block);
+        self.put(tenant, block)
+    }
+
+    fn put(&self, tenant: u32, block: Tensor) -> Result<(), ExecutorError> {
+        let of_all = self.block(tenant);
+        let Some(replaced) = &self.replaced else {
+            *of_all.lock().expect(UNBROKEN) = block;
+            return Ok(());
+        };
+        let mut replaced = replaced.lock().expect(UNBROKEN);
+        let room = self.max_bytes / self.bytes_per_tenant() - u64::from(self.distinct());
+        if block.numel() > 0 && !replaced.contains_key(&tenant) && replaced.len() as u64 >= room {
+            return Err(ExecutorError::input(
+                "host memory for tenants' parameters",
+                "enough for another tenant's own",
+                format!("{} bytes", self.max_bytes),
+            ));
+        }
+        replaced.insert(tenant, block);
         Ok(())
     }
 
-    fn put(&self, tenant: u32, block: Tensor) {
-        let of_all = self.block(tenant);
-        match self.shared() {
-            Some(_) => {
-                self.replaced.lock().expect(UNBROKEN).insert(tenant, block);
-            }
-            None => *of_all.lock().expect(UNBROKEN) = block,
-        }
-    }
-
-    /// Lets go of a tenant's block; others that share it keep it. What copies it for the tenant fails from now on.
+    /// Lets go of a tenant's block; others that share it keep it. What copies it for the tenant fails from now on, unless it is a random one that others
+    /// share.
     ///
     /// # Errors
     /// None that is known: libtorch's.
@@ -191,8 +203,10 @@ impl ParameterSets {
     /// # Panics
     /// If there is no such tenant.
     pub(crate) fn discard(&self, tenant: u32) -> Result<(), ExecutorError> {
-        self.put(tenant, nothing(self.kind)?);
-        Ok(())
+        match self.shared().is_some() && self.replaced.is_none() {
+            true => Ok(()),
+            false => self.put(tenant, nothing(self.kind)?),
+        }
     }
 
     /// Numbers in a block.
@@ -227,14 +241,18 @@ impl ParameterSets {
 
     /// Bytes of host memory that all blocks take.
     pub fn host_bytes(&self) -> u64 {
-        u64::from(self.distinct()) * self.bytes_per_tenant()
+        let replaced = self.replaced.as_ref().map_or(0, |replaced| {
+            let replaced = replaced.lock().expect(UNBROKEN);
+            replaced.values().filter(|block| block.numel() > 0).count() as u64
+        });
+        (u64::from(self.distinct()) + replaced) * self.bytes_per_tenant()
     }
 
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> ParameterSets {
         ParameterSets {
             blocks: Arc::clone(&self.blocks),
-            replaced: Arc::clone(&self.replaced),
+            replaced: self.replaced.clone(),
             missing: Arc::clone(&self.missing),
             ..*self
         }
@@ -359,15 +377,10 @@ mod tests {
         assert_eq!((copied.double_value(&[9]), own.of(1).double_value(&[9])), (1.0, 7.0));
         other.discard(1).unwrap();
         assert_eq!((own.of(1).numel(), own.of(2).double_value(&[0])), (0, 2.0));
-        // Who shares a block with another keeps it.
-        let shared = sets(5, 2 * 40).unwrap();
-        let other = shared.share();
-        let new = Tensor::full([10], 7.0, (Kind::Float, Device::Cpu));
-        other.replace(2, new).unwrap();
-        let first = |tenant: u32| shared.of(tenant).double_value(&[0]);
-        assert_eq!([0, 2, 4].map(first), [0.0, 7.0, 0.0]);
+        // Random blocks mean nothing, and stay shared.
+        let shared = sets(3, 2 * 40).unwrap();
         shared.discard(2).unwrap();
-        assert_eq!([0, 2, 4].map(|tenant| other.of(tenant).numel()), [10, 0, 10]);
+        assert_eq!(shared.of(0).numel(), 10, "others need it");
         let message = own
             .replace(0, Tensor::zeros([9], (Kind::Float, Device::Cpu)))
             .unwrap_err();
@@ -399,6 +412,26 @@ mod tests {
             [0.0, 1.0, 2.0, 3.0],
             "as many as there are tenants"
         );
+    }
+
+    /// Who shares a file with others and is updated has its own from then on, as far as there is memory.
+    #[test]
+    fn an_update_is_one_tenants_alone() {
+        let blocks = (0..2).map(|file| Ok(Tensor::full([10], file, (Kind::Float, Device::Cpu))));
+        let blocks = blocks.collect::<Vec<_>>().into_iter();
+        let sets = ParameterSets::of_blocks(6, 10, DType::F32, Device::Cpu, 3 * 40 + 39, blocks).unwrap();
+        let other = sets.share();
+        let new = |value: i64| Tensor::full([10], value, (Kind::Float, Device::Cpu));
+        other.replace(2, new(7)).unwrap();
+        let first = |tenant: u32| sets.of(tenant).double_value(&[0]);
+        assert_eq!([0, 2, 4].map(first), [0.0, 7.0, 0.0]);
+        assert_eq!(sets.host_bytes(), 3 * 40);
+        let message = sets.replace(4, new(8)).unwrap_err().to_string();
+        let must = "must be enough for another tenant's own, got 159 bytes";
+        assert_eq!(message, format!("host memory for tenants' parameters: {must}"));
+        sets.replace(2, new(9)).unwrap();
+        sets.discard(2).unwrap();
+        assert_eq!([0, 2, 4].map(|tenant| other.of(tenant).numel()), [10, 0, 10]);
     }
 
     #[test]

@@ -41,10 +41,12 @@ pub fn systems(runs: &[Run], style: Style) -> String {
     let groups = Group::all(runs);
     let classes: Vec<Vec<String>> = groups.iter().flat_map(classes).collect();
     let mut systems = all_systems(&groups, style);
-    let repeats = groups.iter().map(|group| group.runs.len()).max().unwrap_or(0);
-    if repeats > 1 {
-        systems +=
-            &format!("\nmeans of up to {repeats} repeats; summary.csv has each, and the page how far they are apart");
+    let repeats = groups.iter().map(|group| group.runs.len());
+    if let (Some(least), Some(most)) = (repeats.clone().min(), repeats.max())
+        && most > 1
+    {
+        let up_to = if least < most { "up to " } else { "" };
+        systems += &format!("\n means of {up_to}{most} repeats; summary.csv has each, the page their spread");
     }
     if classes.is_empty() {
         return systems;
@@ -248,7 +250,11 @@ mod tests {
     #[test]
     fn systems_are_rows_and_repeats_are_one() {
         let text = systems(&runs(), Style::Plain);
-        assert_eq!(text.lines().count(), 1 + 4, "{text}");
+        assert_eq!(text.lines().count(), 1 + 4 + 1, "{text}");
+        assert!(
+            text.ends_with(" means of 2 repeats; summary.csv has each, the page their spread"),
+            "{text}"
+        );
         assert!(!text.contains(ESCAPE) && !text.contains('─'), "{text}");
     }
 

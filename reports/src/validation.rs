@@ -276,7 +276,8 @@ impl Comparison {
             [
                 figure("output_tokens_per_s", None, |run| run.output_tokens_per_s),
                 figure(TOKENS_PER_REQUEST, None, |run| {
-                    Some(run.output_tokens_per_s? / run.throughput_rps?)
+                    let answered_per_s = run.throughput_rps.filter(|rate| *rate > 0.0)?;
+                    Some(run.output_tokens_per_s? / answered_per_s)
                 }),
                 figure("ttft_ms.mean", None, |run| Some(run.ttft_ms?.mean)),
                 figure("tpot_ms.mean", None, |run| Some(run.tpot_ms?.mean)),

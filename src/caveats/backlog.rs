@@ -3,8 +3,9 @@
 use tenantry_reports::Run;
 use tenantry_reports::group::Group;
 use tenantry_reports::human;
+use tenantry_reports::summary::Distribution;
 
-/// Fewer windows of arrivals tell no growth.
+/// Fewer windows of arrivals tell no growth by themselves.
 const WINDOWS: usize = 20;
 
 /// Fewer requests waiting are told from none by chance alone.
@@ -19,25 +20,20 @@ const DRAIN: f64 = 0.1;
 /// Systems and sweep points that are named in a sentence.
 const NAMED: usize = 4;
 
-/// How many requests were inside at half of the time in which they came, and at its end.
-struct Backlog {
-    at_half: f64,
-    at_end: f64,
-}
+/// Of a backlog at least this part of the latency is waiting for a batch or a lane; of who takes long to be answered it is not.
+const WAITS: f64 = 0.5;
 
 /// One sentence on all systems and sweep points whose requests came faster than they were answered, in most of their repeats.
 pub fn backlog_caveat(runs: &[Run]) -> Option<String> {
     let groups = Group::all(runs);
     let of = |group: &Group<'_>| {
-        let behind: Vec<Backlog> = group.runs.iter().filter_map(|run| Backlog::of(run)).collect();
+        let behind: Vec<f64> = group.runs.iter().filter_map(|run| backlog(run)).collect();
         let first = behind.first().filter(|_| 2 * behind.len() > group.runs.len())?;
-        let counts = [first.at_half, first.at_end].map(|requests| human::count(requests as u64));
+        let inside = human::count(*first as u64);
         Some(format!(
-            "{} on {} ({} inside at half of their time, {} when the last came)",
+            "{} on {} ({inside} inside when the last came)",
             group.title(),
-            group.machine(),
-            counts[0],
-            counts[1]
+            group.machine()
         ))
     };
     let behind: Vec<String> = groups.iter().filter_map(of).collect();
@@ -54,34 +50,32 @@ pub fn backlog_caveat(runs: &[Run]) -> Option<String> {
     })
 }
 
-impl Backlog {
-    /// Nothing where it does not grow.
-    fn of(run: &Run) -> Option<Backlog> {
-        let series = &run.curves.series;
-        let last = series.windows.iter().rposition(|window| window.arrived > 0)?;
-        if last + 1 < WINDOWS || run.summary.interrupted {
-            return None;
-        }
-        let requests = &run.summary.requests;
-        // Who is not answered leaves as well: when is not known, so that they are taken to leave at once.
-        let answered = requests.finished as f64 / requests.offered.max(1) as f64;
-        let (mut inside, mut at_half, mut served) = (0.0, 0.0, 0.0);
-        for (index, window) in series.windows[..=last].iter().enumerate() {
-            inside += window.arrived as f64 * answered - window.served as f64;
-            served += window.served as f64;
-            if index == last / 2 {
-                at_half = inside;
-            }
-        }
-        let backlog = Backlog {
-            at_half,
-            at_end: inside,
-        };
-        // In parts of the time in which requests came.
-        let drain = backlog.at_end / f64::max(served, 1.0);
-        let grows = backlog.at_end >= WAITING.max(GROWTH * backlog.at_half) && drain >= DRAIN;
-        grows.then_some(backlog)
+/// How many were inside when the last request came; nothing where they are no growing queue.
+fn backlog(run: &Run) -> Option<f64> {
+    let windows = &run.curves.series.windows;
+    let last = windows.iter().rposition(|window| window.arrived > 0)?;
+    let summary = &run.summary;
+    let mean = |part: Option<Distribution>| part.map_or(0.0, |part| part.mean);
+    let waits_ms = mean(summary.queue_ms) + mean(summary.lane_ms);
+    if summary.interrupted || waits_ms < WAITS * summary.latency_ms?.mean {
+        return None;
     }
+    // Who is not answered leaves as well: when is not known, so that they are taken to leave at once.
+    let answered = summary.requests.finished as f64 / summary.requests.offered.max(1) as f64;
+    let (mut inside, mut at_half, mut served) = (0.0, 0.0, 0.0);
+    for (index, window) in windows[..=last].iter().enumerate() {
+        inside += window.arrived as f64 * answered - window.served as f64;
+        served += window.served as f64;
+        if index == last / 2 {
+            at_half = inside;
+        }
+    }
+    // Windows are as wide as a run is long: where nearly all of it is drain, few are left to tell growth by, and none is needed.
+    let is_mostly_drain = windows.len() > 2 * (last + 1);
+    let grows = is_mostly_drain || last + 1 >= WINDOWS && inside >= GROWTH * at_half;
+    // In parts of the time in which requests came.
+    let drain = inside / f64::max(served, 1.0);
+    (grows && inside >= WAITING && drain >= DRAIN).then_some(inside)
 }
 
 #[cfg(test)]
@@ -90,10 +84,19 @@ mod tests {
     use tenantry_core::ledger::{Counts, Window};
     use tenantry_reports::RunLabels;
     use tenantry_reports::summary::VIRTUAL;
+    use tenantry_traces::Duration;
 
     use super::*;
 
-    /// A run into which so many come in each of 100 windows, and out of which so many go, all others after them.
+    fn window(arrived: u64, served: u64) -> Window {
+        Window {
+            arrived,
+            served,
+            ..Window::default()
+        }
+    }
+
+    /// A run into which so many come in each of 100 windows, and out of which so many go, all others after them. They wait for most of their time.
     fn run(arrived: u64, served: u64) -> Run {
         let labels = RunLabels {
             system: "hmi".into(),
@@ -116,11 +119,8 @@ mod tests {
             served: all,
             ..RunRecord::default()
         };
-        let window = |arrived, served| Window {
-            arrived,
-            served,
-            ..Window::default()
-        };
+        record.queue.record(Duration::from_millis(900));
+        record.latency.record(Duration::from_millis(1000));
         record.series.windows = vec![window(arrived, served); 100];
         record.series.windows.push(window(0, all - 100 * served));
         Run::new(labels, &record)
@@ -132,7 +132,7 @@ mod tests {
         // Nine in ten are answered at once, and the tenth waits for good.
         let told = backlog_caveat(&[run(100, 90)]).unwrap();
         assert!(
-            told.contains("(510 inside at half of their time, 1,000 when the last came)"),
+            told.contains("hmi on virtual (1,000 inside when the last came)"),
             "{told}"
         );
         // A run that was stopped tells nothing.
@@ -144,6 +144,26 @@ mod tests {
         refusing.summary.requests.finished = 9_000;
         refusing.curves.series.windows.pop();
         assert_eq!(backlog_caveat(&[refusing]), None);
+    }
+
+    /// Who is computed for long is inside, and waits for nobody.
+    #[test]
+    fn long_answers_are_no_backlog() {
+        let mut long = run(100, 90);
+        long.summary.queue_ms = None;
+        assert_eq!(backlog_caveat(&[long]), None);
+    }
+
+    /// Ten times as many come as are answered, for a tenth of the run.
+    #[test]
+    fn a_great_overload_has_few_windows_of_arrivals() {
+        let mut overload = run(100, 10);
+        let windows = &mut overload.curves.series.windows;
+        windows.truncate(12);
+        windows.extend(vec![window(0, 10); 108]);
+        overload.summary.requests.offered = 1_200;
+        overload.summary.requests.finished = 1_200;
+        assert!(backlog_caveat(&[overload]).is_some());
     }
 
     /// A queue that is as long at the end as it was at half of the time is no overload, however long.

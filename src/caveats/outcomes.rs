@@ -1,8 +1,9 @@
 //! What came of runs: requests that nobody served, or not as asked, runs that ended before their time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tenantry_reports::classes::ClassSummary;
+use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Entry;
@@ -80,28 +81,29 @@ fn left_out_caveats(runs: &[Run]) -> Vec<String> {
     all
 }
 
-/// A sentence on simulated systems whose repeats are one and the same run.
+/// A sentence on simulated systems all of whose repeats are one and the same run.
 fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
-    let is_one = |group: &&Group<'_>| {
-        let of = |run: &Run| {
-            let RunSummary {
-                latency_ms, requests, ..
-            } = &run.summary;
-            (*latency_ms, requests.clone(), run.curves.end)
-        };
-        group.is_virtual() && group.runs.len() > 1 && group.runs.iter().all(|run| of(run) == of(group.runs[0]))
+    let is_one = |group: &Group<'_>| {
+        let of = |run: &Run| (run.summary.latency_ms, run.summary.requests, run.curves.end);
+        group.runs.iter().all(|run| of(run) == of(group.runs[0]))
     };
+    let mut systems: BTreeMap<&str, bool> = BTreeMap::new();
     let groups = Group::all(runs);
-    let systems: BTreeSet<&str> = groups.iter().filter(is_one).map(|group| group.system()).collect();
-    let of_all = groups.iter().map(|group| group.system()).collect::<BTreeSet<_>>() == systems;
-    (!systems.is_empty())
+    for group in groups.iter().filter(|group| group.is_virtual() && group.runs.len() > 1) {
+        *systems.entry(group.system()).or_insert(true) &= is_one(group);
+    }
+    let same: Vec<&str> = { systems.iter() }
+        .filter(|(_, same)| **same)
+        .map(|(system, _)| *system)
+        .collect();
+    (!same.is_empty())
         .then(|| {
             format!(
-                "{}: all repeats are one and the same run, since nothing in it is drawn anew by another seed (a recording, no jitter): they say nothing of how \
-                 much runs differ. Other parts of a recording (`from`, `length`) would.",
-                match of_all {
-                    true => "all systems".to_owned(),
-                    false => systems.into_iter().collect::<Vec<_>>().join(", "),
+                "{}: all repeats are one and the same run, since nothing in it is drawn anew by another seed (arrivals and lengths are recorded or fixed, and \
+                 there is no jitter): they say nothing of how much runs differ.",
+                match same.len() == systems.len() {
+                    true => "All systems".to_owned(),
+                    false => same.join(", "),
                 }
             )
         })
@@ -154,7 +156,11 @@ const MUCH_HOST_MEMORY: u64 = 32 << 30;
 /// A sentence on each system whose tenants' parameters take much of the host, of its run with most.
 fn host_memory_caveats(runs: &[Run]) -> Vec<String> {
     let mut most: BTreeMap<&str, &RunSummary> = BTreeMap::new();
-    for summary in runs.iter().map(|run| &run.summary) {
+    // What an executed run says was there.
+    let virtual_ones = { runs.iter() }
+        .map(|run| &run.summary)
+        .filter(|summary| summary.machine == VIRTUAL);
+    for summary in virtual_ones {
         let of = most.entry(&summary.system).or_insert(summary);
         if summary.host_memory_bytes > of.host_memory_bytes {
             *of = summary;

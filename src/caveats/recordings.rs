@@ -34,7 +34,19 @@ pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
     };
     let replayed = of(|_| true);
     let generated = of(|run| run.system.pool.generation.is_some());
-    let with_others = of(|run| run.workload.popularity != PopularitySpec::OfArrivals);
+    let draws_others = |run: &RunSpec| {
+        let drawn = !matches!(
+            run.workload.popularity,
+            PopularitySpec::OfArrivals | PopularitySpec::Distinct | PopularitySpec::Identical
+        );
+        // What is superposed with arrivals that name nobody has no tenants of its own.
+        drawn && !matches!(run.workload.arrivals, ArrivalsSpec::Superpose(_))
+    };
+    let with_others = of(draws_others);
+    let of_some = match runs.iter().all(draws_others) {
+        true => "",
+        false => "in some runs ",
+    };
     let mut sentences = Vec::new();
     for trace in replayed {
         let part = part_of_recording(trace).map_err(Failure::bad_input)?;
@@ -56,7 +68,8 @@ pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
         }
         if part.tenants > 1 && with_others.contains(&trace) {
             sentences.push(format!(
-                "{}: its {} tenants are not those that ask, which are drawn by tenants.popularity in their place; `popularity: of-arrivals` keeps them.",
+                "{}: {of_some}its {} tenants are not those that ask, which are drawn by tenants.popularity in their place; `popularity: of-arrivals` keeps \
+                 them, where nothing varies how many there are.",
                 trace.path.display(),
                 human::count(part.tenants)
             ));

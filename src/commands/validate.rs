@@ -374,6 +374,7 @@ mod tests {
             "{}",
             told[1]
         );
+        validation.comparisons[1].figures.clear();
         let gauged = drift_caveats(&validation, true);
         assert!(
             gauged.iter().all(|caveat| caveat.contains("beside the machine's pace")),

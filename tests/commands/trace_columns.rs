@@ -145,7 +145,9 @@ fn sparse_tenants_are_told_of_and_numbered_anew() {
     assert!(!said(at, &["trace", "info", "dense.csv"]).contains("--dense-tenants"));
     let who = fs::read_to_string(at.join("dense.csv.tenants.csv")).unwrap();
     assert!(who.starts_with("tenant,name\n0,60000\n1,60007\n"), "{who}");
-    // Without the flag numbers stay as they are, and there is nothing to tell.
+    // Without the flag numbers stay as they are, and there is nothing to tell: what an earlier conversion told is not of this one.
+    good(at, &["trace", "convert", "sparse.csv", "same.csv", "--dense-tenants"]);
+    assert!(names(at).contains(&"same.csv.tenants.csv".to_owned()));
     good(at, &["trace", "convert", "sparse.csv", "same.csv"]);
     assert!(
         fs::read_to_string(at.join("same.csv"))
@@ -261,7 +263,7 @@ fn a_rate_that_is_far_from_what_was_asked_is_told_of() {
     };
     let note = generate(&arrivals);
     assert!(
-        note.contains("note: requests came at another rate than the scenario asks for"),
+        note.contains("note: requests come at another rate than is asked for"),
         "{note}"
     );
     assert!(!generate("{poisson: {rate: 100/s}}").contains("another rate"));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{folder, good, good_json, recording, traces};
+use crate::common::{folder, good, good_json, recording, tenantry, traces};
 
 /// What a fit prints is a scenario's own keys: with them, a scenario makes the same figures.
 fn pasted(folder: &Path, yaml: &str, stop: &str) -> serde_json::Value {
@@ -48,6 +48,16 @@ fn lengths_are_fitted_and_checked_on_what_the_fit_did_not_see() {
         folder.path(),
         &[&["trace", "generate", "real.csv"], &flags[..]].concat(),
     );
+    // A recording may not be had again.
+    for flag in ["--out", "--report"] {
+        let refused = tenantry(
+            folder.path(),
+            &["trace", "fit", "sharegpt", "real.csv", flag, "./real.csv"],
+        );
+        let must = format!("{flag}: must be another file than the one that is fitted");
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(&must));
+    }
     let fit = good_json(
         folder.path(),
         &["trace", "fit", "sharegpt", "real.csv", "--report", "fit.html"],

@@ -443,18 +443,18 @@ fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> b
 
 /// Fails the members of a batch whose answers are not finite numbers.
 pub(super) fn fail_unanswered(batch: &Batch, members: impl Iterator<Item = usize>) {
-    let failures = members.map(|member| {
+    let mut failures = batch.failures.lock().expect("no lane panics with the list");
+    for member in members {
+        // Who failed before has its reason: what was computed in its place may be anything.
+        if failures.iter().any(|failed| failed.member == member as u32) {
+            continue;
+        }
         errors::note(&not_finite(batch.members[member].tenant));
-        MemberFailure {
+        failures.push(MemberFailure {
             member: member as u32,
             reason: FailureReason::ComputeFailed,
-        }
-    });
-    batch
-        .failures
-        .lock()
-        .expect("no lane panics with the list")
-        .extend(failures);
+        });
+    }
 }
 
 /// The reason that members fail for which this error stopped. Its text is kept with the lane's errors.

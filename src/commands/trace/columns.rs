@@ -103,7 +103,8 @@ pub fn left_out(file: &str, format: Format, unread: &[String]) -> Option<String>
         ["tenant", "tenant_id", "tenantid"].contains(&name.as_str())
     });
     let way = tenant.and_then(|tenant| {
-        let mapping = mapping(format, tenant)?;
+        // Where an output of 0 is a failure, a mapping would make answers of those.
+        let mapping = mapping(format, tenant).filter(|_| !format.has_failures())?;
         Some(format!(
             "; tenantry trace convert {file} OUT --columns '{mapping}' reads `{tenant}`"
         ))

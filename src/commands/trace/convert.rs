@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
+use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity};
 use tenantry_traces::write::{TraceFile, write_names};
@@ -44,7 +45,7 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         names_file(&args.out, "tenant"),
         names_file(&args.out, "class"),
     ] {
-        if is_one_file(&args.file, &out) {
+        if source::is_one_file(&args.file, &out) {
             return Err(Failure::BadInput(format!(
                 "OUT: must be another file than the one that is converted, got {}",
                 args.out.display()
@@ -77,10 +78,15 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
             none_but(converted.skipped_lines)
         )));
     }
-    out.finish()?;
-    for (of, names) in &converted.names {
-        write_names(&names_file(&args.out, of), of, names.iter().map(String::as_str))?;
+    // Numbers that nobody can read are worth nothing: their names come first, and an earlier conversion's go.
+    for of in ["tenant", "class"] {
+        let file = names_file(&args.out, of);
+        match { converted.names.iter() }.find(|(named, _)| *named == of) {
+            Some((_, names)) => write_names(&file, of, names.iter().map(String::as_str))?,
+            None => remove_earlier(&file).map_err(Failure::running)?,
+        }
     }
+    out.finish()?;
     let mut value = json!({
         "file": args.file,
         "format": format.name(),
@@ -161,12 +167,6 @@ fn names_file(out: &Path, of: &str) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(format!(".{all}.csv"));
     name.into()
-}
-
-/// Whether both names are of one file, which would be lost: a recording may not be had again.
-fn is_one_file(file: &Path, out: &Path) -> bool {
-    let found = |path: &Path| path.canonicalize().ok();
-    found(file).is_some_and(|file| found(out) == Some(file))
 }
 
 /// A file with a record a request.

@@ -40,6 +40,15 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let mut watchdog = Watchdog::new();
     let format = source::format(&args.file, &args.read)?;
+    for (flag, out) in [("--out", &args.out), ("--report", &args.report)] {
+        if { out.as_ref() }.is_some_and(|out| source::is_one_file(&args.file, out)) {
+            let message = format!(
+                "{flag}: must be another file than the one that is fitted, got {}",
+                args.file.display()
+            );
+            return Err(Failure::BadInput(message));
+        }
+    }
     let is_rates = args.kind == FitKind::Twitter && format == Format::Counts;
     if let (Some(tenants), true) = (args.tenants, args.kind != FitKind::AzureFunctions) {
         let message = format!("--tenants: must be left out but for azure-functions, got {tenants}");

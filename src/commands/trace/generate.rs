@@ -13,7 +13,7 @@ use tenantry_traces::{Entry, Time, build};
 use super::source::{self, Watchdog};
 use super::workload;
 use crate::cards::{reading_failure, workload_failure};
-use crate::caveats::{AnotherRate, another_rate_caveat};
+use crate::caveats::{AnotherRate, another_rate_of_trace};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::keep::without_cancellations;
@@ -85,9 +85,8 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
             spec.seed
         )
     })?;
-    let another_rate = AnotherRate::of_workload(&spec, requests, last);
-    if let Some(caveat) = another_rate_caveat(another_rate, 1) {
-        say(output, &format!("note: {caveat}"));
+    if let Some(another_rate) = AnotherRate::of_workload(&spec, requests, last) {
+        say(output, &format!("note: {}", another_rate_of_trace(another_rate)));
     }
     if last.0 / 1_000_000_000 >= MAX_SECONDS {
         say(

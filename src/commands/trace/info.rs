@@ -63,7 +63,9 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
         if let Some(note) = distorted_rate(&trace.figures) {
             say(output, &format!("note: {name}: {note}"));
         }
+        // Of activity, silent tenants count too, and rows are told by their numbers.
         if let Some(tenants) = trace.figures.tenants
+            && !matches!(format, Format::ActivitySparse | Format::ActivityWide)
             && let Some(note) = source::sparse_tenants(&quoted_name, tenants.count, tenants.highest)
         {
             say(output, &format!("note: {name}: {note}"));

@@ -89,6 +89,10 @@ fn iso_ns(field: &[u8]) -> Option<i128> {
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         return Some(instant.as_nanosecond());
     }
+    // Such as a date alone would be a midnight that nobody wrote.
+    if !text.contains(':') {
+        return None;
+    }
     let utc = text.parse::<jiff::civil::DateTime>().ok()?;
     let instant = utc.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
     Some(instant.timestamp().as_nanosecond())
@@ -162,7 +166,14 @@ mod tests {
         ] {
             assert_eq!(Instants::Iso.parse(text.as_bytes()), Ok(at), "{text}");
         }
-        for bad in ["", "1700158546", "2023-13-16 18:15:46", "16.11.2023 18:15", "yesterday"] {
+        for bad in [
+            "",
+            "1700158546",
+            "2023-13-16 18:15:46",
+            "16.11.2023 18:15",
+            "2023-11-16",
+            "yesterday",
+        ] {
             assert!(Instants::Iso.parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }

@@ -234,6 +234,11 @@ impl Format {
             .collect())
     }
 
+    /// Whether an output of 0 says that there was no answer.
+    pub fn has_failures(self) -> bool {
+        self.layout().is_some_and(|layout| layout.failures)
+    }
+
     /// The columns, or the beginning, that it is known by.
     fn marks(self) -> Vec<&'static str> {
         match self {

@@ -299,10 +299,11 @@ impl RunLane {
             if member.completes {
                 let token = tokens.next().expect("a token for each that wants one");
                 let held = self.held.get_mut(&member.request).expect("a member is held");
-                held.ids.push(token);
-                if token == NOT_FINITE {
+                // What is made beyond an answer's end is nobody's.
+                if token == NOT_FINITE && !member.has_ended() {
                     broken.push(member.request);
                 }
+                held.ids.push(token.max(0));
             }
         }
         Ok(broken)

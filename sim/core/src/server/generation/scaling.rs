@@ -315,13 +315,26 @@ impl GenerationServer {
         let serving_ids = || self.topology.instance_ids().filter(|&id| cards.serves(id));
         let load = |id: &InstanceId| self.instances[id.index()].load();
         let light = serving_ids().filter(|id| load(id) <= cards.spec.light).count() as u32;
-        let idle = serving_ids().filter(|id| load(id) == 0).count();
-        if (serving, light, idle) != (cards.serving, cards.light, cards.idle.len()) {
+        let idle: Vec<InstanceId> = serving_ids().filter(|id| load(id) == 0).collect();
+        let counted_idle: BTreeSet<InstanceId> = cards.idle.iter().map(|(_, id)| *id).collect();
+        let is_since = |(since, id): &(Time, InstanceId)| matches!(cards.states[id.index()], State::Serving(load) if load.idle_since == Some(*since));
+        let is_same = idle.iter().copied().eq(counted_idle) && cards.idle.iter().all(is_since);
+        let away = self
+            .topology
+            .instance_ids()
+            .filter(|id| cards.states[id.index()] == State::Away);
+        let is_coming = |id: &InstanceId| matches!(cards.states[id.index()], State::Starting(_) | State::Loading);
+        let coming = self.topology.instance_ids().find(is_coming);
+        if !is_same || !away.eq(cards.away.iter().copied()) || coming != cards.coming {
             return Err(format!(
-                "{serving} instances serve, {light} lightly loaded and {idle} without load; {}, {} and {} are counted",
-                cards.serving,
-                cards.light,
-                cards.idle.len()
+                "{idle:?} are without load, {coming:?} comes; counted are {:?}, {:?}, and {:?} away",
+                cards.idle, cards.coming, cards.away
+            ));
+        }
+        if (serving, light) != (cards.serving, cards.light) {
+            return Err(format!(
+                "{serving} instances serve, {light} lightly loaded; {} and {} are counted",
+                cards.serving, cards.light
             ));
         }
         for (id, instance) in self.topology.instance_ids().zip(&self.instances) {

@@ -44,6 +44,8 @@ pub struct FleetUse {
 
 pub(super) struct Fleet {
     periodic: Option<PeriodicSpec>,
+    /// What was remembered last, or would have been.
+    last_allocation: Vec<u32>,
     /// Whether all runtimes are to have as many instances, however many cards there are.
     pub even: bool,
     pub instances_per_gpu: u32,
@@ -98,6 +100,7 @@ impl Fleet {
         };
         Fleet {
             periodic,
+            last_allocation: Vec::new(),
             even: matches!(spec.allocate, AllocateSpec::Even),
             instances_per_gpu,
             start_up: spec.scale.map_or(Duration::ZERO, |scale| scale.start_up),
@@ -249,11 +252,11 @@ impl RuntimeServer {
     }
 
     pub(super) fn remember(&mut self, now: Time, allocation: Vec<u32>) {
-        let remembered = &mut self.fleet.counts.allocations;
-        let same = remembered.last().is_some_and(|(_, last)| *last == allocation);
-        if same {
+        if self.fleet.last_allocation == allocation {
             return;
         }
+        self.fleet.last_allocation.clone_from(&allocation);
+        let remembered = &mut self.fleet.counts.allocations;
         match remembered.len() < MOST_REMEMBERED {
             true => remembered.push((now, allocation)),
             false => self.fleet.counts.allocations_left_out += 1,
