@@ -3,7 +3,6 @@
 use tenantry_reports::Run;
 use tenantry_reports::group::Group;
 use tenantry_reports::human;
-use tenantry_reports::summary::Distribution;
 
 /// Fewer windows of arrivals tell no growth by themselves.
 const WINDOWS: usize = 20;
@@ -20,7 +19,7 @@ const DRAIN: f64 = 0.1;
 /// Systems and sweep points that are named in a sentence.
 const NAMED: usize = 4;
 
-/// Of a backlog at least this part of the latency is waiting for a batch or a lane; of who takes long to be answered it is not.
+/// Of a backlog at least this part of the latency is waiting, for whatever it is; of who takes long to be computed it is not.
 const WAITS: f64 = 0.5;
 
 /// One sentence on all systems and sweep points whose requests came faster than they were answered, in most of their repeats.
@@ -55,9 +54,8 @@ fn backlog(run: &Run) -> Option<f64> {
     let windows = &run.curves.series.windows;
     let last = windows.iter().rposition(|window| window.arrived > 0)?;
     let summary = &run.summary;
-    let mean = |part: Option<Distribution>| part.map_or(0.0, |part| part.mean);
-    let waits_ms = mean(summary.queue_ms) + mean(summary.lane_ms);
-    if summary.interrupted || waits_ms < WAITS * summary.latency_ms?.mean {
+    let (latency, compute) = (summary.latency_ms?, summary.compute_ms?);
+    if summary.interrupted || latency.mean - compute.mean < WAITS * latency.mean {
         return None;
     }
     // Who is not answered leaves as well: when is not known, so that they are taken to leave at once.
@@ -119,7 +117,7 @@ mod tests {
             served: all,
             ..RunRecord::default()
         };
-        record.queue.record(Duration::from_millis(900));
+        record.compute.record(Duration::from_millis(100));
         record.latency.record(Duration::from_millis(1000));
         record.series.windows = vec![window(arrived, served); 100];
         record.series.windows.push(window(0, all - 100 * served));
@@ -150,7 +148,7 @@ mod tests {
     #[test]
     fn long_answers_are_no_backlog() {
         let mut long = run(100, 90);
-        long.summary.queue_ms = None;
+        long.summary.compute_ms = long.summary.latency_ms;
         assert_eq!(backlog_caveat(&[long]), None);
     }
 
