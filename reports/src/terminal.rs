@@ -252,7 +252,7 @@ mod tests {
         let text = systems(&runs(), Style::Plain);
         assert_eq!(text.lines().count(), 1 + 4 + 1, "{text}");
         assert!(
-            text.ends_with(" means of 2 repeats; summary.csv has each, the page their spread"),
+            text.ends_with(" means of up to 3 repeats; summary.csv has each, the page their spread"),
             "{text}"
         );
         assert!(!text.contains(ESCAPE) && !text.contains('─'), "{text}");
