@@ -31,7 +31,10 @@ pub enum ExecutorError {
         got: String,
     },
     /// An adapter implementation that this device's libtorch cannot run.
-    #[error("adapter implementation {implementation}: must be one that this device runs, got: {reason}")]
+    #[error(
+        "adapter implementation {implementation}: must be one that this device runs with this rank or bottleneck (grouped takes such as fill multiples of 16 \
+         bytes), got: {reason}"
+    )]
     Unavailable {
         /// Which.
         implementation: AdapterImplementation,

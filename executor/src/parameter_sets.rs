@@ -259,6 +259,21 @@ impl ParameterSets {
     }
 }
 
+/// Whether a tenant's block is there to be copied.
+///
+/// # Errors
+/// It is none: libtorch would speak of its dimensions.
+pub(crate) fn is_there(block: &Tensor) -> Result<(), ExecutorError> {
+    match block.numel() {
+        0 => Err(ExecutorError::input(
+            "a tenant's parameters",
+            "in host memory",
+            "none: they could not be read, or the tenant was deleted",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Room for at most so many blocks of `length` numbers, cut from one piece of memory.
 fn piece(blocks: u32, length: u64, kind: Kind, device: Device) -> Result<Vec<Tensor>, ExecutorError> {
     let bytes = element_bytes(kind);
@@ -377,6 +392,12 @@ mod tests {
         assert_eq!((copied.double_value(&[9]), own.of(1).double_value(&[9])), (1.0, 7.0));
         other.discard(1).unwrap();
         assert_eq!((own.of(1).numel(), own.of(2).double_value(&[0])), (0, 2.0));
+        assert!(is_there(&own.of(2)).is_ok());
+        let missing = is_there(&own.of(1)).unwrap_err().to_string();
+        assert!(
+            missing.starts_with("a tenant's parameters: must be in host memory, got none"),
+            "{missing}"
+        );
         // Random blocks mean nothing, and stay shared.
         let shared = sets(3, 2 * 40).unwrap();
         shared.discard(2).unwrap();

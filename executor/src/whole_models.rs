@@ -5,7 +5,7 @@ use tenantry_profiles::{DType, ModelShape};
 
 use crate::device::{copy_block, element_bytes};
 use crate::error::ExecutorError;
-use crate::parameter_sets::ParameterSets;
+use crate::parameter_sets::{ParameterSets, is_there};
 
 /// A model, or its upper layers, whose parameters are one flat block, so that one copy swaps it.
 pub trait WholeModel: Sized {
@@ -145,7 +145,9 @@ impl<M: WholeModel> ModelSlots<M> {
     /// # Panics
     /// If there is no such tenant or slot.
     pub fn load(&self, store: &ModelStore, tenant: u32, slot: u32) -> Result<(), ExecutorError> {
-        self.model(slot).load(&store.sets.of(tenant))
+        let block = store.sets.of(tenant);
+        is_there(&block)?;
+        self.model(slot).load(&block)
     }
 
     /// The model in a slot.

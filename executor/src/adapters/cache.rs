@@ -12,6 +12,7 @@ use super::shape::AdapterShape;
 use super::store::AdapterStore;
 use crate::device::{copy_without_waiting, element_bytes, kind, synchronize};
 use crate::error::ExecutorError;
+use crate::parameter_sets::is_there;
 
 /// Slots on the device, each with room for one tenant's adapters in all layers, which one copy fills.
 ///
@@ -99,6 +100,7 @@ impl AdapterCache {
     /// # Panics
     /// If there are no such layers.
     pub(crate) fn issue_load(&self, block: &Tensor, slot: u32, layers: Range<usize>) -> Result<(), ExecutorError> {
+        is_there(block)?;
         let own = self.shape.layer_blocks(layers);
         let mut to =
             { self.slots.f_select(0, slot.into())? }

@@ -10,7 +10,7 @@ use super::peft::read_lora;
 use super::shape::LoraShape;
 use crate::device::copy_block;
 use crate::error::ExecutorError;
-use crate::parameter_sets::ParameterSets;
+use crate::parameter_sets::{ParameterSets, is_there};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 /// Every tenant's low-rank matrices in host memory: one block a tenant, its layers one after the other.
@@ -92,6 +92,7 @@ impl LoraStore {
     pub(crate) fn layers(&self, tenant: u32, layers: Range<usize>) -> Result<Tensor, ExecutorError> {
         let block = self.shape.layer_blocks(layers);
         let all = self.sets.of(tenant);
+        is_there(&all)?;
         Ok(all.f_narrow(0, block.start as i64, block.len() as i64)?)
     }
 
