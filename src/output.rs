@@ -9,6 +9,7 @@ use tenantry_profiles::{Card, Source, processor};
 use tenantry_reports::folder::json;
 use tenantry_reports::manifest::{Host, Manifest, ProfileSource};
 use tenantry_reports::terminal::Style;
+use tenantry_reports::whole::write_whole;
 
 use crate::cli::OutputArgs;
 use crate::failure::Failure;
@@ -24,6 +25,14 @@ pub fn style() -> Style {
 /// Makes a folder, and those that it lies in, where they are missing.
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))
+}
+
+/// Writes a file whole or not at all, in a folder that is made where it is missing.
+pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        make_folder(folder)?;
+    }
+    write_whole(path, text.as_bytes()).map_err(Failure::running)
 }
 
 /// Refuses what cannot be a folder, before hours of work are done for what is to go there. Nothing is made yet.

@@ -292,7 +292,6 @@ fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::RunFolder;
     use crate::summary::VIRTUAL;
     use crate::testing;
 
@@ -303,14 +302,7 @@ mod tests {
             ..Limits::default()
         };
         let validation = Validation::new("quickstart", limits, &runs);
-        let folder = RunFolder {
-            scenario: "quickstart",
-            seed: 7,
-            resolved_scenario: "name: quickstart\n",
-            runs: &runs,
-            validation: Some(&validation),
-            manifest: &manifest,
-        };
+        let folder = testing::folder(&runs, &validation, &manifest);
         folder.write(&place.join(name)).unwrap();
         Finished::read(&place.join(name)).unwrap()
     }
@@ -341,14 +333,7 @@ mod tests {
         let validation = Validation::of_stopped("quickstart", Limits::default(), &runs);
         assert!(!validation.comparisons.is_empty());
         assert!(validation.comparisons.iter().all(|of| of.device.is_some()));
-        let folder = RunFolder {
-            scenario: "quickstart",
-            seed: 7,
-            resolved_scenario: "name: quickstart\n",
-            runs: &runs,
-            validation: Some(&validation),
-            manifest: &manifest,
-        };
+        let folder = testing::folder(&runs, &validation, &manifest);
         folder.write(place.path()).unwrap();
         let again = Compared::new(vec![Finished::read(place.path()).unwrap()], Manifest::default());
         assert_eq!(again.validation, Some(validation.clone()), "without {alone}");

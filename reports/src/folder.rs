@@ -101,14 +101,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (runs, manifest) = (testing::runs(), testing::manifest());
         let validation = Validation::new("quickstart", Limits::default(), &runs);
-        let folder = RunFolder {
-            scenario: "quickstart",
-            seed: 7,
-            resolved_scenario: "name: quickstart\n",
-            runs: &runs,
-            validation: Some(&validation),
-            manifest: &manifest,
-        };
+        let folder = testing::folder(&runs, &validation, &manifest);
         let read = |name: &str| fs::read(place.path().join("deep/run").join(name)).unwrap();
         folder.write(&place.path().join("deep/run")).unwrap();
         let summary = read("summary.json");

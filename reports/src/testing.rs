@@ -9,8 +9,10 @@ use tenantry_core::server::{MemoryUse, SwapCounts};
 use tenantry_traces::{Duration, Time};
 
 use crate::curves::Run;
+use crate::folder::RunFolder;
 use crate::manifest::{Host, Manifest, ProfileSource};
 use crate::summary::{RunLabels, VIRTUAL};
+use crate::validation::Validation;
 
 /// Of [`labels`].
 const TARGET: Duration = Duration::from_millis(150);
@@ -166,5 +168,17 @@ pub fn manifest() -> Manifest {
             device: Some("cpu".into()),
         },
         caveats: vec!["Layer forward is extrapolated beyond 128 tokens.".into()],
+    }
+}
+
+/// What such runs, compared, leave behind.
+pub fn folder<'a>(runs: &'a [Run], validation: &'a Validation, manifest: &'a Manifest) -> RunFolder<'a> {
+    RunFolder {
+        scenario: "quickstart",
+        seed: 7,
+        resolved_scenario: "name: quickstart\n",
+        runs,
+        validation: Some(validation),
+        manifest,
     }
 }

@@ -26,7 +26,7 @@ pub struct Limits {
 
 /// By how much the shares of requests that were refused, or failed, may differ: beyond it the two machines did not serve the same, and figures of
 /// what they answered say nothing of each other.
-const UNANSWERED: f64 = 0.01;
+pub const UNANSWERED: f64 = 0.01;
 const FAILED: &str = "requests.failed";
 /// Tokens that a request was given, in the mean.
 pub const TOKENS_PER_REQUEST: &str = "output_tokens_per_request";
@@ -348,13 +348,8 @@ impl FigureError {
 
     /// How many requests ended so. Mostly few or none do: the error is in percent of all requests.
     fn of_requests(pair: &Pair<'_>, figure: &str, count: fn(&RequestCounts) -> u64, limit: Option<f64>) -> FigureError {
-        let counts = both(pair, |group| group.spread(|run| Some(count(&run.requests) as f64)));
-        let share = |run: &RunSummary| Some(count(&run.requests) as f64 / run.requests.offered.max(1) as f64);
-        let error = match both(pair, |group| group.mean(share)) {
-            (Some(simulated), Some(executed)) => Some(simulated - executed),
-            _ => None,
-        };
-        FigureError::judged(figure.to_owned(), counts, error, limit)
+        let counts = |run: &RunSummary| Some((count(&run.requests), run.requests.offered));
+        FigureError::of_all(pair, figure, counts, limit)
     }
 
     /// How many changes of tenants and domains ended so, likewise in percent of all of them.
@@ -364,18 +359,24 @@ impl FigureError {
         count: fn(&ManagementSummary) -> u64,
         limit: Option<f64>,
     ) -> FigureError {
-        let counts = both(pair, |group| {
-            group.spread(|run| Some(count(run.management.as_ref()?) as f64))
-        });
-        let share = |run: &RunSummary| {
-            let changes = run.management.as_ref()?;
-            Some(count(changes) as f64 / changes.offered.max(1) as f64)
-        };
+        let counts = |run: &RunSummary| run.management.as_ref().map(|changes| (count(changes), changes.offered));
+        FigureError::of_all(pair, figure, counts, limit)
+    }
+
+    /// So many of so many: the error is in percent of the latter.
+    fn of_all(
+        pair: &Pair<'_>,
+        figure: &str,
+        counts: impl Fn(&RunSummary) -> Option<(u64, u64)>,
+        limit: Option<f64>,
+    ) -> FigureError {
+        let some = both(pair, |group| group.spread(|run| Some(counts(run)?.0 as f64)));
+        let share = |run: &RunSummary| counts(run).map(|(some, all)| some as f64 / all.max(1) as f64);
         let error = match both(pair, |group| group.mean(share)) {
             (Some(simulated), Some(executed)) => Some(simulated - executed),
             _ => None,
         };
-        FigureError::judged(figure.to_owned(), counts, error, limit)
+        FigureError::judged(figure.to_owned(), some, error, limit)
     }
 
     fn judged(

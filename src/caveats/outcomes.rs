@@ -10,6 +10,7 @@ use tenantry_traces::Entry;
 use tenantry_traces::spec::{ArrivalsSpec, PopularitySpec, Stop, WorkloadSpec};
 
 use super::backlog::backlog_caveat;
+use super::once;
 use super::recordings::silence_caveat;
 
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
@@ -75,10 +76,7 @@ fn left_out_caveats(runs: &[Run]) -> Vec<String> {
             )
         })
     };
-    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
-    all.sort();
-    all.dedup();
-    all
+    once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
 /// A sentence on simulated systems all of whose repeats are one and the same run.
@@ -144,10 +142,7 @@ fn class_target_caveats(runs: &[Run]) -> Vec<String> {
             )
         })
     };
-    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
-    all.sort();
-    all.dedup();
-    all
+    once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
 /// More than many a host has.
@@ -192,10 +187,7 @@ fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
             human::bytes(tasks.activation_bytes as f64)
         ))
     };
-    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
-    all.sort();
-    all.dedup();
-    all
+    once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
 /// Of the requests that a run was offered, the share that was refused or failed, and why, in words; nothing where all were let in and answered.

@@ -1,6 +1,7 @@
 //! `tenantry execute`: all runs of a scenario for real, one after the other.
 
 use tenantry_core::command::FailureReason;
+use tenantry_reports::validation::UNANSWERED;
 use tenantry_reports::{Run, Summary, group, human, terminal};
 
 use crate::caveats::{another_rate_caveat, interrupted_caveat, of_runs, recording_caveats};
@@ -88,7 +89,6 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
 /// Says which run's requests failed, where more did than a validation lets pass: then something is broken. That their tenant was deleted is the
 /// workload's wish.
 fn failing(run: &Run) -> Option<String> {
-    const PASSES: f64 = 0.01;
     let summary = &run.summary;
     let offered = summary.requests.offered;
     let deleted = summary
@@ -97,7 +97,7 @@ fn failing(run: &Run) -> Option<String> {
         .copied()
         .unwrap_or(0);
     let failed = summary.requests.failed - deleted;
-    (failed as f64 > PASSES * offered as f64).then(|| {
+    (failed as f64 > UNANSWERED * offered as f64).then(|| {
         format!(
             "{}: {} of {} requests failed",
             group::title(&summary.system, &summary.parameters),

@@ -9,13 +9,12 @@ use tenantry_reports::figure::{self, Figures};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::page::PlanPage;
 use tenantry_reports::plan::PlanReport;
-use tenantry_reports::whole::write_whole;
 use tenantry_reports::{ReportError, terminal};
 
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Started, check_folder, make_folder, print, say, style};
+use crate::output::{Started, check_folder, print, say, style, write_in_folder};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -38,7 +37,7 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     if args.anonymous {
         compared = compared.anonymous();
     }
-    write(&page, &compared.render().map_err(Failure::running)?)?;
+    write_in_folder(&page, &compared.render().map_err(Failure::running)?)?;
     let figures = draw(args, |folder, interrupt| {
         figure::write(folder, &compared.page(), interrupt)
     })?;
@@ -99,7 +98,7 @@ fn of_plan(
 ) -> Result<(), Failure> {
     let page = args.out.clone().unwrap_or_else(|| folder.join("plan.html"));
     let plan_page = PlanPage { plan, manifest };
-    write(&page, &plan_page.render().map_err(Failure::running)?)?;
+    write_in_folder(&page, &plan_page.render().map_err(Failure::running)?)?;
     let figures = draw(args, |folder, interrupt| {
         figure::write_plan(folder, &plan_page, interrupt)
     })?;
@@ -137,13 +136,6 @@ fn figures_done(
     };
     say(output, &text);
     Ok(())
-}
-
-fn write(page: &Path, html: &str) -> Result<(), Failure> {
-    if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_folder(folder)?;
-    }
-    write_whole(page, html.as_bytes()).map_err(Failure::running)
 }
 
 fn of_folder(error: ReportError) -> Failure {

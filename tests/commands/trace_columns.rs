@@ -1,9 +1,8 @@
 //! Traces of one's own: any columns, any names of tenants, recordings with holes.
 
 use std::fs;
-use std::path::Path;
 
-use crate::common::{Case, check_bad, folder, good, good_json, names, tenantry};
+use crate::common::{Case, check_bad, folder, good, good_json, names, said};
 
 const MAPPING: &str = "arrival=time_ms:ms,tenant=customer,input_tokens=prompt_len,output_tokens=completion_len";
 const THEIRS: &str = "\
@@ -13,14 +12,6 @@ b,1700000000000,beta,5,,free
 c,1700000002500,beta,7,1,free
 d,1700000004000,\"Acme, Inc.\",9,0,gold
 ";
-
-/// What a command says beside its answer.
-fn said(folder: &Path, args: &[&str]) -> String {
-    let output = tenantry(folder, args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {said}");
-    said
-}
 
 #[test]
 fn any_table_becomes_a_trace_that_is_replayed() {

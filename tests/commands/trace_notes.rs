@@ -2,15 +2,7 @@
 
 use std::fs;
 
-use crate::common::{folder, good, good_json, tenantry};
-
-/// What a command says beside its answer.
-fn said(folder: &std::path::Path, args: &[&str]) -> String {
-    let output = tenantry(folder, args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {said}");
-    said
-}
+use crate::common::{folder, good, good_json, said, tenantry};
 
 /// BurstGPT's clock counts from the first day of two months, of which a part may be taken; many others' count from 1970.
 #[test]

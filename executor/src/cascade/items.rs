@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use csv::StringRecord;
+use tenantry_profiles::did_you_mean;
 
 use super::config::Answer;
 use super::text::Texts;
-use tenantry_profiles::did_you_mean;
-
 use crate::error::ExecutorError;
 use crate::files::hash_file;
 

@@ -21,13 +21,13 @@ use tenantry_traces::draw::{Draws, Purpose};
 pub(super) use kept_states::KeptStates;
 
 use super::Batch;
-use super::serving::{Answer, fail_all, fail_unanswered, reason};
+use super::serving::{Answer, fail_all, reason, tell};
 use super::stage_cards::StageCards;
 use super::threads::Perform;
 use crate::cascade::layers_with_importance;
 use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
-use crate::likeliest::{NOT_FINITE, likeliest};
+use crate::likeliest::likeliest;
 use crate::model::{Encoder, Heads, Input};
 
 /// The models of a route.
@@ -206,21 +206,7 @@ impl StageLane {
         let logits = model.heads.forward(&hidden, &tenants)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&likeliest(&logits)?)?;
-        let unanswered = { classes.iter().enumerate() }.filter(|(_, class)| **class == NOT_FINITE);
-        fail_unanswered(batch, unanswered.map(|(member, _)| member));
-        let answered = batch
-            .members
-            .iter()
-            .zip(classes)
-            .filter(|(_, class)| *class != NOT_FINITE);
-        let answers = answered.map(|(member, class)| Answer {
-            ticket: member.ticket,
-            class: class as u32,
-        });
-        self.answers
-            .lock()
-            .expect("no lane panics with the list")
-            .extend(answers);
+        tell(batch, classes.into_iter().enumerate(), &self.answers);
         self.pass = Some(Pass { logits, importance });
         Ok(())
     }

@@ -441,8 +441,19 @@ fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> b
         .extend(failures);
 }
 
+/// Tells the class of each of these members of a batch; who has none that is finite fails.
+pub(super) fn tell(batch: &Batch, classes: impl Iterator<Item = (usize, i64)>, answers: &Mutex<Vec<Answer>>) {
+    let (broken, finite): (Vec<_>, Vec<_>) = classes.partition(|(_, class)| *class == NOT_FINITE);
+    fail_unanswered(batch, broken.into_iter().map(|(member, _)| member));
+    let answered = finite.into_iter().map(|(member, class)| Answer {
+        ticket: batch.members[member].ticket,
+        class: class as u32,
+    });
+    answers.lock().expect("no lane panics with the list").extend(answered);
+}
+
 /// Fails the members of a batch whose answers are not finite numbers.
-pub(super) fn fail_unanswered(batch: &Batch, members: impl Iterator<Item = usize>) {
+fn fail_unanswered(batch: &Batch, members: impl Iterator<Item = usize>) {
     let mut failures = batch.failures.lock().expect("no lane panics with the list");
     for member in members {
         // Who failed before has its reason: what was computed in its place may be anything.

@@ -16,12 +16,12 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use self::origin::Origin;
 use super::Batch;
-use super::serving::{Answer, fail_all, fail_unanswered, reason};
+use super::serving::{Answer, fail_all, reason, tell};
 use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::files::Files;
-use crate::likeliest::{NOT_FINITE, likeliest};
+use crate::likeliest::likeliest;
 use crate::model::{Encoder, Heads, Input, LinearParameters, Pooler, Poolers};
 use crate::pet::{Array, Group, Kind, OwnModel, PetError, Registry, StoredHead, Streams};
 
@@ -380,21 +380,7 @@ impl TaskLane {
         let classes = likeliest(&heads.forward(&pooled, &tenants)?)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&classes)?;
-        let unanswered = { classes.iter().enumerate() }.filter(|(_, class)| **class == NOT_FINITE);
-        fail_unanswered(batch, unanswered.map(|(member, _)| member));
-        let answered = batch
-            .members
-            .iter()
-            .zip(classes)
-            .filter(|(_, class)| *class != NOT_FINITE);
-        let answers = answered.map(|(member, class)| Answer {
-            ticket: member.ticket,
-            class: class as u32,
-        });
-        self.answers
-            .lock()
-            .expect("no lane panics with the list")
-            .extend(answers);
+        tell(batch, classes.into_iter().enumerate(), &self.answers);
         Ok(())
     }
 

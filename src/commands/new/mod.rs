@@ -7,12 +7,11 @@ mod write;
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
-use tenantry_reports::whole::write_whole;
 
 use crate::cli::{NewArgs, OutputArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
-use crate::output::{make_folder, next, print, say};
+use crate::output::{next, print, say, write_in_folder};
 use crate::runs::Loaded;
 
 use answers::{Answers, of_trace};
@@ -35,10 +34,7 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
         say(output, &format!("note: {trace}: {note}"));
     }
     let (text, loaded) = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
-    if let Some(folder) = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_folder(folder)?;
-    }
-    write_whole(&args.file, text.as_bytes()).map_err(Failure::running)?;
+    write_in_folder(&args.file, &text)?;
     let value = json!({ "scenario": loaded.scenario.name, "file": args.file, "runs": loaded.runs.len() });
     print(output, &value, || {
         format!("{file} is written, and valid; read and change it as you like.")

@@ -19,7 +19,7 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
 use crate::failure::Failure;
-use crate::output::{Started, make_folder, print, say, style, to_stdout};
+use crate::output::{Started, print, say, style, to_stdout, write_in_folder};
 
 /// Keys of a scenario: a dotted path and a value.
 type Keys = Vec<(&'static str, Value)>;
@@ -81,10 +81,7 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
         write_whole(path, html.as_bytes()).map_err(Failure::running)?;
     }
     if let Some(path) = &args.out {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            make_folder(folder)?;
-        }
-        write_whole(path, yaml.as_bytes()).map_err(Failure::running)?;
+        write_in_folder(path, &yaml)?;
     }
     let value = json!({
         "kind": args.kind.name(),

@@ -75,6 +75,14 @@ pub fn good(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("what is printed is text")
 }
 
+/// What a command says beside its answer.
+pub fn said(folder: &Path, args: &[&str]) -> String {
+    let output = tenantry(folder, args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+    said
+}
+
 /// As [`good`], as JSON.
 pub fn good_json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let mut all = args.to_vec();

@@ -173,31 +173,22 @@ impl ComputeLane {
 
     /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included. Who has none that is finite fails.
     fn answer(&self, batch: &Batch, rows: &[usize], classes: &[i64]) {
-        let width = classes.len() / rows.len();
-        let own = |row: usize, labels: &'_ [i64]| match &self.tags {
-            Some(_) => labels.len().min(batch.members[row].input_tokens as usize),
-            None => 1,
+        let Some(tags) = &self.tags else {
+            return tell(batch, rows.iter().copied().zip(classes.iter().copied()), &self.answers);
         };
-        let with_own = |(&row, labels): (&usize, &'_ [i64])| (row, labels[..own(row, labels)].to_vec());
-        let (broken, finite): (Vec<_>, Vec<_>) = { rows.iter().zip(classes.chunks(width)).map(with_own) }
-            .partition(|(_, labels)| labels.contains(&NOT_FINITE));
+        let width = classes.len() / rows.len();
+        let own = |(&row, labels): (&usize, &[i64])| {
+            let tokens = (batch.members[row].input_tokens as usize).min(width);
+            (row, labels[..tokens].to_vec())
+        };
+        let (broken, finite): (Vec<_>, Vec<_>) =
+            { rows.iter().zip(classes.chunks(width)).map(own) }.partition(|(_, labels)| labels.contains(&NOT_FINITE));
         fail_unanswered(batch, broken.into_iter().map(|(row, _)| row));
-        if let Some(tags) = &self.tags {
-            let tagged = finite.into_iter().map(|(row, labels)| Tagged {
-                ticket: batch.members[row].ticket,
-                labels: labels.into_iter().map(|label| label as u32).collect(),
-            });
-            tags.lock().expect("no lane panics with the list").extend(tagged);
-            return;
-        }
-        let answers = finite.into_iter().map(|(row, class)| Answer {
+        let tagged = finite.into_iter().map(|(row, labels)| Tagged {
             ticket: batch.members[row].ticket,
-            class: class[0] as u32,
+            labels: labels.into_iter().map(|label| label as u32).collect(),
         });
-        self.answers
-            .lock()
-            .expect("no lane panics with the list")
-            .extend(answers);
+        tags.lock().expect("no lane panics with the list").extend(tagged);
     }
 
     /// A few passes of the longest inputs, and on a GPU, which loads each kernel when it is first used, of others.

@@ -147,6 +147,12 @@ impl Cards {
         }
     }
 
+    /// The instance whose cards have started up, and load nothing yet.
+    fn up(&self, now: Time) -> Option<InstanceId> {
+        self.coming
+            .filter(|id| matches!(self.states[id.index()], State::Starting(at) if at <= now))
+    }
+
     fn take(&mut self, now: Time, instance: InstanceId) {
         self.log.count_until(now, self.ours * self.cards);
         self.turn(instance, State::Starting(now + self.spec.start_up));
@@ -190,16 +196,9 @@ impl GenerationServer {
         while let Some((at, instance)) = self.next_return().filter(|&(at, _)| at <= now) {
             self.give_back(at, instance, commands);
         }
-        let coming = self.cards.as_ref().and_then(|cards| cards.coming);
-        if let Some(instance) = coming.filter(|&instance| self.is_up(now, instance)) {
+        if let Some(instance) = self.cards.as_ref().and_then(|cards| cards.up(now)) {
             self.load_model(now, instance, commands);
         }
-    }
-
-    /// Whether an instance's cards have started up, and load nothing yet.
-    fn is_up(&self, now: Time, instance: InstanceId) -> bool {
-        let state = { self.cards.as_ref() }.map(|cards| cards.states[instance.index()]);
-        matches!(state, Some(State::Starting(at)) if at <= now)
     }
 
     /// Which cards are given back next, and when, if nothing happens before.
