@@ -94,6 +94,7 @@ pub fn complete(card: &mut Card, run: &RunSpec) {
             TenantState::Model | TenantState::Head => None,
         },
         rank: { pool.generation.as_ref() }.and_then(|generation| Some(generation.lora?.rank)),
+        tensor_parallel: { pool.generation.as_ref() }.map_or(1, |generation| generation.tensor_parallel),
     };
     let stages = route.iter().flat_map(|route| &route.stages).map(|stage| &stage.pool);
     let pools = [pool].into_iter().chain(stages);

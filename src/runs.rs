@@ -560,7 +560,15 @@ fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
     let held = lora
         .and_then(|lora| lora.host_slots)
         .map_or(run.tenants, |slots| slots.min(run.tenants));
-    let bytes = u64::from(held) * record.memory.per_tenant_bytes;
+    // Cards that share layers have some of a tenant's LoRA each; the host has it once.
+    let own = match lora {
+        Some(lora) => {
+            let layers = u64::from(pool.computed_layers());
+            layers * pool.model.lora_parameters_per_layer(lora.rank) * pool.dtype.bytes()
+        }
+        None => record.memory.per_tenant_bytes,
+    };
+    let bytes = u64::from(held) * own;
     (bytes > 0 && pool.tasks.is_none() && pool.runtimes.is_none() && run.system.route.is_none()).then_some(bytes)
 }
 

@@ -311,7 +311,7 @@ impl Card {
         self.grid(&self.tables.concurrent_step, &asked).map(Surface).map(Some)
     }
 
-    /// One decoder layer's LoRA products, by tenants and tokens of the step.
+    /// One decoder layer's LoRA products on each of the cards that share it, by tenants and tokens of the step.
     ///
     /// # Errors
     /// The card has no such table, or one of another model of that name.
@@ -321,11 +321,15 @@ impl Card {
         dtype: DType,
         implementation: AdapterImplementation,
         rank: u32,
+        tensor_parallel: u32,
     ) -> Result<Surface, MissingTable> {
-        let asked = format!(
+        let mut asked = format!(
             "model={} dtype={dtype} implementation={implementation} rank={rank}",
             model.name
         );
+        if tensor_parallel > 1 {
+            asked += &format!(" tensor_parallel={tensor_parallel}");
+        }
         self.check_shape(Family::Lora, model, &asked)?;
         self.grid(&self.tables.lora, &asked).map(Surface)
     }

@@ -139,13 +139,14 @@ impl Family {
         )
     }
 
-    /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met.
+    /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met, and no cards shared a layer.
     pub(crate) fn default_of(self, column: &str) -> Option<&'static str> {
         match (self, column) {
             (Family::PlotLookup, "outcome") => Some("any"),
             (Family::PlotLookup, "tokens_of") => Some("texts"),
             (Family::PlotLookup, "fragment_tokens") => Some("3"),
             (Family::Resume, "from_layer") => Some("1"),
+            (Family::Lora, "tensor_parallel") => Some("1"),
             _ => None,
         }
     }

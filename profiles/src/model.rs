@@ -195,6 +195,19 @@ impl ModelShape {
         u64::from(rank) * (attention + matrices * (hidden + intermediate))
     }
 
+    /// Of these, what each of `cards` has that share the layer as Megatron's do (Shoeybi et al., 2019, section 3). Where a product's outputs are split,
+    /// every card needs all of what comes first and its part of what comes second; where its inputs are, its part of what comes first and all of what
+    /// comes second, and what it adds meets the others' in the layer's own all-reduce.
+    pub fn lora_parameters_per_card(&self, rank: u32, cards: u32) -> u64 {
+        let (hidden, intermediate, cards) = (u64::from(self.hidden), u64::from(self.intermediate), u64::from(cards));
+        let kv_width = hidden / u64::from(self.heads) * u64::from(self.kv_heads);
+        let widening = if self.gated { 2 } else { 1 };
+        // Queries, keys, values and the feed-forward's first matrices; then attention's output and the feed-forward's last.
+        let by_outputs = (3 + widening) * hidden + (hidden + 2 * kv_width + widening * intermediate) / cards;
+        let by_inputs = (hidden + intermediate) / cards + 2 * hidden;
+        u64::from(rank) * (by_outputs + by_inputs)
+    }
+
     /// Numbers that the cache keeps of one token: a key and a value in each layer.
     pub fn cached_per_token(&self) -> u64 {
         u64::from(self.layers) * self.cached_per_token_and_layer()
@@ -361,6 +374,15 @@ mod tests {
         assert_eq!(shape("bert-base").head_parameters(2), 1_538);
         // 80 MB of rank 16 at two bytes each, and 512 KiB a cached token (reproduction of Punica, section 7).
         assert_eq!(32 * shape("llama-7b").lora_parameters_per_layer(16) * 2, 79_953_920);
+        // One card has all, and more of them keep less each and more together.
+        for model in [shape("llama-7b"), shape("llama-70b"), shape("tiny-opt")] {
+            let on = |cards| model.lora_parameters_per_card(16, cards);
+            assert_eq!(on(1), model.lora_parameters_per_layer(16), "{}", model.name);
+            assert!(on(2) < on(1) && 2 * on(2) > on(1), "{}", model.name);
+        }
+        // By hand, of what comes first and second: 8,192 whole for five products, then an eighth of 67,584; an eighth of 36,864, then 8,192 twice.
+        let by_hand = 5 * 8_192 + 67_584 / 8 + 36_864 / 8 + 2 * 8_192;
+        assert_eq!(shape("llama-70b").lora_parameters_per_card(1, 8), by_hand);
         assert_eq!(shape("llama-7b").cached_per_token() * 2, 512 << 10);
     }
 

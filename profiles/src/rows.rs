@@ -647,6 +647,8 @@ family! {
         implementation: AdapterImplementation,
         /// Of the products.
         rank: u32,
+        /// Cards that share each layer, of which this is one.
+        tensor_parallel: u32,
     },
     axes {
         /// Different tenants in the step, at most `tokens`.

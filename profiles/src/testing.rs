@@ -187,6 +187,7 @@ fn add_decoder(tables: &mut Tables, model: &str) {
                 dtype,
                 implementation: AdapterImplementation::Grouped,
                 rank: 8,
+                tensor_parallel,
                 tenants,
                 tokens,
                 stats: stats(5.0 + f64::from(tenants) + 0.05 * f64::from(tokens)),

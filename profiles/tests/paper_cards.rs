@@ -120,7 +120,7 @@ fn no_lora_is_faster_than_the_memory() {
         let card = Paper::load(card).unwrap().card();
         let bandwidth = Datasheet::builtin(sheet).unwrap().memory_bandwidth;
         let us = |implementation, tenants, tokens| {
-            let surface = card.lora(&model, DType::F16, implementation, 16).unwrap();
+            let surface = card.lora(&model, DType::F16, implementation, 16, 1).unwrap();
             surface.cost(tenants, tokens).median_ns as f64 / 1e3
         };
         for tokens in [256, 1024, 4096] {
@@ -146,7 +146,7 @@ fn lora_of_a_few_tenants_costs_what_that_of_one_does() {
     );
     for rank in [8, 16, 32, 64] {
         let surface = card
-            .lora(&model, DType::F16, AdapterImplementation::Grouped, rank)
+            .lora(&model, DType::F16, AdapterImplementation::Grouped, rank, 1)
             .unwrap();
         let growth = |tenants| surface.cost(tenants, 64).median_ns as f64 / surface.cost(1, 1).median_ns as f64;
         for tenants in [1, 8, 9] {

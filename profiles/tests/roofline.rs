@@ -220,8 +220,8 @@ fn derived_against_measured() -> BTreeMap<Family, BTreeMap<String, Vec<f64>>> {
             add(Family::Adapter, derived, &row.stats);
         }
         for row in &tables.lora {
-            let at = [row.tenants, row.tokens];
-            let derived = roofline.lora_us(&shape(&row.model), row.dtype, row.implementation, row.rank, at);
+            let (of, at) = ([row.rank, row.tensor_parallel], [row.tenants, row.tokens]);
+            let derived = roofline.lora_us(&shape(&row.model), row.dtype, row.implementation, of, at);
             add(Family::Lora, derived, &row.stats);
         }
         for row in &tables.concurrent_layer {

@@ -160,8 +160,11 @@ pub(crate) fn check(
     }
     check_prefill_gpus(system, generation, raw.cluster.gpus.0, &in_generation, problems);
     check_card_scale(generation, raw.cluster.gpus.0, &in_generation, problems);
-    if !model.heads.is_multiple_of(generation.tensor_parallel.0) {
-        let must = format!("a divisor of the {} attention heads of {}", model.heads, model.name);
+    if !model.kv_heads.is_multiple_of(generation.tensor_parallel.0) {
+        let must = format!(
+            "a divisor of the {} heads of {} that keys and values have",
+            model.kv_heads, model.name
+        );
         problems.push(Problem::new(
             in_generation.key("tensor_parallel"),
             must,

@@ -212,7 +212,7 @@ impl StepPrices {
             },
             (TenantState::Model | TenantState::Head, None) => Added::Nothing,
         };
-        let lora = |lora: tenantry_core::spec::LoraSpec| card.lora(model, dtype, lora.implementation, lora.rank);
+        let lora = |lora: tenantry_core::spec::LoraSpec| card.lora(model, dtype, lora.implementation, lora.rank, cards);
         Ok(StepPrices {
             layers: pool.computed_layers(),
             decoder: card.decoder(model, dtype, cards)?,

@@ -387,8 +387,44 @@ fn cards_that_share_a_model_load_their_parts_at_once() {
             server.swaps().expect("adapters are swapped").bytes_in,
         )
     };
-    let (alone, all) = copied(1);
-    assert_eq!((alone, copied(2)), (all, (all / 2, all)));
+    let of = |cards| {
+        let pool = system(generation()).pool;
+        let layers = u64::from(pool.model.layers);
+        layers * pool.model.lora_parameters_per_card(8, cards) * pool.dtype.bytes()
+    };
+    assert_eq!(copied(1), (of(1), of(1)));
+    // More than a half, since each has some of it whole.
+    assert_eq!(copied(2), (of(2), 2 * of(2)));
+    assert!(2 * of(2) > of(1) && of(2) < of(1));
+}
+
+/// However many cards share a model, the disk has a tenant's adapters once.
+#[test]
+fn cards_that_share_a_model_read_adapters_once() {
+    let read = |tensor_parallel| {
+        let mut spec = GenerationSpec {
+            tensor_parallel,
+            ..generation()
+        };
+        spec.lora = spec.lora.map(|lora| LoraSpec {
+            host_slots: Some(4),
+            ..lora
+        });
+        let system = system(spec);
+        let cluster = cluster(tensor_parallel, memory(&system, 200));
+        let mut server = Server::new(&cluster, &system, TENANTS).unwrap();
+        let Entry::Request(ref first) = request(0, 0, 0, 20, 2) else {
+            unreachable!("it is a request")
+        };
+        let mut commands = Commands::default();
+        server.handle(Time::ZERO, &Event::Arrived(*first), &mut commands);
+        let mut reads = commands.ops.iter().filter_map(|op| match op.kind {
+            OpKind::Fetch(fetch) => Some(fetch.bytes),
+            _ => None,
+        });
+        reads.next().expect("the host has no adapters yet")
+    };
+    assert_eq!(read(1), read(2));
 }
 
 #[test]

@@ -120,6 +120,7 @@ impl<'a> LoraSubject<'a> {
                         dtype,
                         implementation,
                         rank,
+                        tensor_parallel: 1,
                         tenants,
                         tokens,
                         stats,

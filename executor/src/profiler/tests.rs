@@ -123,7 +123,7 @@ fn a_card_of_a_small_decoder_prices_its_steps_and_lora() {
         assert!(decoder.dense.covers(64) && decoder.ends.covers(32, 64));
         assert!(decoder.prefill.covers(16, 64) && decoder.decode.covers(32, 16));
         for &implementation in tenantry_profiles::AdapterImplementation::ALL {
-            let lora = card.lora(model, plan.dtype, implementation, 16);
+            let lora = card.lora(model, plan.dtype, implementation, 16, 1);
             let runs = card
                 .provenance
                 .notes

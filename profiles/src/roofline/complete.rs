@@ -21,6 +21,8 @@ pub struct Need {
     pub bottleneck: Option<u32>,
     /// Of its tenants' LoRAs, where they have such.
     pub rank: Option<u32>,
+    /// Cards that share each of its layers.
+    pub tensor_parallel: u32,
 }
 
 /// Adds to a card what it lacks of these models, each table listed among its origins as derived. A card is left as it is where no datasheet says
@@ -116,7 +118,9 @@ impl Missing {
         };
         let is_of = |row: &AdapterRow, bottleneck| (&row.model, row.dtype) == own && row.bottleneck == bottleneck;
         let has_bottleneck = |bottleneck: &u32| tables.adapter.iter().any(|row| is_of(row, *bottleneck));
-        let is_of = |row: &LoraRow, rank| (&row.model, row.dtype) == own && row.rank == rank;
+        let is_of = |row: &LoraRow, rank| {
+            (&row.model, row.dtype) == own && (row.rank, row.tensor_parallel) == (rank, need.tensor_parallel)
+        };
         let has_rank = |rank: &u32| tables.lora.iter().any(|row| is_of(row, *rank));
         Missing {
             model: !has_model,
@@ -142,9 +146,8 @@ impl Missing {
         }
         if let Some(rank) = self.rank.and(left.rank) {
             for &implementation in AdapterImplementation::ALL {
-                lora(&mut derived, model, *dtype, implementation, rank, |point| {
-                    roofline.lora_us(model, *dtype, implementation, rank, point)
-                });
+                let of = (implementation, [rank, need.tensor_parallel]);
+                lora(&mut derived, roofline, model, *dtype, of);
             }
         }
         without_model(&mut derived, roofline);
@@ -162,6 +165,7 @@ mod tests {
             dtype,
             bottleneck: None,
             rank: None,
+            tensor_parallel: 1,
         }
     }
 
@@ -201,6 +205,24 @@ mod tests {
         let once = t4.clone();
         complete(&mut t4, [need(small, DType::F32), with_adapters]);
         assert_eq!(t4.digest(), once.digest());
+    }
+
+    /// Cards that share a layer share its LoRA's products too.
+    #[test]
+    fn loras_of_shared_layers_are_derived_for_a_card_of_them() {
+        let (mut a100, llama) = (card("a100-sxm"), ModelShape::builtin("llama-70b").unwrap());
+        let on = |tensor_parallel| Need {
+            rank: Some(16),
+            tensor_parallel,
+            ..need(llama.clone(), DType::F16)
+        };
+        complete(&mut a100, [on(1), on(8)]);
+        a100.validate().unwrap();
+        let us = |cards| {
+            let surface = a100.lora(&llama, DType::F16, AdapterImplementation::Grouped, 16, cards);
+            surface.unwrap().cost(32, 32).median_ns as f64 / 1e3
+        };
+        assert!(us(8) < us(1) && us(8) > us(1) / 8.0, "{} and {} µs", us(8), us(1));
     }
 
     #[test]

@@ -259,9 +259,7 @@ pub(super) fn decoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelSha
     }
     for rank in RANKS {
         for &implementation in AdapterImplementation::ALL {
-            lora(tables, shape, dtype, implementation, rank, |point| {
-                roofline.lora_us(shape, dtype, implementation, rank, point)
-            });
+            lora(tables, roofline, shape, dtype, (implementation, [rank, 1]));
         }
     }
     plot(tables, shape);
@@ -329,26 +327,26 @@ pub(crate) fn decoder_layers(
     }
 }
 
-/// LoRA of one rank over steps of several tenants.
-pub(crate) fn lora(
+/// LoRA of one rank over steps of several tenants, where so many cards share a layer.
+pub(super) fn lora(
     tables: &mut Tables,
+    roofline: &Roofline,
     shape: &ModelShape,
     dtype: DType,
-    implementation: AdapterImplementation,
-    rank: u32,
-    us: impl Fn([u32; 2]) -> f64,
+    (implementation, [rank, tensor_parallel]): (AdapterImplementation, [u32; 2]),
 ) {
     for tokens in STEP_TOKENS {
         for tenants in [1, 8, 32, 64].into_iter().filter(|tenants| *tenants <= tokens) {
-            let (model, stats) = (shape.name.clone(), Stats::exact(us([tenants, tokens])));
+            let us = roofline.lora_us(shape, dtype, implementation, [rank, tensor_parallel], [tenants, tokens]);
             tables.lora.push(LoraRow {
-                model,
+                model: shape.name.clone(),
                 dtype,
                 implementation,
                 rank,
+                tensor_parallel,
                 tenants,
                 tokens,
-                stats,
+                stats: Stats::exact(us),
             });
         }
     }

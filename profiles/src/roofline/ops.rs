@@ -51,11 +51,9 @@ fn kv_width(model: &ModelShape) -> f64 {
     f64::from(model.hidden) / f64::from(model.heads) * f64::from(model.kv_heads)
 }
 
-/// Inputs and outputs of all matrices of a layer, in numbers a token: what LoRA's products read and write.
-fn matrix_ends(model: &ModelShape) -> f64 {
-    let [hidden, intermediate] = [model.hidden, model.intermediate].map(f64::from);
-    let feed_forward = if model.gated { 3.0 } else { 2.0 };
-    2.0 * (hidden + hidden) + 2.0 * (hidden + kv_width(model)) + feed_forward * (hidden + intermediate)
+/// Inputs and outputs of all matrices of a layer as one of `cards` that share it has them, in numbers a token: what LoRA's products read and write.
+fn matrix_ends(model: &ModelShape, cards: u32) -> f64 {
+    model.lora_parameters_per_card(1, cards) as f64
 }
 
 fn matrices(model: &ModelShape) -> f64 {
@@ -224,9 +222,9 @@ impl Roofline {
             PetKind::DiffPruning => sparse(PRUNED),
             PetKind::BitFit => dense(0.0, matrices(model), 2.0 * outputs),
             PetKind::Lora => dense(
-                PET_RANK * matrix_ends(model),
+                PET_RANK * matrix_ends(model, 1),
                 2.0 * matrices(model),
-                matrix_ends(model) + 2.0 * matrices(model) * PET_RANK,
+                matrix_ends(model, 1) + 2.0 * matrices(model) * PET_RANK,
             ),
         };
         self.us(work, dtype)
@@ -268,18 +266,18 @@ impl Roofline {
         self.us(work, dtype)
     }
 
-    /// One decoder layer's LoRA products on all its projections.
+    /// One decoder layer's LoRA products on all its projections, on each of the cards that share it.
     pub fn lora_us(
         &self,
         model: &ModelShape,
         dtype: DType,
         implementation: AdapterImplementation,
-        rank: u32,
+        [rank, tensor_parallel]: [u32; 2],
         [tenants, tokens]: [u32; 2],
     ) -> f64 {
         let [rank, tenants, tokens] = [rank, tenants, tokens].map(f64::from);
-        let bytes = dtype.bytes() as f64;
-        let adapter = rank * matrix_ends(model);
+        let (bytes, ends) = (dtype.bytes() as f64, matrix_ends(model, tensor_parallel));
+        let adapter = rank * ends;
         let products = 2.0 * matrices(model);
         let (launches, weights) = match implementation {
             AdapterImplementation::Loop => (products * tenants, tenants * adapter),
@@ -290,7 +288,7 @@ impl Roofline {
             launches,
             flops: 2.0 * tokens * adapter,
             streamed_bytes: weights * bytes,
-            moved_bytes: tokens * (matrix_ends(model) + products * rank) * bytes,
+            moved_bytes: tokens * (ends + products * rank) * bytes,
         };
         self.us(work, dtype)
     }
@@ -374,7 +372,8 @@ mod tests {
         let llama = model("llama-70b");
         let dense = |cards| roofline.decoder_dense_us(&llama, DType::F16, cards, 32);
         assert!(dense(8) < dense(1) / 4.0);
-        let lora = |implementation, tenants| roofline.lora_us(&llama, DType::F16, implementation, 16, [tenants, 32]);
+        let lora =
+            |implementation, tenants| roofline.lora_us(&llama, DType::F16, implementation, [16, 1], [tenants, 32]);
         assert!(lora(AdapterImplementation::Loop, 32) > 10.0 * lora(AdapterImplementation::Loop, 1));
         assert!(lora(AdapterImplementation::Grouped, 32) < lora(AdapterImplementation::GatherBmm, 32));
     }

@@ -20,7 +20,8 @@ pub fn lora(
     implementation: AdapterImplementation,
     rank: u32,
 ) -> Result<Surface, Failure> {
-    card.lora(model, DTYPE, implementation, rank).map_err(Failure::running)
+    card.lora(model, DTYPE, implementation, rank, 1)
+        .map_err(Failure::running)
 }
 
 /// Microseconds of a batch.

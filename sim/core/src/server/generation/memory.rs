@@ -4,7 +4,7 @@ use super::page::PageSize;
 use crate::server::memory::{MemoryUse, ServerError};
 use crate::spec::{ClusterSpec, GenerationSpec, PoolSpec, TenantState};
 
-/// The plan of one instance, the same for each. Its cards share everything evenly.
+/// The plan of one instance, the same for each. All its cards hold as much of everything.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GenerationMemory {
     instances: u64,
@@ -12,8 +12,10 @@ pub(super) struct GenerationMemory {
     capacity_bytes: u64,
     /// Of the backbone; 0 where each tenant has a model of its own.
     weights_bytes: u64,
-    /// Of one tenant's own parameters; 0 where there are none.
+    /// Of one tenant's own parameters, on all cards of an instance together; 0 where there are none.
     tenant_bytes: u64,
+    /// The same where they are kept, once: cards that share layers hold some of a LoRA each.
+    stored_bytes: u64,
     slots: u32,
     page_bytes: u64,
     pub pages: u32,
@@ -32,24 +34,28 @@ impl GenerationMemory {
         let cards = u64::from(generation.tensor_parallel);
         let layers = u64::from(pool.computed_layers());
         let backbone = pool.decoder_parameters();
-        let (shared, own, slots) = match (pool.tenant_state, generation.lora) {
+        let (shared, stored, slots) = match (pool.tenant_state, generation.lora) {
             (TenantState::Model, _) => (0, backbone, generation.slots),
             (TenantState::Adapters { bottleneck, .. }, _) => {
                 let adapters = layers * model.adapter_parameters_per_layer(bottleneck);
                 (backbone, adapters, generation.slots)
             }
-            (TenantState::Head, Some(lora)) => (
-                backbone,
-                layers * model.lora_parameters_per_layer(lora.rank),
-                lora.slots,
-            ),
+            (TenantState::Head, Some(lora)) => {
+                let whole = layers * model.lora_parameters_per_layer(lora.rank);
+                (backbone, whole, lora.slots)
+            }
             (TenantState::Head, None) => (backbone, 0, 0),
+        };
+        let own = match generation.lora {
+            Some(lora) => cards * layers * model.lora_parameters_per_card(lora.rank, generation.tensor_parallel),
+            None => stored,
         };
         // Room for adapters that nobody has is room for pages.
         let slots = slots.min(tenants);
-        let (weights_bytes, tenant_bytes) = (shared * dtype_bytes, own * dtype_bytes);
+        let (weights_bytes, tenant_bytes, stored_bytes) =
+            (shared * dtype_bytes, own * dtype_bytes, stored * dtype_bytes);
         let held_by_host = generation.host_slots().unwrap_or(tenants);
-        let capacity_bytes = cards * cluster.beside_kept_bytes(u64::from(held_by_host.min(tenants)) * tenant_bytes);
+        let capacity_bytes = cards * cluster.beside_kept_bytes(u64::from(held_by_host.min(tenants)) * stored_bytes);
         let page_tokens = u64::from(generation.page_tokens);
         let page_bytes = layers * model.cached_per_token_and_layer() * dtype_bytes * page_tokens;
         let needed_bytes = weights_bytes + tenant_bytes * u64::from(slots);
@@ -66,6 +72,7 @@ impl GenerationMemory {
             capacity_bytes,
             weights_bytes,
             tenant_bytes,
+            stored_bytes,
             slots,
             page_bytes,
             pages: u32::try_from(pages).unwrap_or(u32::MAX),
@@ -77,9 +84,14 @@ impl GenerationMemory {
         self.page_bytes
     }
 
-    /// Of one tenant's own parameters.
+    /// Of one tenant's own parameters, on all cards of an instance together.
     pub fn tenant_bytes(&self) -> u64 {
         self.tenant_bytes
+    }
+
+    /// The same in host memory or on the disk.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
     }
 
     /// Tenants whose own parameters an instance has room for; nothing where they have none.

@@ -231,7 +231,7 @@ impl GenerationServer {
             cards: { generation.scale }
                 .map(|scale| Cards::new(scale, generation.tensor_parallel, topology.instances.len())),
             topology,
-            tenancy: Tenancy::new(pool, tenants, memory.tenant_bytes()),
+            tenancy: Tenancy::new(pool, tenants, memory.stored_bytes()),
             memory,
             sequences: Sequences::default(),
             queue: Queue::new(generation, tenants),

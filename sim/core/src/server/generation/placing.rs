@@ -322,7 +322,7 @@ impl GenerationServer {
         if is_read {
             commands.ops.push(Op {
                 kind: OpKind::Fetch(Fetch {
-                    bytes: self.memory.tenant_bytes(),
+                    bytes: self.memory.stored_bytes(),
                     slot: host_slot,
                 }),
                 lane: lanes.lookup,
