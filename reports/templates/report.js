@@ -31,7 +31,8 @@
 
   // Zero to a little above the most; shares from nothing to all; a logarithmic scale just as wide as its data. Where all lines are
   // hidden there are no ends, and any scale will do that has a width.
-  const range = (axis) => (_, least, most) => {
+  const range = (axis, ends) => (_, lowest, highest) => {
+    const [least, most] = [Math.min(lowest, ...ends), Math.max(highest, ...ends)];
     if (axis.percent) return [0, 1];
     if (axis.log && !(least > 0)) return [1, 10];
     if (axis.log) return least === most ? [least / 2, most * 2] : [least / 1.1, most * 1.1];
@@ -186,6 +187,28 @@
     value: (_, value) => shown(view.y)(value),
   });
 
+  // From the least to the most of what a point is the mean of.
+  const spans = (view) => (plot) => {
+    const { ctx } = plot;
+    ctx.save();
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([]);
+    view.lines.forEach((line, index) => {
+      if (!plot.series[index + 1].show) return;
+      ctx.strokeStyle = css(`--c${line.color}`);
+      (line.spans ?? []).forEach((ends, i) => {
+        const x = plot.valToPos(view.xs[i], "x", true);
+        if (!ends || x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) return;
+        const [from, to] = ends.map((end) => plot.valToPos(end, "y", true));
+        ctx.beginPath();
+        ctx.moveTo(x, from);
+        ctx.lineTo(x, to);
+        ctx.stroke();
+      });
+    });
+    ctx.restore();
+  };
+
   // A line across the chart at the latency target, upright or level.
   const target = (view) => (plot) => {
     if (!view.target) return;
@@ -268,13 +291,13 @@
     const options = {
       ...size(holder, height),
       padding: [null, view.x.names ? beyond(view.x) : null, null, null],
-      scales: { x: scale(view.x, apart(view.x, whole)), y: scale(view.y, range(view.y)) },
+      scales: { x: scale(view.x, apart(view.x, whole)), y: scale(view.y, range(view.y, view.lines.flatMap((l) => (l.spans ?? []).flatMap((ends) => ends ?? [])))) },
       axes: [{ ...ruler({ ...view.x, label: fitting(view.x.label, room) }, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
       series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
       legend: { markers: { width: 3, dash: (_, i) => (view.lines[i - 1]?.stroke ? "dashed" : "solid") } },
       cursor: { points: { size: 6 } },
       hooks: {
-        draw: [target(view)],
+        draw: [spans(view), target(view)],
         setSeries: [(_, index, { show }) => {
           const system = view.lines[index - 1]?.system;
           if (show != null && system != null) toggle(system, show);

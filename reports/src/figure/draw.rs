@@ -45,7 +45,8 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
     let values: Vec<f64> = view
         .lines
         .iter()
-        .flat_map(|line| line.ys.iter().flatten().copied())
+        .flat_map(|line| line.ys.iter().flatten().chain(line.spans.iter().flatten().flatten()))
+        .copied()
         .collect();
     let x = Scaled::across(&view.x, &view.xs, view.lines.iter().any(|line| line.points));
     let up: Vec<f64> = match view.target {
@@ -113,6 +114,13 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
                 .into_iter()
                 .map(|place| Circle::new(place, radius, style.filled())),
         )?;
+        let spans = view.xs.iter().zip(&line.spans).filter_map(|(&at, span)| {
+            let ends = (*span)?.map(|end| (x.place(at), y.place(end)));
+            ends.iter().all(|(_, end)| end.is_finite()).then_some(ends)
+        });
+        for ends in spans {
+            chart.draw_series(LineSeries::new(ends, style.stroke_width(dots)))?;
+        }
     }
     if let Some(target) = view.target {
         let ends = match target.up {

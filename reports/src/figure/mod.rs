@@ -287,6 +287,7 @@ mod tests {
             style: LineStyle::nth(0),
             points: false,
             ys: ys.to_vec(),
+            spans: Vec::new(),
         };
         let circles = |ys: &[Option<f64>]| {
             let view = View {

@@ -123,6 +123,7 @@ fn view(group: &Group<'_>, kind: &Kind) -> Option<View> {
         ys: { shown.iter() }
             .flat_map(|(_, counts)| [Some(f64::from(counts[column])); 2])
             .collect(),
+        spans: Vec::new(),
     };
     let (first, last) = (&shown[0].1, &shown[shown.len() - 1].1);
     let in_words = columns

@@ -86,6 +86,9 @@ pub(crate) struct Line {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) points: bool,
     pub(crate) ys: Vec<Option<f64>>,
+    /// Of each value, the least and the most that it is the mean of; empty where no value is one of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) spans: Vec<Option<[f64; 2]>>,
 }
 
 /// How a line is told from others.
@@ -329,6 +332,7 @@ impl<'g, 'a> Compared<'g, 'a> {
             },
             points: false,
             ys,
+            spans: Vec::new(),
         }
     }
 

@@ -146,6 +146,7 @@ fn view(curves: &Curves, view: &CurvesView) -> Option<View> {
         style: series.style(index),
         points: series.mark == Mark::Points,
         ys: series.ys(index, &places),
+        spans: Vec::new(),
     });
     Some(View {
         summary: words(series.iter().map(|series| series.in_words())),

@@ -114,6 +114,7 @@ pub fn validation(index: usize, pair: &Pair<'_>) -> Vec<Chart> {
         },
         points: false,
         ys,
+        spans: Vec::new(),
     };
     let latency = cdf(&sides, line).map(|view| {
         Chart::single(
@@ -197,6 +198,7 @@ fn quantiles(simulated: &Group<'_>, executed: &Group<'_>) -> Option<View> {
         style,
         points: false,
         ys,
+        spans: Vec::new(),
     };
     let of_simulated = simulated.iter().map(|ms| Some(coarse(ms.max(LEAST_MS))));
     Some(View {

@@ -69,6 +69,7 @@ impl PlanPage<'_> {
                 .iter()
                 .map(|point| (point.on_front == on_front).then(|| coarse(point.latency_ms)))
                 .collect(),
+            spans: Vec::new(),
         };
         let apart = LineStyle {
             color: GREY,

@@ -125,6 +125,7 @@ fn view(RatioGroup { across, ratios, .. }: &RatioGroup) -> View {
         },
         points: true,
         ys: ratios.iter().map(|ratios| Some(coarse(of(ratios)))).collect(),
+        spans: Vec::new(),
     };
     let alike = Line {
         name: "as fast".to_owned(),
@@ -135,6 +136,7 @@ fn view(RatioGroup { across, ratios, .. }: &RatioGroup) -> View {
         },
         points: false,
         ys: vec![Some(1.0); ratios.len()],
+        spans: Vec::new(),
     };
     let in_words = ratios.iter().map(|ratios| {
         let [p05, median, p95] = [ratios.p05, ratios.median, ratios.p95].map(human::number);

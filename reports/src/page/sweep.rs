@@ -40,7 +40,8 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
     Some(Chart {
         id: "sweep".to_owned(),
         title: "Figures over the sweep".to_owned(),
-        caption: "A point is a system at a sweep point, the mean over its repeats; the lines between only lead the eye.",
+        caption: "A point is a system at a sweep point, the mean over its repeats, with a bar from the least to the most of them; the lines between only lead \
+                  the eye.",
         choices: choices
             .into_iter()
             .map(choice)
@@ -265,8 +266,13 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
         let found = columns
             .iter()
             .position(|&(value, own)| Some(value) == place(group) && own.is_none_or(|own| own == index));
-        if let (Some(column), Some(figure)) = (found, group.mean(metric.read)) {
-            lines[line].ys[column] = Some(coarse(figure / scale.unit));
+        if let (Some(column), Some(figure)) = (found, group.spread(metric.read)) {
+            let line = &mut lines[line];
+            line.ys[column] = Some(coarse(figure.mean / scale.unit));
+            if figure.min < figure.max {
+                line.spans.resize(columns.len(), None);
+                line.spans[column] = Some([figure.min, figure.max].map(|end| coarse(end / scale.unit)));
+            }
         }
     }
     // Systems that do not have the figure are not in the legend.
@@ -384,6 +390,37 @@ mod tests {
         let ys: Vec<f64> = view.lines[0].ys.iter().map(|y| y.unwrap()).collect();
         assert!(ys.is_sorted() && ys[0] < 1.0 && ys[2] > 90.0, "{ys:?}");
         assert_eq!(chart.views.len(), chart.choices[0].options.len());
+    }
+
+    /// Repeats that differ have a bar, from the least to the most of them.
+    #[test]
+    fn repeats_have_their_spread() {
+        let mut runs = Vec::new();
+        for (tenants, slowest_ms) in [(10, [20, 40]), (100, [30, 30])] {
+            for (repeat, slowest_ms) in (0..).zip(slowest_ms) {
+                let mut run = run("hmi", &[("tenants.count", tenants.into())], slowest_ms);
+                run.summary.repeat = repeat;
+                runs.push(run);
+            }
+        }
+        let view = of(&runs).unwrap().views.remove(0);
+        let line = &view.lines[0];
+        let [Some([least, most]), None] = line.spans[..] else {
+            panic!("{:?}", line.spans)
+        };
+        let mean = line.ys[0].unwrap();
+        assert!(
+            least < mean && mean < most && (most / least - 2.0).abs() < 0.05,
+            "{line:?}"
+        );
+        let alone = of(&[runs[0].clone(), runs[2].clone()]).unwrap();
+        assert!(
+            alone
+                .views
+                .iter()
+                .flat_map(|view| &view.lines)
+                .all(|line| line.spans.is_empty())
+        );
     }
 
     #[test]

@@ -118,6 +118,7 @@ fn line(index: usize, trace: &Trace, ys: Vec<Option<f64>>) -> Line {
         style: LineStyle::nth(index),
         points: false,
         ys,
+        spans: Vec::new(),
     }
 }
 
