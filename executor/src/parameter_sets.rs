@@ -25,6 +25,8 @@ pub struct ParameterSets {
     /// shared.
     replaced: Option<Arc<Mutex<BTreeMap<u32, Tensor>>>>,
     max_bytes: u64,
+    /// Whether they are somebody's own, and not random.
+    given: bool,
     /// Blocks that could not be had, and why; they are empty.
     missing: Arc<[(usize, String)]>,
     tenants: u32,
@@ -57,6 +59,7 @@ impl ParameterSets {
             blocks: blocks.into_iter().map(Mutex::new).collect(),
             replaced: None,
             max_bytes,
+            given: false,
             missing: Arc::default(),
             tenants,
             length,
@@ -120,6 +123,7 @@ impl ParameterSets {
             blocks: own_blocks.into(),
             replaced: (count < tenants as usize).then(Arc::default),
             max_bytes,
+            given: true,
             missing: missing.into(),
             tenants,
             length,
@@ -207,6 +211,11 @@ impl ParameterSets {
             true => Ok(()),
             false => self.put(tenant, nothing(self.kind)?),
         }
+    }
+
+    /// Whether blocks are somebody's own, and not random.
+    pub(crate) fn are_given(&self) -> bool {
+        self.given
     }
 
     /// Numbers in a block.

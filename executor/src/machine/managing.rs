@@ -18,21 +18,45 @@ use crate::plot::Tables;
 use crate::random::{INITIAL_STD, Part, fill, weights};
 use crate::stored_blocks::StoredBlocks;
 
-/// New versions that differ. They are handed out in turns: what reading one costs is the same for all.
+/// New versions that differ, where parameters are random. They are handed out in turns: what reading one costs is the same for all.
 const VERSIONS: u32 = 8;
 
-/// New versions of tenants' parameters, on the disk.
+/// New versions of tenants' parameters, on the disk. Of files there are none: a tenant's is what its file has.
 #[derive(Debug)]
 pub(super) struct NewVersions {
     blocks: StoredBlocks,
-    handed_out: AtomicU32,
+    whose: Whose,
+}
+
+#[derive(Debug)]
+enum Whose {
+    /// Whoever asks next, of so many as were handed out.
+    Anybodys(AtomicU32),
+    /// Those of tenants in turns; nothing where a file could not be read.
+    Own(Vec<bool>),
 }
 
 impl NewVersions {
     /// Writes them for tenants with such parameters.
     fn write(sets: &ParameterSets, seed: u64, device: Device) -> Result<NewVersions, ExecutorError> {
+        let store = |count, version: &mut dyn FnMut(u32) -> Result<Tensor, ExecutorError>| {
+            StoredBlocks::write(count, sets.length(), sets.kind(), device, version)
+        };
+        if sets.are_given() {
+            let there = (0..sets.distinct()).map(|version| sets.of(version).numel() > 0);
+            let there: Vec<bool> = there.collect();
+            let nothing = Tensor::f_zeros([sets.length() as i64], (sets.kind(), Device::Cpu))?;
+            let mut own = |version: u32| match there[version as usize] {
+                true => Ok(sets.of(version)),
+                false => Ok(nothing.shallow_clone()),
+            };
+            return Ok(NewVersions {
+                blocks: store(sets.distinct(), &mut own)?,
+                whose: Whose::Own(there),
+            });
+        }
         let mut numbers = vec![0.0; sets.length() as usize];
-        let version = |version| {
+        let mut version = |version| {
             fill(
                 &mut weights(seed, Part::NewVersion, u64::from(version)),
                 INITIAL_STD,
@@ -41,14 +65,26 @@ impl NewVersions {
             Ok(Tensor::f_from_slice(&numbers)?.f_to_kind(sets.kind())?)
         };
         Ok(NewVersions {
-            blocks: StoredBlocks::write(VERSIONS, sets.length(), sets.kind(), device, version)?,
-            handed_out: AtomicU32::new(0),
+            blocks: store(VERSIONS, &mut version)?,
+            whose: Whose::Anybodys(AtomicU32::new(0)),
         })
     }
 
-    /// Hands out the next one.
-    fn next(&self) -> u32 {
-        self.handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS
+    /// The next one of a tenant.
+    ///
+    /// # Errors
+    /// Its file could not be read.
+    fn next(&self, tenant: u32) -> Result<u32, ExecutorError> {
+        match &self.whose {
+            Whose::Anybodys(handed_out) => Ok(handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS),
+            Whose::Own(there) => {
+                let version = tenant % there.len() as u32;
+                match there[version as usize] {
+                    true => Ok(version),
+                    false => Err(ExecutorError::input("a tenant's new parameters", "in its file", "none")),
+                }
+            }
+        }
     }
 
     /// Reads one.
@@ -124,7 +160,7 @@ impl Manager {
             ) => {
                 let versions = self.versions.as_ref();
                 let versions = versions.ok_or_else(|| ExecutorError::input("new versions", "there", "none"))?;
-                let version = versions.next();
+                let version = versions.next(tenant)?;
                 // Also what stays on the disk is read once: only what is whole takes the old one's place.
                 let parameters = versions.read(version)?;
                 match &self.disk {
@@ -163,5 +199,54 @@ impl Manager {
             // What all share stays as it is.
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::DType;
+
+    use super::*;
+
+    /// An update of a tenant whose parameters are a file's reads that file's again, whoever shares it; where it could not be read, the update fails.
+    #[test]
+    fn a_new_version_of_a_file_is_the_file() {
+        let block = |first: f32| Tensor::from_slice(&[first, 1.0, 2.0]);
+        let blocks = vec![
+            Ok(block(5.0)),
+            Err(ExecutorError::input("file", "there", "none")),
+            Ok(block(7.0)),
+        ];
+        let sets = ParameterSets::of_blocks(7, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
+        let manager = Manager::new(Some(&sets), None).with_versions(3, Device::Cpu).unwrap();
+        let store = |tenant| {
+            manager.manage(&Manage::Store {
+                subject: Subject::Tenant(tenant),
+                bytes: 12,
+            })
+        };
+        let first = |tenant| sets.of(tenant).double_value(&[0]);
+        for (tenant, own) in [(0, 5.0), (5, 7.0), (2, 7.0), (6, 5.0)] {
+            let discard = Manage::Discard {
+                subject: Subject::Tenant(tenant),
+            };
+            manager.manage(&discard).unwrap();
+            assert_eq!(sets.of(tenant).numel(), 0);
+            store(tenant).unwrap();
+            assert_eq!(first(tenant), own, "{tenant}");
+        }
+        let error = store(4).unwrap_err().to_string();
+        assert!(error.contains("must be in its file"), "{error}");
+
+        // Random ones have versions that are others.
+        let fill = |_: u32, numbers: &mut [f32]| numbers.fill(9.0);
+        let random = ParameterSets::new(2, 3, DType::F32, Device::Cpu, 1 << 20, fill).unwrap();
+        let manager = Manager::new(Some(&random), None).with_versions(3, Device::Cpu).unwrap();
+        let store = Manage::Store {
+            subject: Subject::Tenant(1),
+            bytes: 12,
+        };
+        manager.manage(&store).unwrap();
+        assert_ne!(random.of(1).double_value(&[0]), 9.0);
     }
 }

@@ -188,6 +188,7 @@ mod tests {
     use tenantry_profiles::{DType, ModelShape};
 
     use super::*;
+    use crate::likeliest::NOT_FINITE;
     use crate::whole_models::WholeModel;
 
     /// What was compiled answers as the model does, batch after batch, whatever stood in the numbers before.
@@ -220,6 +221,29 @@ mod tests {
             }
         }
         assert!(differ.len() > 2, "answers that tell batches apart: {differ:?}");
+    }
+
+    /// Who has no finite logits has no class and no labels, and the others of the batch have theirs.
+    #[test]
+    fn a_head_of_no_numbers_finds_nothing() {
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let encoder = Encoder::random(&shape, 3, DType::F32, Device::Cpu).unwrap();
+        let heads = Heads::random(&shape, 2, 7, 3, DType::F32, Device::Cpu).unwrap();
+        let texts: [Vec<i64>; 2] = [vec![7, 8], vec![9, 10]];
+        let all = |tagging| {
+            let mut compiled = CompiledModel::new(&encoder, &heads, tagging, 2, 2).unwrap();
+            compiled.run(&texts, &[0, 1]).unwrap()
+        };
+        let sound = [false, true].map(all);
+        let broken = Tensor::full([7, i64::from(shape.hidden)], f64::NAN, (Kind::Float, Device::Cpu));
+        heads.put(1, &broken, &broken.select(1, 0)).unwrap();
+        for (tagging, sound) in [false, true].into_iter().zip(sound) {
+            let found = all(tagging);
+            let own = found.len() / 2;
+            assert_eq!(found[..own], sound[..own], "the other tenant's");
+            assert!(found[own..].iter().all(|&class| class == NOT_FINITE), "{found:?}");
+            assert!(sound[own..].iter().all(|&class| class != NOT_FINITE), "{sound:?}");
+        }
     }
 
     /// Weights are read where they lie: what is loaded over them answers from then on.

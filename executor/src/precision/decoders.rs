@@ -73,21 +73,53 @@ fn serve(
     decoder: &Decoder,
     forward: impl Fn(&Step, &KvCache) -> Result<Tensor, ExecutorError>,
 ) -> Result<Tensor, ExecutorError> {
-    let sequences = sequences();
-    let kv = KvCache::new(&shape(), 0..2, 7, PAGE_TOKENS, place.dtype, place.device)?;
+    let kv = cache(place)?;
     let mut logits = None;
     for step in STEPS {
-        let chunk = |(sequence, range): &(usize, Range<usize>)| Chunk {
-            ids: &sequences[*sequence][range.clone()],
-            cached: range.start as u32,
-            pages: SEQUENCES[*sequence].1,
-            slot: Some(SLOTS[OF_TENANTS[*sequence] as usize]),
-            wants_token: true,
-        };
-        let step = decoder.step(&step.iter().map(chunk).collect::<Vec<_>>(), &kv)?;
+        let step = step_of(step, decoder, &kv, |sequence| SEQUENCES[sequence].1)?;
         logits = Some(forward(&step, &kv)?);
     }
     Ok(logits.expect("there are steps"))
+}
+
+/// The same, but for the last step, which is made from copies of the pages in another cache, where they lie elsewhere.
+fn serve_moved(place: &Place<'_>, decoder: &Decoder) -> Result<Tensor, ExecutorError> {
+    const THERE: [&[u32]; 3] = [&[2, 0, 6], &[5], &[1, 3]];
+    let (kv, other) = (cache(place)?, cache(place)?);
+    for step in &STEPS[..LAST] {
+        let step = step_of(step, decoder, &kv, |sequence| SEQUENCES[sequence].1)?;
+        let _ = decoder.forward(&step, &kv, None)?;
+    }
+    for ((_, pages), there) in SEQUENCES.into_iter().zip(THERE) {
+        other.copy_pages(there, &kv, pages)?;
+    }
+    decoder.forward(
+        &step_of(STEPS[LAST], decoder, &other, |sequence| THERE[sequence])?,
+        &other,
+        None,
+    )
+}
+
+fn cache(place: &Place<'_>) -> Result<KvCache, ExecutorError> {
+    KvCache::new(&shape(), 0..2, 7, PAGE_TOKENS, place.dtype, place.device)
+}
+
+/// A step of pieces of the sequences, whose pages are these.
+fn step_of(
+    pieces: &[(usize, Range<usize>)],
+    decoder: &Decoder,
+    kv: &KvCache,
+    pages: impl Fn(usize) -> &'static [u32],
+) -> Result<Step, ExecutorError> {
+    let sequences = sequences();
+    let chunk = |(sequence, range): &(usize, Range<usize>)| Chunk {
+        ids: &sequences[*sequence][range.clone()],
+        cached: range.start as u32,
+        pages: pages(*sequence),
+        slot: Some(SLOTS[OF_TENANTS[*sequence] as usize]),
+        wants_token: true,
+    };
+    decoder.step(&pieces.iter().map(chunk).collect::<Vec<_>>(), kv)
 }
 
 /// What the reference says after all tokens of each sequence.
@@ -108,6 +140,10 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     let forgetful = expected(|_, ids| reference.logits(&ids[ids.len() - 1..], &Tenant::NOBODY));
     place.part("decoding from the cache", |place, what| {
         let found = serve(place, &decoder, |step, kv| decoder.forward(step, kv, None))?;
+        place.compare(what, &found, &alone, &forgetful)
+    });
+    place.part("decoding from pages of another cache", |place, what| {
+        let found = serve_moved(place, &decoder)?;
         place.compare(what, &found, &alone, &forgetful)
     });
     place.part("lora", |place, _| lora(place, &decoder, &reference, &alone));

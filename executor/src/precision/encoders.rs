@@ -9,6 +9,7 @@ use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 use super::reference::{EncoderReference, as_it_is, double};
 use super::{Place, SEED};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
+use crate::cascade::layers_with_importance;
 use crate::device::{Stream, synchronize};
 use crate::error::ExecutorError;
 use crate::model::{self, CompiledModel, Encoder, Heads, Input};
@@ -115,12 +116,48 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     place.part("encoder layers", |place, what| {
         place.compare(what, &case.layers(None)?, &case.alone, &without)
     });
+    place.part("labels of tokens", |place, what| labels(place, &case, what));
+    place.part("attention received", |place, what| importance(place, &case, what));
     adapters(place, &case)?;
     for kind in KINDS {
         let what = format!("task, {}", kind.name());
         place.part(&what, |place, what| task(place, &case, kind, what));
     }
     Ok(())
+}
+
+/// What tenants' heads say of each token.
+fn labels(place: &mut Place<'_>, case: &Case, what: &str) -> Result<(), ExecutorError> {
+    let (classes, tenants) = (3, 4);
+    let heads = Heads::random(&shape(), tenants, classes, SEED, place.dtype, place.device)?;
+    let embedded = case.embedded.shallow_clone();
+    let hidden = case.encoder.layers(embedded, ALL_LAYERS, &case.input, None)?;
+    let found = tokens(&heads.tag(&hidden, &SLOTS)?)?;
+    let said = |states: &dyn Fn(&[i64]) -> Tensor| {
+        let own = double(heads.parameters())?;
+        Ok::<_, ExecutorError>(expected(&case.texts, |row, ids| {
+            head(&own, SLOTS[row], classes, &states(ids))
+        }))
+    };
+    let there = said(&|ids| case.reference.forward(ids, &as_it_is))?;
+    let without = said(&|ids| case.reference.embed(ids))?;
+    place.compare(what, &found, &there, &without)
+}
+
+/// The attention that words are pruned by, beside what each token would be paid were all paid alike.
+fn importance(place: &mut Place<'_>, case: &Case, what: &str) -> Result<(), ExecutorError> {
+    let embedded = case.embedded.shallow_clone();
+    let (_, found) = layers_with_importance(&case.encoder, ALL_LAYERS, embedded, &case.input)?;
+    let there = expected(&case.texts, |_, ids| case.reference.importance(ids));
+    let alike = there.full_like(f64::from(shape().layers * shape().heads));
+    place.compare(what, &tokens(&found)?, &there, &alike)
+}
+
+/// What a tenant's head, of the block of all tenants', makes of hidden states, `[l, hidden]`: `[l, classes]`.
+fn head(heads: &Tensor, tenant: u32, classes: u32, states: &Tensor) -> Tensor {
+    let (hidden, classes, own) = (i64::from(shape().hidden), i64::from(classes), heads.get(tenant.into()));
+    let weight = own.narrow(0, 0, hidden * classes).view([hidden, classes]);
+    states.matmul(&weight) + own.narrow(0, hidden * classes, classes)
 }
 
 fn adapters(place: &mut Place<'_>, case: &Case) -> Result<(), ExecutorError> {
@@ -229,15 +266,10 @@ pub(super) fn check_compiled(place: &mut Place<'_>) -> Result<(), ExecutorError>
     compiled.run(&others, &[0; LENGTHS.len()])?;
     compiled.run(texts, &SLOTS)?;
 
-    let (hidden, own) = (i64::from(shape().hidden), double(heads.parameters())?);
+    let own = double(heads.parameters())?;
     let logits = |states: &dyn Fn(&[i64]) -> Tensor| {
         expected(texts, |row, ids| {
-            let own = own.get(SLOTS[row].into());
-            let weight = own
-                .narrow(0, 0, hidden * i64::from(classes))
-                .view([hidden, classes.into()]);
-            let bias = own.narrow(0, hidden * i64::from(classes), classes.into());
-            states(ids).narrow(0, 0, 1).matmul(&weight) + bias
+            head(&own, SLOTS[row], classes, &states(ids).narrow(0, 0, 1))
         })
     };
     let there = logits(&|ids| reference.forward(ids, &as_it_is));

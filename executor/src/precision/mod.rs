@@ -193,6 +193,9 @@ mod tests {
         assert!(broken.is_empty(), "{broken:#?}");
         for what in [
             "encoder layers",
+            "labels of tokens",
+            "attention received",
+            "pages of another cache",
             "adapters, loop",
             "adapters, gather",
             "lora, loop",

@@ -43,14 +43,19 @@ impl Named {
     }
 }
 
-/// Attention of `query`, `[l, width]`, over `key` and `value`; with `causal`, of each token over itself and those before.
-fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Tensor {
+/// Weights of attention of `query`, `[l, width]`, over `key`; with `causal`, of each token over itself and those before.
+fn attention(query: &Tensor, key: &Tensor, causal: bool) -> Tensor {
     let mut scores = query.matmul(&key.tr()) / (query.size()[1] as f64).sqrt();
     if causal {
         let later = Tensor::ones_like(&scores).triu(1).to_kind(Kind::Bool);
         scores = scores.masked_fill(&later, f64::NEG_INFINITY);
     }
-    scores.softmax(-1, Kind::Double).matmul(value)
+    scores.softmax(-1, Kind::Double)
+}
+
+/// What attention makes of `value`.
+fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Tensor {
+    attention(query, key, causal).matmul(value)
 }
 
 /// A norm's weight and bias, `[hidden]` each.
@@ -171,6 +176,21 @@ impl EncoderReference {
     /// All layers over a sequence's ids.
     pub fn forward(&self, ids: &[i64], changes: Changes<'_>) -> Tensor {
         self.run(self.embed(ids), 0..self.layers.len(), changes)
+    }
+
+    /// The attention that each of a sequence's tokens is paid by all of them, in all heads and layers, `[l]`.
+    pub fn importance(&self, ids: &[i64]) -> Tensor {
+        let mut hidden = self.embed(ids);
+        let mut paid = Tensor::zeros([ids.len() as i64], (Kind::Double, Device::Cpu));
+        for (index, layer) in self.layers.iter().enumerate() {
+            let projected = layer.linear(Linear::QueryKeyValue, &hidden).chunk(3, -1);
+            let [query, key] = [0, 1].map(|part: usize| projected[part].chunk(self.heads, -1));
+            for (query, key) in query.iter().zip(&key) {
+                paid += attention(query, key, false).sum_dim_intlist([0i64].as_slice(), false, Kind::Double);
+            }
+            hidden = self.run(hidden, index..index + 1, &as_it_is);
+        }
+        paid
     }
 }
 

@@ -120,6 +120,17 @@ fn serve_on(
     kinds: &'static [&'static dyn Kind],
     files: &Files,
 ) -> (RunRecord, Vec<Answer>, Vec<String>, u16) {
+    serve_prepared(card, system, memory, (kinds, files), |_| {})
+}
+
+/// The same, with parameters that are changed before the first query.
+fn serve_prepared(
+    card: &Card,
+    system: &SystemSpec,
+    memory: u64,
+    (kinds, files): (&'static [&'static dyn Kind], &Files),
+    prepare: impl Fn(&TaskServing),
+) -> (RunRecord, Vec<Answer>, Vec<String>, u16) {
     let loaded = || {
         let mut server = new_server(card, system, memory).unwrap();
         let Server::Tasks(tasks) = &mut server else {
@@ -139,6 +150,7 @@ fn serve_on(
         (server, serving, refused)
     };
     let (mut serving_server, serving, refused) = loaded();
+    prepare(&serving);
     let topology = serving_server.topology().clone();
     let answers = Arc::default();
     let threads = Threads::start(serving.lanes(&topology, &answers), Arc::new(AtomicBool::new(false))).unwrap();
@@ -165,6 +177,25 @@ fn serve_on(
     let groups = log.commands.iter().flat_map(|command| &command.groups);
     let streams = groups.map(|group| group.stream + 1).max().unwrap_or(0);
     (record, answers, refused, streams)
+}
+
+/// A task whose head makes no numbers: its queries fail, and those that share batches with them are answered as without.
+#[test]
+fn only_the_task_without_finite_logits_fails() {
+    let system = system(shared(Batching::Fixed { size: 64 }, 1));
+    let (_, mut answers, _) = serve(&system, 1 << 30);
+    let (record, some, ..) = serve_prepared(&synthetic_card(), &system, 1 << 30, (&KINDS, &Files::NONE), |serving| {
+        let (_, heads) = &serving.models[0];
+        let hidden = i64::from(system.pool.model.hidden);
+        let broken = Tensor::full([7, hidden], f64::NAN, (tch::Kind::Float, Device::Cpu));
+        heads.put(5, &broken, &broken.select(1, 0)).unwrap();
+    });
+    let of_5 = |ticket: u64| ticket * 7 % u64::from(TASKS) == 5;
+    let failed = (0..QUERIES).filter(|&ticket| of_5(ticket)).count() as u64;
+    assert_eq!((record.counts.failed, record.counts.served), (failed, QUERIES - failed));
+    assert_eq!(record.failed.get(&FailureReason::ComputeFailed), Some(&failed));
+    answers.retain(|answer| !of_5(answer.ticket));
+    assert_eq!(some, answers);
 }
 
 #[test]
@@ -559,6 +590,7 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
             .filter(|ticket| ticket % 24 < shape.positions.into())
             .map(|ticket| Answer {
                 ticket,
+                stage: 0,
                 class: class_of(ticket, hidden_of),
             })
             .collect()
