@@ -5,13 +5,15 @@ use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
 use tenantry_core::Topology;
+use tenantry_core::command::Finish;
 use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::errors::LaneErrors;
-use tenantry_executor::machine::execute::{self, ExecuteError};
+use tenantry_executor::machine::execute::{self, ExecuteError, Executed};
 use tenantry_executor::{Building, DeviceMemory, ExecutorError, Files, Progress};
 use tenantry_plot::PlotError;
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
+use tenantry_reports::answers::{Answer, Read, Said};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
@@ -132,6 +134,13 @@ impl Device {
                 ExecuteError::Executor(_) | ExecuteError::Law(_) => Failure::Running(message),
             }
         })?;
+        if let Some(watch) = &mut watch {
+            let read = |of: &Finish, stage: Option<u16>| Read {
+                item: done.inputs.item(of.ticket),
+                ids: done.inputs.ids(of).filter(|_| stage.unwrap_or(0) == 0),
+            };
+            watch.answers(answers(&done, run.system.route.is_some()), read)?;
+        }
         let mut caveats = Vec::new();
         if let Some(sets) = done.shared_sets {
             caveats.push(format!(
@@ -170,6 +179,19 @@ impl Device {
             caveats,
         })
     }
+}
+
+/// What models answered, of whatever kind, by ticket; `staged` where there is more than one that may be asked.
+fn answers(done: &Executed, staged: bool) -> impl Iterator<Item = Answer> {
+    let of = |ticket, stage, said| Answer { ticket, stage, said };
+    let classes = { done.answers.iter() }
+        .map(move |answer| of(answer.ticket, staged.then_some(answer.stage), Said::Class(answer.class)));
+    let labels = done.tagged.iter().map(move |tagged| {
+        let labels = tagged.labels.iter().map(|&label| label.into());
+        of(tagged.ticket, None, Said::Labels(labels.collect()))
+    });
+    let tokens = { done.generated.iter() }.map(move |made| of(made.ticket, None, Said::Tokens(made.tokens.clone())));
+    classes.chain(labels).chain(tokens)
 }
 
 /// A sentence on what failed on a lane.

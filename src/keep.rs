@@ -1,13 +1,15 @@
-//! What is kept of runs beside their figures: `requests.parquet`, `timeline.json`, and the requests as a trace.
+//! What is kept of runs beside their figures: `requests.parquet`, `answers.parquet`, `timeline.json`, and the requests as a trace.
 
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tenantry_core::board::OpRan;
+use tenantry_core::command::Finish;
 use tenantry_core::event::Event;
 use tenantry_core::run::Observer;
 use tenantry_core::{Command, Commands, RunRecord};
+use tenantry_reports::answers::{self, Answer, Answered, Read};
 use tenantry_reports::human;
 use tenantry_reports::requests::{self, RequestsPart};
 use tenantry_reports::timeline::{self, TimelinePart};
@@ -25,6 +27,7 @@ use crate::output::{check_folder, make_folder};
 use crate::time_range;
 
 const REQUESTS: &str = "requests.parquet";
+const ANSWERS: &str = "answers.parquet";
 const TIMELINE_FILE: &str = "timeline.json";
 /// How much of a run is drawn where the user does not say.
 const TIMELINE: Duration = Duration::from_secs(2);
@@ -32,13 +35,14 @@ const TIMELINE: Duration = Duration::from_secs(2);
 /// What a plan leaves that would be taken for the runs'. Its answer is a scenario, and may be theirs.
 const OF_PLANS: [&str; 2] = ["plan.json", "plan.html"];
 /// What runs leave that would be taken for a plan's.
-const OF_RUNS: [&str; 7] = [
+const OF_RUNS: [&str; 8] = [
     "summary.json",
     "summary.csv",
     "curves.json",
     "report.html",
     "validation.json",
     REQUESTS,
+    ANSWERS,
     TIMELINE_FILE,
 ];
 
@@ -62,7 +66,7 @@ fn earlier(folder: &Path, names: impl Iterator<Item = &'static str>, of: &str) -
 pub fn earlier_than_sweep(folder: &Path) -> Option<String> {
     earlier(
         folder,
-        [REQUESTS, TIMELINE_FILE].into_iter().chain(OF_PLANS),
+        [REQUESTS, ANSWERS, TIMELINE_FILE].into_iter().chain(OF_PLANS),
         "these runs",
     )
 }
@@ -76,6 +80,7 @@ pub fn earlier_than_plan(folder: &Path) -> Option<String> {
 #[derive(Debug)]
 pub struct Keep {
     requests: Option<PathBuf>,
+    answers: Option<PathBuf>,
     timeline: Option<(PathBuf, Option<Range<Time>>)>,
     record: Option<PathBuf>,
     /// See [`earlier`].
@@ -84,7 +89,8 @@ pub struct Keep {
 
 impl Keep {
     /// As the command line asks, with files in the folder `out`, which is made where it is missing.
-    pub fn new(args: &KeepArgs, record: Option<&Path>, out: &Path, runs: &[RunSpec]) -> Result<Keep, Failure> {
+    pub fn new(args: &KeepArgs, more: More<'_>, out: &Path, runs: &[RunSpec]) -> Result<Keep, Failure> {
+        let More { record, answers } = more;
         let window = match args.timeline.as_deref() {
             None => None,
             Some("") => Some(None),
@@ -108,16 +114,21 @@ impl Keep {
             }
         }
         check_folder("--out", out)?;
-        if args.requests || window.is_some() {
+        if args.requests || answers || window.is_some() {
             make_folder(out)?;
         }
-        let written = [(REQUESTS, args.requests), (TIMELINE_FILE, window.is_some())];
+        let written = [
+            (REQUESTS, args.requests),
+            (ANSWERS, answers),
+            (TIMELINE_FILE, window.is_some()),
+        ];
         let not_written = written
             .into_iter()
             .filter(|(_, written)| !written)
             .map(|(name, _)| name);
         Ok(Keep {
             requests: args.requests.then(|| out.join(REQUESTS)),
+            answers: answers.then(|| out.join(ANSWERS)),
             timeline: window.map(|window| (out.join(TIMELINE_FILE), window)),
             record: record.map(Path::to_owned),
             earlier: earlier(out, not_written.chain(OF_PLANS), "these runs"),
@@ -137,12 +148,20 @@ impl Keep {
             .map(|path| RequestsPart::new(path, labels, warm_up));
         let record = self.record.as_ref().filter(|_| index == 0);
         let manages = run.workload.management != ManagementSpec::None;
+        let answers = self.answers.as_ref().map(|path| WatchedAnswers {
+            path: path.clone(),
+            labels: labels.clone(),
+            answered: Answered::default(),
+            written: None,
+        });
         let watch = Watch {
             requests: requests.transpose().map_err(Failure::running)?,
+            answers,
             timeline: timeline.transpose().map_err(Failure::running)?,
             record: record.map(|path| Recorder::create(path, manages)).transpose()?,
         };
-        let anything = watch.requests.is_some() || watch.timeline.is_some() || watch.record.is_some();
+        let anything =
+            watch.requests.is_some() || watch.answers.is_some() || watch.timeline.is_some() || watch.record.is_some();
         Ok(anything.then_some(watch))
     }
 
@@ -150,9 +169,10 @@ impl Keep {
     /// not of these runs, and a timeline with nothing in it.
     pub fn write(self, kept: Vec<Kept>) -> Result<Vec<String>, Failure> {
         let nothing_ran = !kept.is_empty() && kept.iter().all(|kept| kept.nothing_ran);
-        let (mut requests, mut timeline, mut recorded) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut requests, mut answered, mut timeline, mut recorded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for kept in kept {
             requests.extend(kept.requests);
+            answered.extend(kept.answers);
             timeline.extend(kept.timeline);
             if let Some(trace) = kept.record {
                 recorded.extend(trace.notes());
@@ -161,6 +181,9 @@ impl Keep {
         }
         if let Some(path) = &self.requests {
             requests::join(path, &requests).map_err(Failure::running)?;
+        }
+        if let Some(path) = &self.answers {
+            answers::join(path, &answered).map_err(Failure::running)?;
         }
         if let Some((path, _)) = &self.timeline {
             timeline::join(path, &timeline).map_err(Failure::running)?;
@@ -176,17 +199,37 @@ impl Keep {
     }
 }
 
+/// What some commands are asked for besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct More<'a> {
+    /// The requests of the first run, as a trace.
+    pub record: Option<&'a Path>,
+    /// What a real machine answers.
+    pub answers: bool,
+}
+
 /// Watches one run.
 #[derive(Debug)]
 pub struct Watch {
     requests: Option<RequestsPart>,
+    answers: Option<WatchedAnswers>,
     timeline: Option<TimelinePart>,
     record: Option<Recorder>,
+}
+
+/// Who was answered, until what is known.
+#[derive(Debug)]
+struct WatchedAnswers {
+    path: PathBuf,
+    labels: RunLabels,
+    answered: Answered,
+    written: Option<Part>,
 }
 
 /// What was kept of one run.
 pub struct Kept {
     requests: Option<Part>,
+    answers: Option<Part>,
     timeline: Option<Part>,
     /// No op ran within the timeline's window.
     nothing_ran: bool,
@@ -226,6 +269,19 @@ impl Recorded {
 }
 
 impl Watch {
+    /// What was answered, where that is kept, and what was read of a request by which of a cascade's models.
+    pub fn answers(
+        &mut self,
+        answers: impl IntoIterator<Item = Answer>,
+        read: impl Fn(&Finish, Option<u16>) -> Read,
+    ) -> Result<(), Failure> {
+        if let Some(kept) = &mut self.answers {
+            let written = kept.answered.write(&kept.path, &kept.labels, answers, read);
+            kept.written = Some(written.map_err(Failure::running)?);
+        }
+        Ok(())
+    }
+
     /// The run is over.
     pub fn finish(self, run: &RunRecord) -> Result<Kept, Failure> {
         let lanes = || run.lanes.iter().map(|lane| lane.name.as_str());
@@ -233,6 +289,7 @@ impl Watch {
         Ok(Kept {
             nothing_ran: self.timeline.as_ref().is_some_and(TimelinePart::is_empty),
             requests: part(self.requests.map(RequestsPart::finish))?,
+            answers: self.answers.and_then(|kept| kept.written),
             timeline: part(self.timeline.map(|timeline| timeline.finish(lanes())))?,
             record: self.record.map(|record| record.finish(run.interrupted)).transpose()?,
         })
@@ -252,6 +309,9 @@ impl Observer for Watch {
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         if let Some(requests) = &mut self.requests {
             requests.command(now, command, commands);
+        }
+        if let Some(kept) = &mut self.answers {
+            kept.answered.command(now, command, commands);
         }
     }
 

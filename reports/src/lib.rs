@@ -9,6 +9,7 @@
 //!
 //! Read first: [`summary`] (what is said of a run), [`validation`] (how far the two machines differ), [`page`] (how it is shown).
 
+pub mod answers;
 pub mod classes;
 pub mod compared;
 pub mod curves;
@@ -32,6 +33,7 @@ pub mod whole;
 
 mod error;
 mod flat;
+mod rows;
 #[cfg(test)]
 mod testing;
 
@@ -44,4 +46,4 @@ pub use manifest::Manifest;
 pub use page::Page;
 pub use seen::Seen;
 pub use summary::{RunLabels, RunSummary, Summary};
-pub use validation::{Comparison, FigureError, Limits, StageError, Validation, Verdict};
+pub use validation::{Comparison, FigureError, Limits, SeedError, StageError, Validation, Verdict};

@@ -4,16 +4,9 @@
 //! memory does not grow with the number of requests, and the file does not depend on the number of threads.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use parquet::basic::Compression;
-use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::{BoolType, ByteArray, Int32Type, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use tenantry_core::command::{Command, Commands, Finish, Verdict};
@@ -24,8 +17,9 @@ use tenantry_core::run::Observer;
 use tenantry_traces::{Request, Ticket, Time};
 
 use crate::error::ReportError;
+use crate::rows::{self, Rows, Value};
 use crate::summary::RunLabels;
-use crate::whole::{Part, PartFile, WholeFile};
+use crate::whole::Part;
 
 /// The columns. Instants are nanoseconds since the start of the run; what does not apply is null, never zero.
 ///
@@ -74,20 +68,12 @@ message request {
 static TYPE: LazyLock<TypePtr> =
     LazyLock::new(|| Arc::new(parse_message_type(SCHEMA).expect("the schema is well formed")));
 
-/// Rows of a row group: some megabytes, as readers like it.
-const GROUP_ROWS: usize = 1 << 16;
-
 /// A part of `requests.parquet`: the requests of one run. Watch the run with it.
 #[derive(Debug)]
 pub struct RequestsPart {
-    labels: [ByteArray; 3],
-    repeat: u32,
-    seed: u64,
+    labels: [Value; 5],
     warm_up: Time,
-    path: PathBuf,
-    writer: SerializedFileWriter<PartFile>,
-    columns: Vec<Column>,
-    rows: usize,
+    rows: Rows,
     /// By ticket.
     inside: BTreeMap<u64, Inside>,
     batches: u64,
@@ -95,8 +81,6 @@ pub struct RequestsPart {
     going_on: BTreeMap<RequestId, (u64, InstanceId)>,
     /// By instance: its last run.
     last_runs: BTreeMap<InstanceId, u64>,
-    /// The first thing that went wrong; nothing is written after it.
-    failed: Option<ParquetError>,
 }
 
 /// A request that has not left.
@@ -115,23 +99,14 @@ impl RequestsPart {
     /// # Errors
     /// When the folder is not writable.
     pub fn new(path: &Path, labels: &RunLabels, warm_up: Time) -> Result<RequestsPart, ReportError> {
-        let parameters = serde_json::to_string(&labels.parameters)?;
-        let out = Part::begin(path).map_err(|source| ReportError::io(path, source))?;
         Ok(RequestsPart {
-            labels: [labels.system.as_str(), &labels.machine, &parameters].map(ByteArray::from),
-            repeat: labels.repeat,
-            seed: labels.seed,
+            labels: rows::labels(labels)?,
             warm_up,
-            path: path.to_owned(),
-            writer: SerializedFileWriter::new(out, TYPE.clone(), properties())
-                .map_err(|source| ReportError::parquet(path, source))?,
-            columns: columns(),
-            rows: 0,
+            rows: Rows::new(path, &TYPE)?,
             inside: BTreeMap::new(),
             batches: 0,
             going_on: BTreeMap::new(),
             last_runs: BTreeMap::new(),
-            failed: None,
         })
     }
 
@@ -146,16 +121,7 @@ impl RequestsPart {
         for inside in std::mem::take(&mut self.inside).into_values() {
             self.row(&inside, None);
         }
-        let path = self.path.clone();
-        self.close().map_err(|source| ReportError::parquet(&path, source))
-    }
-
-    fn close(mut self) -> Result<Part, ParquetError> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        self.write_group()?;
-        Ok(Part::end(self.writer.into_inner()?)?)
+        self.rows.finish()
     }
 
     fn row(&mut self, inside: &Inside, left: Option<(Time, &Finish)>) {
@@ -169,13 +135,7 @@ impl RequestsPart {
         let (outcome, reason) = outcome(finish.map(|finish| finish.verdict));
         let ran = finish.filter(|finish| finish.batch_requests > 0);
         let wait = |read: fn(&Finish) -> u64| Value::long(ran.map(read));
-        let [system, machine, parameters] = self.labels.clone();
         let row = [
-            Value::Text(Some(system)),
-            Value::Text(Some(machine)),
-            Value::int(Some(self.repeat)),
-            Value::long(Some(self.seed)),
-            Value::Text(Some(parameters)),
             Value::long(Some(request.ticket)),
             Value::int(Some(request.tenant)),
             Value::int(Some(u32::from(request.class))),
@@ -199,16 +159,7 @@ impl RequestsPart {
             Value::int(finish.and_then(|finish| Some(finish.returned?.stage.into()))),
             Value::Bool(*right),
         ];
-        for (column, value) in self.columns.iter_mut().zip(row) {
-            column.push(value);
-        }
-        self.rows += 1;
-        if self.rows == GROUP_ROWS
-            && self.failed.is_none()
-            && let Err(error) = self.write_group()
-        {
-            self.failed = Some(error);
-        }
+        self.rows.push(self.labels.clone().into_iter().chain(row));
     }
 
     /// A request that has been in all runs of its instance is in no more of them.
@@ -218,27 +169,6 @@ impl RequestsPart {
         {
             inside.batch = self.last_runs.get(&instance).copied();
         }
-    }
-
-    fn write_group(&mut self) -> Result<(), ParquetError> {
-        let mut group = self.writer.next_row_group()?;
-        for column in &mut self.columns {
-            let mut writer = group.next_column()?.expect("a column of the schema");
-            let levels = column.optional.then_some(&column.levels[..]);
-            match &column.values {
-                Values::Int(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
-                Values::Long(values) => writer.typed::<Int64Type>().write_batch(values, levels, None)?,
-                Values::Bool(values) => writer.typed::<BoolType>().write_batch(values, levels, None)?,
-                Values::Text(values) => writer
-                    .typed::<parquet::data_type::ByteArrayType>()
-                    .write_batch(values, levels, None)?,
-            };
-            writer.close()?;
-            column.clear();
-        }
-        group.close()?;
-        self.rows = 0;
-        Ok(())
     }
 }
 
@@ -307,129 +237,10 @@ fn outcome(verdict: Option<Verdict>) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Writes `requests.parquet` from the parts of all runs, in their order. Pages are copied as they are.
+/// Writes `requests.parquet` from the parts of all runs, in their order.
 ///
 /// # Errors
 /// When the file cannot be written; the error names it.
 pub fn join(path: &Path, parts: &[Part]) -> Result<(), ReportError> {
-    let mut file = WholeFile::create(path)?;
-    copy_groups(&mut file, parts).map_err(|source| ReportError::parquet(path, source))?;
-    file.finish()
-}
-
-fn copy_groups(out: &mut WholeFile, parts: &[Part]) -> Result<(), ParquetError> {
-    let mut writer = SerializedFileWriter::new(out, TYPE.clone(), properties())?;
-    for part in parts {
-        let part = part.open()?;
-        let metadata = ParquetMetaDataReader::new()
-            .with_page_index_policy(PageIndexPolicy::Optional)
-            .parse_and_finish(&part)?;
-        let index = metadata.page_index();
-        for (g, group) in metadata
-            .row_groups()
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| group.num_rows() > 0)
-        {
-            let mut copy = writer.next_row_group()?;
-            for (c, column) in group.columns().iter().enumerate() {
-                let result = ColumnCloseResult {
-                    bytes_written: column.compressed_size() as u64,
-                    rows_written: group.num_rows() as u64,
-                    metadata: column.clone(),
-                    bloom_filter: None,
-                    column_index: index.and_then(|index| index.column_index(g, c)).cloned(),
-                    offset_index: index.and_then(|index| index.offset_index(g, c)).cloned(),
-                };
-                copy.append_column(&part, result)?;
-            }
-            copy.close()?;
-        }
-    }
-    writer.close()?;
-    Ok(())
-}
-
-fn properties() -> Arc<WriterProperties> {
-    Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build())
-}
-
-/// A cell.
-enum Value {
-    Int(Option<i32>),
-    Long(Option<i64>),
-    Bool(Option<bool>),
-    Text(Option<ByteArray>),
-}
-
-impl Value {
-    /// The bits of an unsigned number, as Parquet keeps them.
-    fn int(value: Option<u32>) -> Value {
-        Value::Int(value.map(|value| value as i32))
-    }
-
-    fn long(value: Option<u64>) -> Value {
-        Value::Long(value.map(|value| value as i64))
-    }
-
-    fn text(value: Option<&'static str>) -> Value {
-        Value::Text(value.map(ByteArray::from))
-    }
-}
-
-/// A column of the row group that is being filled.
-#[derive(Debug)]
-struct Column {
-    optional: bool,
-    values: Values,
-    /// 1 where there is a value.
-    levels: Vec<i16>,
-}
-
-#[derive(Debug)]
-enum Values {
-    Int(Vec<i32>),
-    Long(Vec<i64>),
-    Bool(Vec<bool>),
-    Text(Vec<ByteArray>),
-}
-
-impl Column {
-    fn push(&mut self, value: Value) {
-        let present = match (&mut self.values, value) {
-            (Values::Int(values), Value::Int(value)) => value.map(|value| values.push(value)),
-            (Values::Long(values), Value::Long(value)) => value.map(|value| values.push(value)),
-            (Values::Bool(values), Value::Bool(value)) => value.map(|value| values.push(value)),
-            (Values::Text(values), Value::Text(value)) => value.map(|value| values.push(value)),
-            _ => unreachable!("rows have the types of the schema"),
-        };
-        debug_assert!(self.optional || present.is_some(), "a required column has a value");
-        if self.optional {
-            self.levels.push(i16::from(present.is_some()));
-        }
-    }
-
-    fn clear(&mut self) {
-        self.levels.clear();
-        match &mut self.values {
-            Values::Int(values) => values.clear(),
-            Values::Long(values) => values.clear(),
-            Values::Bool(values) => values.clear(),
-            Values::Text(values) => values.clear(),
-        }
-    }
-}
-
-fn columns() -> Vec<Column> {
-    let column = |field: &TypePtr| Column {
-        optional: field.is_optional(),
-        values: match field.get_physical_type() {
-            parquet::basic::Type::INT32 => Values::Int(Vec::new()),
-            parquet::basic::Type::INT64 => Values::Long(Vec::new()),
-            parquet::basic::Type::BOOLEAN => Values::Bool(Vec::new()),
-            _ => Values::Text(Vec::new()),
-        },
-        levels: Vec::new(),
-    };
-    TYPE.get_fields().iter().map(column).collect()
+    rows::join(path, &TYPE, parts)
 }

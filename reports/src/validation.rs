@@ -1,7 +1,8 @@
 //! How far simulated and executed runs of the same systems differ: `validation.json`.
 //!
 //! What was executed is the reference: an error is what the simulation says too much, in percent of what was measured. Where
-//! there are repeats, means over them are compared and their spread stands beside.
+//! there are repeats, means over them are compared and their spread stands beside; where there are several seeds, whose errors may cancel out in the
+//! mean, so does the largest of one seed.
 
 use std::collections::BTreeSet;
 
@@ -116,9 +117,21 @@ pub struct FigureError {
     /// Either way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_percent: Option<f64>,
+    /// Of the seed that is farthest off; absent where not several seeds ran on both machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_seed: Option<SeedError>,
     /// Absent where there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+}
+
+/// How far a figure is off for one seed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SeedError {
+    /// Which.
+    pub seed: u64,
+    /// As [`FigureError::error_percent`].
+    pub error_percent: f64,
 }
 
 /// A part of the mean latency on both sides, in milliseconds.
@@ -217,6 +230,31 @@ impl Validation {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
+    /// Sentences on figures that are within their limits in the mean over seeds, and beyond them for one of these.
+    pub fn cancelling(&self) -> Vec<String> {
+        let of_figure = |comparison: &Comparison, figure: &FigureError| {
+            let (limit, worst) = (figure.limit_percent?, figure.worst_seed?);
+            let cancels = figure.verdict == Some(Verdict::Within) && worst.error_percent.abs() > limit;
+            cancels.then(|| {
+                format!(
+                    "{}: {} is {} % off in the mean over seeds, which is within its limit, and {} % for seed {}: errors of seeds cancel out.",
+                    title(&comparison.system, &comparison.parameters),
+                    figure.figure,
+                    human::signed(figure.error_percent.unwrap_or(0.0)),
+                    human::signed(worst.error_percent),
+                    worst.seed
+                )
+            })
+        };
+        let sentences = { self.comparisons.iter() }.flat_map(|comparison| {
+            comparison
+                .figures
+                .iter()
+                .filter_map(move |figure| of_figure(comparison, figure))
+        });
+        sentences.collect()
+    }
+
     /// Compares what there is where a validation was stopped. Of runs that were stopped, or made on one machine alone, there is nothing to compare:
     /// they are left out.
     pub fn of_stopped(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
@@ -260,7 +298,10 @@ impl Comparison {
     fn new(pair: &Pair<'_>, limits: Limits) -> Comparison {
         let figure = |figure: &str, limit: Option<f64>, read: fn(&RunSummary) -> Option<f64>| {
             let (simulated, executed) = both(pair, |group| group.spread(read));
-            FigureError::new(figure.to_owned(), simulated, executed, limit)
+            FigureError {
+                worst_seed: worst_seed(pair, read),
+                ..FigureError::new(figure.to_owned(), simulated, executed, limit)
+            }
         };
         let figures = [
             figure("throughput_rps", limits.throughput, |run| run.throughput_rps),
@@ -391,9 +432,30 @@ impl FigureError {
             executed,
             error_percent: error.map(|share| rounded(share * 100.0)),
             limit_percent: limit.map(|share| rounded(share * 100.0)),
+            worst_seed: None,
             verdict: limit.map(|limit| Verdict::of(error.is_some_and(|error| error.abs() <= limit))),
         }
     }
+}
+
+/// The largest error of a seed, where both machines ran the same ones, and several.
+fn worst_seed(pair: &Pair<'_>, read: fn(&RunSummary) -> Option<f64>) -> Option<SeedError> {
+    let seeds = |group: &Group<'_>| -> BTreeSet<u64> { group.runs.iter().map(|run| run.summary.seed).collect() };
+    let (simulated, executed) = (pair.simulated.as_ref()?, pair.executed.as_ref()?);
+    let both: Vec<u64> = seeds(simulated).intersection(&seeds(executed)).copied().collect();
+    let error = |seed: u64| {
+        let of = |group: &Group<'_>| group.mean(|run| read(run).filter(|_| run.seed == seed));
+        let (simulated, executed) = (of(simulated)?, of(executed)?);
+        let error = (executed != 0.0).then(|| simulated / executed - 1.0)?;
+        Some(SeedError {
+            seed,
+            error_percent: rounded(error * 100.0),
+        })
+    };
+    let errors = { both.iter() }.filter_map(|&seed| error(seed));
+    errors
+        .max_by(|a, b| a.error_percent.abs().total_cmp(&b.error_percent.abs()))
+        .filter(|_| both.len() > 1)
 }
 
 /// What policies came to beside times.

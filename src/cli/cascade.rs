@@ -83,7 +83,7 @@ pub struct CascadeExampleArgs {
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Of the language task and of the weights.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = super::seed)]
     pub seed: u64,
     /// Models: a small and a large one, or one between them too.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=3))]
@@ -146,7 +146,7 @@ pub struct CascadeJudgeArgs {
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
     pub alpha: f64,
     /// Of the dispatcher's coins.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = super::seed)]
     pub seed: u64,
 }
 

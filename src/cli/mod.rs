@@ -140,6 +140,12 @@ fn count<N: FromStr>(text: &str) -> Result<N, String> {
         .map_err(|_| format!("must be a whole number, at least 1, got {text}"))
 }
 
+/// A seed, as options take it.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("must be a whole number from 0 to {}, got {text}", u64::MAX))
+}
+
 /// A scenario with changes.
 #[derive(Clone, Debug, Args)]
 pub struct ScenarioArgs {
@@ -149,7 +155,7 @@ pub struct ScenarioArgs {
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Another seed than the scenario's.
-    #[arg(long)]
+    #[arg(long, value_parser = seed)]
     pub seed: Option<u64>,
 }
 

@@ -50,6 +50,9 @@ pub struct ExecuteArgs {
     pub device: String,
     #[command(flatten)]
     pub keep: KeepArgs,
+    /// Write answers.parquet into the folder: what each request read, and the class, labels or tokens that it was answered.
+    #[arg(long)]
+    pub answers: bool,
     /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -100,6 +103,9 @@ pub struct SweepArgs {
     /// Runs at a time; by default one a core.
     #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub jobs: Option<NonZeroUsize>,
+    /// Take over the runs that another sweep in this folder has in common with this one, such as one with fewer points or repeats.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "job_file")]
+    pub reuse: Option<PathBuf>,
     /// Only this part of the runs. Shards may share a folder.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,

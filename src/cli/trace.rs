@@ -28,7 +28,8 @@ pub enum TraceCommand {
     Generate(TraceGenerateArgs),
     /// Fit a generator to one part of a recording, check it against the other, and print it as a scenario has it.
     #[command(
-        after_help = "Examples:\n  tenantry trace fit twitter tweets.csv --report fit.html\n  \
+        after_help = "Examples:\n  tenantry trace fit requests requests.csv --out workload.yaml\n  \
+                      tenantry trace fit twitter tweets.csv --report fit.html\n  \
                       tenantry trace fit azure-functions invocations.csv --tenants 10000\n  \
                       tenantry trace fit sharegpt conversations.json --out lengths.yaml\n\n\
                       Aims: means and quantiles within 3 %, dispersion within 15 %, Kolmogorov-Smirnov below 0.03. A generator that \
@@ -140,13 +141,15 @@ pub struct TraceGenerateArgs {
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Another seed than the scenario's.
-    #[arg(long)]
+    #[arg(long, value_parser = super::seed)]
     pub seed: Option<u64>,
 }
 
 /// What is fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FitKind {
+    /// All that a trace of requests says: when they come, how long they are, and how unevenly tenants ask.
+    Requests,
     /// Lengths of tweets, or the rate of a stream from its per-second counts.
     Twitter,
     /// Lengths of conversations.
@@ -164,7 +167,7 @@ pub struct TraceFitArgs {
     #[command(flatten)]
     pub read: ReadArgs,
     /// Of the generated requests that the fit is checked with.
-    #[arg(long, default_value = "7")]
+    #[arg(long, default_value = "7", value_parser = super::seed)]
     pub seed: u64,
     /// Runs of at least this much time without a request are holes of the recording and left out of rates; by default 1min, or none
     /// where the rate is so low that there are such runs.

@@ -8,7 +8,7 @@ use crate::caveats::{another_rate_caveat, interrupted_caveat, of_runs, recording
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::keep::Keep;
+use crate::keep::{Keep, More};
 use crate::output::{Started, next, style};
 use crate::runs::{Loaded, Outcome, labels};
 use crate::{interrupt, progress};
@@ -18,7 +18,11 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, None)?;
     loaded.check_executable()?;
-    let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
+    let more = More {
+        record: args.record.as_deref(),
+        answers: args.answers,
+    };
+    let keep = Keep::new(&args.keep, more, &args.out, &loaded.runs)?;
     let mut kept = Vec::new();
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);

@@ -8,7 +8,7 @@ use tenantry_reports::{Run, Summary, terminal};
 use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, once, recording_caveats};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
-use crate::keep::Keep;
+use crate::keep::{Keep, More};
 use crate::output::{Started, next, style};
 use crate::runs::{Loaded, Outcome, SimulatedRun, labels, simulate};
 use crate::{interrupt, progress};
@@ -16,7 +16,11 @@ use crate::{interrupt, progress};
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
-    let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
+    let more = More {
+        record: args.record.as_deref(),
+        answers: false,
+    };
+    let keep = Keep::new(&args.keep, more, &args.out, &loaded.runs)?;
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "simulating", output.quiet);
     // More than there are runs would have nothing to do.

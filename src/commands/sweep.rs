@@ -40,10 +40,21 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let saved = Saved::begin(&args.out, sweep, &loaded.resolved_yaml())?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
-    let missing: Vec<usize> = mine.iter().copied().filter(|&run| !saved.is_done(run)).collect();
+    let left = || -> Vec<usize> { mine.iter().copied().filter(|&run| !saved.is_done(run)).collect() };
+    let mut missing = left();
     if missing.len() < mine.len() {
         let there = mine.len() - missing.len();
         say(output, &format!("{there} of {} runs were saved before", mine.len()));
+    }
+    if let Some(folder) = &args.reuse {
+        let other = Saved::open(folder)?;
+        let taken = take_over(&loaded, &saved, &other, &missing)?;
+        let of = mine.len();
+        say(
+            output,
+            &format!("{taken} of {of} runs are taken over from {}", folder.display()),
+        );
+        missing = left();
     }
 
     let interrupt = interrupt::flag();
@@ -91,6 +102,16 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     publish(&written, &args.out, output)
 }
 
+/// Takes over runs that another sweep has made; it must have been made by this program.
+fn take_over(loaded: &Loaded, saved: &Saved, other: &Saved, missing: &[usize]) -> Result<usize, Failure> {
+    let key = |&run: &usize| {
+        let spec = &loaded.runs[run];
+        (run, saved.sweep.key(spec, loaded.card(spec)))
+    };
+    let wanted: Vec<(usize, String)> = missing.iter().map(key).collect();
+    saved.take_over(other, &wanted, loaded.runs.len() <= MAX_RUNS_WITH_OPS)
+}
+
 /// Prints what was written of all runs.
 pub fn publish(written: &Written, folder: &Path, output: &OutputArgs) -> Result<(), Failure> {
     let value = Summary::new(&written.scenario, written.seed, &written.runs);
@@ -116,6 +137,7 @@ fn simulate_one(
 ) -> Result<Option<SavedRun>, Failure> {
     let spec = &loaded.runs[run];
     let card = loaded.card(spec);
+    let key = sweep.key(spec, card);
     let done = match simulate(spec, card, spec.repeat, interrupt, None) {
         Ok(done) => done,
         Err(failure) => {
@@ -123,6 +145,7 @@ fn simulate_one(
             let refused = loaded.refusal(run).ok_or(failure)?;
             return Ok(Some(SavedRun {
                 sweep: sweep.digest.clone(),
+                key,
                 refused: Some(refused),
                 summary: None,
                 curves: None,
@@ -137,6 +160,7 @@ fn simulate_one(
     let finished = done.filter(|done| !done.interrupted);
     Ok(finished.map(|mut done| SavedRun {
         sweep: sweep.digest.clone(),
+        key,
         refused: None,
         curves: {
             if loaded.runs.len() > MAX_RUNS_WITH_OPS {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use tenantry_profiles::Card;
 use tenantry_reports::manifest::ProfileSource;
+use tenantry_scenarios::RunSpec;
 
 use crate::caveats::{Measured, recording_caveats};
 use crate::failure::Failure;
@@ -111,6 +113,22 @@ impl Sweep {
             .concat(),
             measured: loaded.measured().collect(),
         })
+    }
+
+    /// What a run's figures depend on, by which another sweep's run is found to be the same.
+    pub fn key(&self, run: &RunSpec, card: &Card) -> String {
+        // Where the scenario lies is no part of it.
+        let spec = RunSpec {
+            file: String::new(),
+            ..run.clone()
+        };
+        let of_files = self.files.iter().map(|content| content.digest.as_str());
+        let parts = [&self.version, &self.program, &card.digest(), &format!("{spec:?}")];
+        let mut hasher = blake3::Hasher::new();
+        for part in parts.map(String::as_str).into_iter().chain(of_files) {
+            hasher.update(part.as_bytes()).update(&[0]);
+        }
+        hex(hasher.finalize())
     }
 
     /// In what `other` is another sweep; nothing where it is the same.

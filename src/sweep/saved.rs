@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tenantry_reports::curves::RunCurves;
+use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
 use tenantry_reports::folder::json;
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::whole::{remove_unfinished, write_whole};
@@ -31,6 +31,9 @@ const RUN_AGAIN: &str = "the same `tenantry sweep` runs it again";
 pub struct SavedRun {
     /// The digest of the sweep that it is of.
     pub sweep: String,
+    /// [`Sweep::key`].
+    #[serde(default)]
+    pub key: String,
     /// Why it cannot be run: the system does not fit its cards, or a card lacks a table. There are no figures then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -129,6 +132,36 @@ impl Saved {
         let mut bytes = serde_json::to_vec(saved).map_err(Failure::running)?;
         bytes.push(b'\n');
         write_whole(&self.path(run), &bytes).map_err(Failure::running)
+    }
+
+    /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; how many there were. A page draws ops
+    /// of few runs: where they are drawn here, runs without are left to be made.
+    pub fn take_over(&self, other: &Saved, wanted: &[(usize, String)], draws_ops: bool) -> Result<usize, Failure> {
+        if draws_ops && other.sweep.runs > MAX_RUNS_WITH_OPS {
+            return Ok(0);
+        }
+        let mut found: BTreeMap<String, SavedRun> = BTreeMap::new();
+        for run in (0..other.sweep.runs).filter(|&run| other.is_done(run)) {
+            let saved: SavedRun = read(&other.path(run))?;
+            // Why a run is refused says where its scenario lies; to find it again takes no time.
+            if saved.refused.is_none() {
+                found.insert(saved.key.clone(), saved);
+            }
+        }
+        let mut taken = 0;
+        for (run, key) in wanted {
+            let Some(saved) = found.get(key) else { continue };
+            let mut saved = SavedRun {
+                sweep: self.sweep.digest.clone(),
+                ..saved.clone()
+            };
+            if let (Some(curves), false) = (&mut saved.curves, draws_ops) {
+                curves.ops.clear();
+            }
+            self.save(*run, &saved)?;
+            taken += 1;
+        }
+        Ok(taken)
     }
 
     fn resolved(&self) -> Result<String, Failure> {

@@ -4,6 +4,8 @@
 
 mod common;
 
+#[cfg(feature = "libtorch")]
+mod answers;
 mod bad_input;
 #[cfg(feature = "libtorch")]
 mod cascade;

@@ -35,6 +35,38 @@ const SAME: [&str; 5] = [
     "sweep.json",
 ];
 
+/// More repeats and points than an earlier sweep had: what both have in common is not simulated again, and all is as if it were.
+#[test]
+fn a_larger_sweep_takes_over_what_a_smaller_one_has_made() {
+    let place = folder();
+    let at = place.path();
+    let sweep = |tenants: &str, repeats: &str, more: &[&str]| {
+        let (tenants, repeats) = (
+            format!("sweep={{tenants.count: {tenants}}}"),
+            format!("repeats={repeats}"),
+        );
+        let args = [&["sweep", "s.yaml", "--set", &tenants, "--set", &repeats], more].concat();
+        let output = tenantry(at, &args);
+        assert!(output.status.success(), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    sweep("[5, 20]", "2", &["--out", "small"]);
+    let said = sweep("[5, 10, 20]", "3", &["--out", "large", "--reuse", "small"]);
+    assert!(said.contains("8 of 18 runs are taken over from small"), "{said}");
+    sweep("[5, 10, 20]", "3", &["--out", "anew"]);
+    for name in SAME {
+        assert_eq!(file(&at.join("large"), name), file(&at.join("anew"), name), "{name}");
+    }
+    // Another seed's runs are others.
+    let said = sweep("[5, 20]", "2", &["--out", "other", "--reuse", "small", "--seed", "9"]);
+    assert!(said.contains("0 of 8 runs are taken over"), "{said}");
+    // The third repeat of seed 1 is the first of seed 3, and called otherwise.
+    let said = sweep("[5, 20]", "1", &["--out", "called", "--reuse", "anew", "--seed", "3"]);
+    assert!(said.contains("0 of 4 runs are taken over"), "{said}");
+    let refused = tenantry(at, &["sweep", "s.yaml", "--out", "nothing", "--reuse", "card"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 #[test]
 fn shards_merge_to_what_one_sweep_and_simulate_write() {
     let place = folder();

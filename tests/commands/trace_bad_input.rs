@@ -316,7 +316,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "fit", "twitter", "own.csv", "--drop-zeros-from", "5s"],
         2,
-        &["--drop-zeros-from: must be left out but for twitter of per-second counts, got 5s"],
+        &["--drop-zeros-from: must be left out but for requests, and twitter of per-second counts, got 5s"],
     ),
     (
         &[
@@ -328,12 +328,12 @@ const BAD: &[Case] = &[
             "5s",
         ],
         2,
-        &["--drop-zeros-from: must be left out but for twitter of per-second counts, got 5s"],
+        &["--drop-zeros-from: must be left out but for requests, and twitter of per-second counts, got 5s"],
     ),
     (
         &["trace", "fit", "sharegpt", "own.csv", "--tenants", "5"],
         2,
-        &["--tenants: must be left out but for azure-functions, got 5"],
+        &["--tenants: must be left out but for requests and azure-functions, got 5"],
     ),
     (
         &["trace", "fit", "twitter", "counts.csv", "--tokenizer", "none.json"],

@@ -144,6 +144,117 @@ fn popularity_is_fitted_for_any_number_of_tenants() {
     assert!((250..=300).contains(&tenants), "{tenants}");
 }
 
+/// Who asks when for how much: keys for all of it, which make such a trace again, checked on the later half.
+#[test]
+fn a_trace_of_requests_is_fitted_as_a_whole() {
+    let folder = traces();
+    let at = folder.path();
+    let generate = |out: &str, flags: &[&str]| {
+        good(at, &[&["trace", "generate", out], flags].concat());
+    };
+    let lengths = "{input: {lognormal: {median: 40, sigma: 0.6, min: 2, max: 500}}, output: {lognormal: {median: 90, sigma: 0.8, min: 1, max: 900}}}";
+    let who = ["--tenants", "500", "--popularity", "{zipf: 0.9}", "--lengths", lengths];
+    let bursty = ["--arrivals", "{gamma: {rate: 20/s, cv: 2}}", "--after", "16000s"];
+    generate("bursty.csv", &[&who[..], &bursty].concat());
+    let fit = good_json(at, &["trace", "fit", "requests", "bursty.csv", "--tenants", "800"]);
+    assert_eq!(fit["within_aims"], true, "{fit:#}");
+    let figures: Vec<&str> = { fit["comparison"].as_array().unwrap().iter() }
+        .filter_map(|row| row["figure"].as_str())
+        .collect();
+    for part in [
+        "input tokens, p98",
+        "output tokens, mean",
+        "requests in 1 s",
+        "dispersion at 10s",
+        "top 1 %",
+    ] {
+        assert!(
+            figures.iter().any(|figure| figure.contains(part)),
+            "{part}: {figures:?}"
+        );
+    }
+    let yaml = fit["yaml"].as_str().unwrap();
+    let keys: serde_json::Value = serde_yaml::from_str(yaml).unwrap();
+    let cv = keys["workload"]["arrivals"]["gamma"]["cv"].as_f64().unwrap();
+    assert!((cv - 2.0).abs() < 0.15, "{cv}");
+    assert_eq!(keys["tenants"]["count"], 800);
+    let pasted = pasted(at, yaml, "{after: 500s}");
+    let rate = pasted["requests_per_s"]["mean"].as_f64().unwrap();
+    assert!((rate / 20.0 - 1.0).abs() < 0.1, "{rate}");
+    assert!(
+        (pasted["output_tokens"]["mean"].as_f64().unwrap() / 123.0 - 1.0).abs() < 0.1,
+        "{pasted:#}"
+    );
+
+    // What one half does and the other does not is seen.
+    let steady = ["--arrivals", "{poisson: {rate: 20/s}}", "--after", "1500s"];
+    generate(
+        "short.csv",
+        &[&["--lengths", "{input: {fixed: 20}}"], &steady[..]].concat(),
+    );
+    generate(
+        "long.csv",
+        &[&["--lengths", "{input: {fixed: 40}}"], &steady[..]].concat(),
+    );
+    let rows = |name: &str| -> Vec<[u64; 3]> {
+        let text = fs::read_to_string(at.join(name)).unwrap();
+        let row = |line: &str| {
+            let fields: Vec<u64> = line.split(',').filter_map(|field| field.parse().ok()).collect();
+            [fields[2], fields[1], fields[3]]
+        };
+        text.lines().skip(1).map(row).collect()
+    };
+    let later = rows("long.csv")
+        .into_iter()
+        .map(|[at, who, tokens]| [at + 1_500_000_000_000, who, tokens]);
+    let both: Vec<String> = { rows("short.csv").into_iter().chain(later) }
+        .map(|[at, who, tokens]| format!("{at},{who},{tokens},0\n"))
+        .collect();
+    fs::write(
+        at.join("drifts.csv"),
+        format!("arrival_ns,tenant,input_tokens,output_tokens\n{}", both.concat()),
+    )
+    .unwrap();
+    let fit = good_json(at, &["trace", "fit", "requests", "drifts.csv"]);
+    assert_eq!(fit["within_aims"], false);
+    let yaml = fit["yaml"].as_str().unwrap();
+    assert!(yaml.contains("poisson") && !yaml.contains("tenants"), "{yaml}");
+    let notes = fit["notes"].to_string();
+    assert!(notes.contains("tenants are not fitted: fewer than 20"), "{notes}");
+
+    let figures = fit["comparison"].to_string();
+    assert!(
+        figures.contains("input tokens") && !figures.contains("share of the top"),
+        "{figures}"
+    );
+    let refused = tenantry(at, &["trace", "fit", "requests", "drifts.csv", "--tenants", "50"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("--tenants: must be left out where fewer than 20 tenants ask in each half, got 50"),
+        "{said}"
+    );
+
+    // A trace without instants, and one of minutes, are refused with what does.
+    for (file, text, must) in [
+        (
+            "lengths.csv",
+            "num_prefill_tokens,num_decode_tokens\n5,6\n",
+            "must say when each request comes",
+        ),
+        (
+            "few.csv",
+            "arrival_ns,tenant,input_tokens,output_tokens\n0,0,5,0\n2000000000,0,5,0\n",
+            "must have at least 1200 seconds",
+        ),
+    ] {
+        fs::write(at.join(file), text).unwrap();
+        let refused = tenantry(at, &["trace", "fit", "requests", file]);
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(must), "{said}");
+    }
+}
+
 /// The public recordings, where they are: what a fit prints is within its aims on the part that it did not see.
 #[test]
 fn public_recordings_are_fitted_within_the_aims() {
@@ -204,10 +315,7 @@ fn what_is_fitted_can_be_written_to_a_file() {
         );
         assert_eq!(good(at, &[&with_file[..], &["--quiet"]].concat()), "");
         let notes = good_json(at, &fit)["notes"].to_string();
-        assert!(
-            notes.contains("arrivals are not fitted to a trace of requests"),
-            "{notes}"
-        );
+        assert!(notes.contains("arrivals are not fitted here"), "{notes}");
     }
     let notes = good_json(at, &["trace", "fit", "twitter", "real.csv"])["notes"].to_string();
     assert!(notes.contains("arrivals are not fitted"), "{notes}");

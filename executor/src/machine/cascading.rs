@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tch::{Device, Kind, Tensor};
 use tenantry_core::command::FailureReason;
 use tenantry_core::ids::InstanceId;
-use tenantry_core::op::{Member, OpKind};
+use tenantry_core::op::OpKind;
 use tenantry_core::spec::{PoolSpec, RouteSpec, StageSpec};
 use tenantry_core::topology::{Lane, Topology};
 use tenantry_traces::draw::{Draws, Purpose};
@@ -21,6 +21,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 pub(super) use kept_states::KeptStates;
 
 use super::Batch;
+use super::inputs::{Inputs, ids_of};
 use super::serving::{Answer, fail_all, reason, tell};
 use super::stage_cards::StageCards;
 use super::threads::Perform;
@@ -37,6 +38,7 @@ pub(super) struct CascadeServing {
     /// Of stages whose cards come and go.
     on_cards: StageCards<Encoder>,
     device: Device,
+    seed: u64,
     tokens: Draws,
     /// Of requests that may go on in the layers above.
     kept: Arc<KeptStates>,
@@ -44,6 +46,8 @@ pub(super) struct CascadeServing {
 
 /// One stage's model, which all tenants share but for their heads.
 struct StageModel {
+    /// Which.
+    stage: u16,
     encoder: Encoder,
     heads: Heads,
     /// Of the encoder. From above 0 they go on where the stage before has ended.
@@ -58,6 +62,7 @@ impl StageModel {
     /// A handle for a lane, with the weights of its own card where it has such.
     fn share(&self, own: Option<&Encoder>) -> StageModel {
         StageModel {
+            stage: self.stage,
             encoder: own.unwrap_or(&self.encoder).share(),
             heads: self.heads.share(),
             layers: self.layers.clone(),
@@ -99,6 +104,7 @@ impl CascadeServing {
             };
             let exits = route.stages.get(index + 1).is_some_and(StageSpec::continues);
             stages.push(StageModel {
+                stage: index as u16,
                 encoder,
                 heads: Heads::random(model, tenants, *classes, of_stage, *dtype, device)?,
                 layers: stage.layers.range(),
@@ -110,9 +116,17 @@ impl CascadeServing {
             on_cards: StageCards::new(route, device, |index| &stages[index].encoder)?,
             device,
             stages,
+            seed,
             tokens: Draws::new(seed, Purpose::Tokens),
             kept: Arc::default(),
         })
+    }
+
+    /// What the first of its models reads.
+    pub fn inputs(&self) -> Inputs {
+        let first = self.stages.first().expect("a route has a stage");
+        let vocabulary = first.encoder.shape().vocabulary.into();
+        Inputs::drawn(self.seed, 0, move |_| vocabulary)
     }
 
     /// The states of requests that may go on, to be told who has left.
@@ -178,12 +192,7 @@ impl StageLane {
     /// A batch's token ids, embedded.
     fn embed(&self, encoder: &Encoder, batch: &Batch) -> Result<(Input, Tensor), ExecutorError> {
         let vocabulary = u64::from(encoder.shape().vocabulary);
-        let ids = |member: &Member| {
-            let mut draws = self.tokens.about(member.ticket);
-            (0..member.input_tokens)
-                .map(|_| draws.below(vocabulary) as i64)
-                .collect()
-        };
+        let ids = |member| ids_of(self.tokens, vocabulary, member);
         let sequences: Vec<Vec<i64>> = batch.members.iter().map(ids).collect();
         let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
         let embedded = encoder.embed(&input)?;
@@ -206,7 +215,7 @@ impl StageLane {
         let logits = model.heads.forward(&hidden, &tenants)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&likeliest(&logits)?)?;
-        tell(batch, classes.into_iter().enumerate(), &self.answers);
+        tell(batch, model.stage, classes.into_iter().enumerate(), &self.answers);
         self.pass = Some(Pass { logits, importance });
         Ok(())
     }

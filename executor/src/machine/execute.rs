@@ -22,6 +22,7 @@ use super::cascading::CascadeServing;
 use super::clocks::LaneClocks;
 use super::errors::LaneErrors;
 use super::generating::{self, Generated, GenerationServing};
+use super::inputs::Inputs;
 use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing};
 use super::texts::TextServing;
@@ -70,12 +71,14 @@ pub struct Run<'a> {
 pub struct Executed {
     /// The run's figures.
     pub record: RunRecord,
-    /// The class that each request got, by ticket.
+    /// The class that each request got, by ticket; of a cascade from each model that was asked.
     pub answers: Vec<Answer>,
     /// The labels that each request's tokens got, by ticket, where heads label tokens.
     pub tagged: Vec<Tagged>,
     /// The tokens that each request got, by ticket.
     pub generated: Vec<Generated>,
+    /// What they read.
+    pub inputs: Inputs,
     /// Bytes of tenants' parameters in host memory.
     pub host_bytes: u64,
     /// Parameter sets that differ, where the host's memory did not hold one for each tenant.
@@ -183,6 +186,13 @@ pub fn execute(
         Parameters::Tasks(serving) => (serving.host_bytes(), None, Vec::new()),
         Parameters::Cascade(_) | Parameters::Texts(_) => (0, None, Vec::new()),
     };
+    let inputs = match &parameters {
+        Parameters::Encoders(serving) => serving.inputs(),
+        Parameters::Decoders(serving) => serving.inputs(),
+        Parameters::Tasks(serving) => serving.inputs(),
+        Parameters::Cascade(serving) => serving.inputs(),
+        Parameters::Texts(serving) => Inputs::items(serving.texts()),
+    };
     let missing = match &parameters {
         Parameters::Encoders(serving) => serving.missing(),
         Parameters::Decoders(serving) => serving.missing(),
@@ -204,6 +214,7 @@ pub fn execute(
         answers,
         tagged,
         generated,
+        inputs,
         host_bytes,
         shared_sets,
         refused,

@@ -35,6 +35,7 @@ use self::retrieval::Retrieval;
 pub(crate) use self::tenants::Slots;
 use self::tenants::{Source, Store};
 use super::Batch;
+use super::inputs::Inputs;
 use super::managing::Manager;
 use super::serving::{Provision, fail_all, reason};
 use super::threads::Perform;
@@ -235,6 +236,15 @@ impl GenerationServing {
             (Some(sets), Some(disk)) => u64::from(disk.slots()) * sets.bytes_per_tenant(),
             (sets, _) => sets.map_or(0, crate::ParameterSets::host_bytes),
         }
+    }
+
+    /// What its requests read.
+    pub fn inputs(&self) -> Inputs {
+        if let Some(retrieval) = &self.retrieval {
+            return Inputs::of_tables(retrieval.tables());
+        }
+        let vocabulary = self.vocabulary;
+        Inputs::drawn(self.seed, self.shared_prefix_tokens, move |_| vocabulary)
     }
 
     /// What the lanes look up, counted; nothing where they look nothing up.

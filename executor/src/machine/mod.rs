@@ -10,6 +10,7 @@ pub mod errors;
 pub mod execute;
 pub mod generating;
 pub(crate) mod hand_overs;
+pub mod inputs;
 mod managing;
 mod retrieval;
 pub mod serving;

@@ -21,6 +21,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 use compute_lane::ComputeLane;
 use host_lane::{HostLane, SolverLane};
 
+use super::inputs::{Inputs, ids_of};
 use super::managing::Manager;
 use super::retrieval::{Retrieval, Retrieved, rows};
 use super::threads::Perform;
@@ -39,6 +40,8 @@ use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 pub struct Answer {
     /// Whose request.
     pub ticket: u64,
+    /// Of a cascade, which of its models says so.
+    pub stage: u16,
     /// Which class.
     pub class: u32,
 }
@@ -313,6 +316,25 @@ impl Serving {
         self.retrieval.as_ref().map(|retrieval| retrieval.counts())
     }
 
+    /// What its requests read.
+    pub fn inputs(&self) -> Inputs {
+        if let Some(retrieval) = &self.retrieval {
+            return Inputs::of_tables(retrieval.tables());
+        }
+        let streams = self
+            .pool
+            .runtimes
+            .as_ref()
+            .map_or(&[][..], |runtimes| &runtimes.streams);
+        let mut vocabularies: Vec<u64> = streams.iter().map(|stream| stream.model.vocabulary.into()).collect();
+        if vocabularies.is_empty() {
+            vocabularies.push(self.pool.model.vocabulary.into());
+        }
+        // A class without a stream of its own goes to the last.
+        let last = vocabularies.len() - 1;
+        Inputs::drawn(self.seed, 0, move |of| vocabularies[usize::from(of.class).min(last)])
+    }
+
     /// The labels of what was served so far, in the order in which they came.
     pub fn tags(&self) -> Arc<Mutex<Vec<Tagged>>> {
         Arc::clone(&self.tagged)
@@ -441,12 +463,18 @@ fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> b
         .extend(failures);
 }
 
-/// Tells the class of each of these members of a batch; who has none that is finite fails.
-pub(super) fn tell(batch: &Batch, classes: impl Iterator<Item = (usize, i64)>, answers: &Mutex<Vec<Answer>>) {
+/// Tells the class that a stage has found for each of these members of a batch; who has none that is finite fails.
+pub(super) fn tell(
+    batch: &Batch,
+    stage: u16,
+    classes: impl Iterator<Item = (usize, i64)>,
+    answers: &Mutex<Vec<Answer>>,
+) {
     let (broken, finite): (Vec<_>, Vec<_>) = classes.partition(|(_, class)| *class == NOT_FINITE);
     fail_unanswered(batch, broken.into_iter().map(|(member, _)| member));
     let answered = finite.into_iter().map(|(member, class)| Answer {
         ticket: batch.members[member].ticket,
+        stage,
         class: class as u32,
     });
     answers.lock().expect("no lane panics with the list").extend(answered);

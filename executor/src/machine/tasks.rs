@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
-use tenantry_core::op::{Member, OpKind, Pet};
+use tenantry_core::op::{OpKind, Pet};
 use tenantry_core::policy::coordinated::Planner;
 use tenantry_core::server::tasks::TaskServer;
 use tenantry_core::spec::{EngineSpec, PoolSpec, Registration, TaskFile, TasksSpec};
@@ -16,6 +16,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use self::origin::Origin;
 use super::Batch;
+use super::inputs::{Inputs, ids_of};
 use super::serving::{Answer, fail_all, reason, tell};
 use super::threads::Perform;
 use crate::device::prepare_lane_thread;
@@ -34,6 +35,8 @@ pub struct TaskServing {
     registry: Registry,
     /// By task, where each has a model of its own.
     own: BTreeMap<u32, OwnModel>,
+    /// By task, how many tokens its model knows.
+    vocabularies: BTreeMap<u32, u64>,
     host_bytes: u64,
     max_tokens: u32,
     seed: u64,
@@ -89,6 +92,7 @@ impl TaskServing {
             poolers: Poolers::default(),
             registry: Registry::new(kinds, max_bytes),
             own: BTreeMap::new(),
+            vocabularies: BTreeMap::new(),
             host_bytes: 0,
             max_tokens: tasks.max_tokens,
             seed,
@@ -107,6 +111,10 @@ impl TaskServing {
         let mut merged_from = Registry::new(kinds, u64::MAX);
         for (position, registration) in tasks.registrations.iter().enumerate() {
             let is_loaded = server.loaded_by(registration.task) == Some(position as u32);
+            let mut models = tasks.named_models(&pool.model);
+            if let (true, Some((_, shape))) = (is_loaded, models.find(|(name, _)| *name == registration.model)) {
+                serving.vocabularies.insert(registration.task, shape.vocabulary.into());
+            }
             let loaded = match shared {
                 true => serving.register(registration, &origin, is_loaded),
                 false if is_loaded => serving.build(registration, &origin, &mut merged_from),
@@ -199,6 +207,13 @@ impl TaskServing {
             .find(|(name, _)| *name == registration.model)
             .expect("a task that was taken has a model");
         heads.put(registration.task, &linear.weight, &linear.bias)
+    }
+
+    /// What queries read.
+    pub fn inputs(&self) -> Inputs {
+        let vocabularies = self.vocabularies.clone();
+        // Who is answered has a task that was loaded.
+        Inputs::drawn(self.seed, 0, move |of| vocabularies[&of.tenant])
     }
 
     /// Bytes of tasks' parameters in host memory, compressed.
@@ -380,20 +395,15 @@ impl TaskLane {
         let classes = likeliest(&heads.forward(&pooled, &tenants)?)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&classes)?;
-        tell(batch, classes.into_iter().enumerate(), &self.answers);
+        tell(batch, 0, classes.into_iter().enumerate(), &self.answers);
         Ok(())
     }
 
     /// Draws the token ids of the batch.
     fn input(&self, encoder: &Encoder, batch: &Batch) -> Result<Input, ExecutorError> {
         let vocabulary = u64::from(encoder.shape().vocabulary);
-        let sequence = |member: &Member| -> Vec<i64> {
-            let mut draws = self.tokens.about(member.ticket);
-            (0..member.input_tokens)
-                .map(|_| draws.below(vocabulary) as i64)
-                .collect()
-        };
-        let sequences: Vec<Vec<i64>> = batch.members.iter().map(sequence).collect();
+        let ids = |member| ids_of(self.tokens, vocabulary, member);
+        let sequences: Vec<Vec<i64>> = batch.members.iter().map(ids).collect();
         encoder.input(&sequences, batch.shape.tokens as usize)
     }
 

@@ -103,6 +103,11 @@ impl ServedTexts {
         self.on_way.lock().expect("no lane panics with the texts")
     }
 
+    /// Which of the items a request is.
+    pub fn item(&self, ticket: u64) -> usize {
+        self.draws.of(ticket)
+    }
+
     /// What a stage reads of a request.
     fn reading(&self, ticket: u64, stage: usize) -> Reading {
         let pruned = self.on_way().pruned.remove(&(ticket, stage));
@@ -360,6 +365,7 @@ impl TextLane {
             }
             answers.push(Answer {
                 ticket: member.ticket,
+                stage: stage.index as u16,
                 class: tenantry_cascade::ensemble::likeliest(&output) as u32,
             });
             outputs.push(((member.ticket, stage.index), output));

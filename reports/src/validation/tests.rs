@@ -64,6 +64,41 @@ fn errors_are_relative_to_the_mean_of_what_was_executed() {
     assert_eq!(validation.verdict, Some(Verdict::Outside));
 }
 
+/// One seed a tenth too slow and one a tenth too fast are right in the mean: that is told.
+#[test]
+fn errors_of_seeds_that_cancel_out_are_told() {
+    let run = |machine: &str, seed: u64, us: u64| {
+        let labels = RunLabels {
+            seed,
+            repeat: seed as u32,
+            ..labels("hmi", machine)
+        };
+        Run::new(labels, &record(1_000, Duration::from_micros(us)))
+    };
+    let both = [
+        run(VIRTUAL, 7, 100_000),
+        run(VIRTUAL, 8, 100_000),
+        run("cpu", 7, 90_000),
+        run("cpu", 8, 110_000),
+        run("cpu", 8, 110_000),
+        run("cpu", 7, 90_000),
+    ];
+    let validation = Validation::new("apart", LIMITS, &both);
+    let mean = &validation.comparisons[0].figures[1];
+    assert_eq!(mean.verdict, Some(Verdict::Within), "{mean:?}");
+    let worst = mean.worst_seed.unwrap();
+    assert_eq!(worst.seed, 7);
+    assert!((worst.error_percent - 11.1).abs() < 0.1, "{worst:?}");
+    let told = validation.cancelling();
+    assert!(
+        told[0].starts_with("hmi: latency_ms.mean is ") && told[0].ends_with("for seed 7: errors of seeds cancel out."),
+        "{told:?}"
+    );
+    // Of one seed there is nothing to tell.
+    let one = Validation::new("one", LIMITS, &one(110_000, &[99_000, 100_000]));
+    assert!(one.cancelling().is_empty() && one.comparisons[0].figures.iter().all(|of| of.worst_seed.is_none()));
+}
+
 #[test]
 fn without_limits_there_is_no_verdict() {
     let validation = Validation::new("free", Limits::default(), &runs());

@@ -23,6 +23,7 @@ use super::*;
 use crate::TenantParameters;
 use crate::decoder::Chunk;
 use crate::lora::{LoraCache, LoraStore, Loras};
+use crate::machine::inputs::drawn_ids;
 use crate::machine::{RealMachine, threads::Threads};
 use crate::plot::Tables;
 use crate::whole_models::WholeModel;
@@ -254,7 +255,7 @@ impl Served {
         } = request(ticket);
         let draws = Draws::new(SEED, Purpose::Tokens);
         let shared = self.serving.shared_prefix_tokens;
-        let mut ids = lane::prompt(draws, model().vocabulary.into(), (ticket, of), (input_tokens, shared));
+        let mut ids = drawn_ids(draws, model().vocabulary.into(), (ticket, of), (input_tokens, shared));
         let pages = Vec::from_iter(0..16);
         let kv = KvCache::new(&model(), 0..2, 16, PAGE_TOKENS, DType::F32, Device::Cpu).unwrap();
         let adapters = loras(&self.serving).map(|store| {

@@ -98,13 +98,8 @@ impl ComputeLane {
     /// Draws the token ids of the batch.
     fn sequences(&self, batch: &Batch, rows: &[usize]) -> Vec<Vec<i64>> {
         let vocabulary = u64::from(self.encoder(batch).shape().vocabulary);
-        let sequence = |&row: &usize| {
-            let mut draws = self.tokens.about(batch.members[row].ticket);
-            (0..batch.members[row].input_tokens)
-                .map(|_| draws.below(vocabulary) as i64)
-                .collect()
-        };
-        rows.iter().map(sequence).collect()
+        let ids = |&row: &usize| ids_of(self.tokens, vocabulary, &batch.members[row]);
+        rows.iter().map(ids).collect()
     }
 
     /// Draws them, and embeds them.
@@ -174,7 +169,12 @@ impl ComputeLane {
     /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included. Who has none that is finite fails.
     fn answer(&self, batch: &Batch, rows: &[usize], classes: &[i64]) {
         let Some(tags) = &self.tags else {
-            return tell(batch, rows.iter().copied().zip(classes.iter().copied()), &self.answers);
+            return tell(
+                batch,
+                0,
+                rows.iter().copied().zip(classes.iter().copied()),
+                &self.answers,
+            );
         };
         let width = classes.len() / rows.len();
         let own = |(&row, labels): (&usize, &[i64])| {

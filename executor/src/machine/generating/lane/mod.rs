@@ -26,12 +26,10 @@ use crate::device::synchronize;
 use crate::error::ExecutorError;
 use crate::likeliest::{NOT_FINITE, not_finite};
 use crate::lora::Segment;
+use crate::machine::inputs::drawn_ids;
 use crate::machine::serving::reason;
 use crate::machine::threads::{Perform, since};
 use crate::machine::{Batch, Outcome, errors};
-
-/// Keeps what tenants' prompts have in common apart from what is a request's own.
-const TENANTS_PART: u64 = 1 << 32;
 
 /// Makes steps of one instance's requests.
 pub(super) struct RunLane {
@@ -139,7 +137,7 @@ impl RunLane {
             }
             let mut ids = match &self.retrieval {
                 Some(retrieval) => retrieval.prompt(member),
-                None => prompt(
+                None => drawn_ids(
                     self.draws,
                     self.vocabulary,
                     (member.ticket, member.tenant),
@@ -432,20 +430,6 @@ impl Perform for RunLane {
         self.places.release_prefix(prefix);
         self.check_pages();
     }
-}
-
-/// Ids of a request's prompt: the beginning that it has in common with its tenant's others, and its own.
-pub(super) fn prompt(
-    draws: Draws,
-    vocabulary: u64,
-    (ticket, tenant): (u64, u32),
-    (tokens, shared_tokens): (u32, u32),
-) -> Vec<i64> {
-    let (mut own, mut of_all) = (draws.about(ticket), draws.part(TENANTS_PART).about(tenant.into()));
-    let shared = shared_tokens.min(tokens);
-    let mut ids: Vec<i64> = (0..shared).map(|_| of_all.below(vocabulary) as i64).collect();
-    ids.extend((shared..tokens).map(|_| own.below(vocabulary) as i64));
-    ids
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ fn assert_own(served: &Served, models: &[Decoder]) -> Vec<(Request, Vec<i64>, Ve
         assert_eq!(verdict, Verdict::Served, "ticket {ticket}");
         let vocabulary = u64::from(config().shape.vocabulary);
         let draws = Draws::new(SEED, Purpose::Tokens);
-        let prompt = lane::prompt(draws, vocabulary, (ticket, request.tenant), (request.input_tokens, 0));
+        let prompt = drawn_ids(draws, vocabulary, (ticket, request.tenant), (request.input_tokens, 0));
         let tokens = served.generated[&ticket].clone();
         assert_eq!(tokens.len(), OUTPUT_TOKENS as usize);
         let worst = regret(&models[own as usize], prompt.clone(), &tokens);

@@ -17,6 +17,7 @@ fn looked_up_representations_lead_to_the_same_answers_in_every_pipeline() {
     let expected: Vec<Answer> = (0..REQUESTS)
         .map(|ticket| Answer {
             ticket,
+            stage: 0,
             class: expected_class(&tables, &encoder, Some((&cache, tenant_of(ticket))), ticket),
         })
         .collect();
@@ -64,6 +65,7 @@ fn a_domains_own_representations_lead_to_answers_of_its_own() {
         (0..REQUESTS)
             .map(|ticket| Answer {
                 ticket,
+                stage: 0,
                 class: expected_class(&tables, &encoder, None, ticket),
             })
             .collect()
@@ -97,6 +99,7 @@ fn tenants_own_upper_layers_are_swapped_under_a_table() {
             let encoder = Encoder::from_upper_parameters(&looked_up(), 1, upper).unwrap();
             Answer {
                 ticket,
+                stage: 0,
                 class: expected_class(&tables, &encoder, None, ticket),
             }
         })

@@ -1,0 +1,115 @@
+//! All runs of a scenario on each of the two machines.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use indicatif::ProgressBar;
+use tenantry_reports::Run;
+use tenantry_reports::summary::VIRTUAL;
+
+use super::gauging::Gauging;
+use crate::caveats::AnotherRate;
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::keep::{Keep, Kept};
+use crate::runs::{Loaded, SimulatedRun, labels, simulate};
+
+/// The two machines, and what is kept of their runs.
+pub struct Both<'a> {
+    pub device: &'a Device,
+    pub keep: &'a Keep,
+    pub bar: ProgressBar,
+    /// Executions of each run.
+    pub repeats: u32,
+}
+
+/// What was executed.
+#[derive(Default)]
+pub struct Executed {
+    pub runs: Vec<Run>,
+    pub kept: Vec<Kept>,
+    pub caveats: Vec<String>,
+    pub another_rate: Vec<AnotherRate>,
+    pub interrupted: bool,
+    /// Where a run failed; those before it are whole.
+    pub failed: Option<Failure>,
+}
+
+impl Executed {
+    /// Nothing, since the user did not wait for it.
+    pub fn stopped() -> Executed {
+        Executed {
+            interrupted: true,
+            ..Executed::default()
+        }
+    }
+}
+
+impl Both<'_> {
+    /// Simulates all, and whether the user stopped it.
+    pub fn simulate(&self, loaded: &Loaded, interrupt: &Arc<AtomicBool>) -> Result<(Vec<SimulatedRun>, bool), Failure> {
+        let mut simulated: Vec<SimulatedRun> = Vec::new();
+        for (index, spec) in loaded.runs.iter().enumerate() {
+            let watch = self.keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
+            let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, interrupt, watch)? else {
+                return Ok((simulated, true));
+            };
+            self.bar.inc(1);
+            let interrupted = run.interrupted;
+            simulated.push(run);
+            if interrupted {
+                return Ok((simulated, true));
+            }
+        }
+        Ok((simulated, false))
+    }
+
+    /// Executes all, round by round, so that a machine that drifts does not favour the system that came first; `is_simulated` says that there is something
+    /// to be kept where the user stops it.
+    pub fn execute(
+        &self,
+        loaded: &Loaded,
+        mut gauging: Option<&mut Gauging>,
+        is_simulated: bool,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<Executed, Failure> {
+        let mut executed = Executed::default();
+        for round in 0..self.repeats {
+            if let Some(gauging) = &mut gauging {
+                gauging.measure(loaded, self.device, interrupt)?;
+            }
+            for spec in &loaded.runs {
+                let repeat = spec.repeat * self.repeats + round;
+                let index = loaded.runs.len() + executed.runs.len();
+                let watch = self
+                    .keep
+                    .watch(index, spec, &labels(spec, self.device.name(), repeat))?;
+                let run = self
+                    .device
+                    .execute(spec, loaded.card(spec), repeat, interrupt, &self.bar, watch);
+                let run = match run {
+                    // While a table was built; the runs before it are whole.
+                    Err(Failure::Interrupted(_)) if is_simulated => {
+                        executed.interrupted = true;
+                        return Ok(executed);
+                    }
+                    Err(why) if !executed.runs.is_empty() => {
+                        executed.failed = Some(why);
+                        return Ok(executed);
+                    }
+                    run => run?,
+                };
+                executed.kept.extend(run.kept);
+                self.bar.inc(1);
+                executed.caveats.extend(run.caveats);
+                executed.another_rate.extend(run.another_rate);
+                executed.runs.push(run.run);
+                if run.interrupted {
+                    executed.interrupted = true;
+                    return Ok(executed);
+                }
+            }
+        }
+        Ok(executed)
+    }
+}

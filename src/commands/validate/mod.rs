@@ -1,0 +1,170 @@
+//! `tenantry validate`: the same requests on both machines, and how far they differ.
+
+mod both;
+mod drift;
+mod gauging;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tenantry_profiles::Card;
+use tenantry_reports::manifest::quoted;
+use tenantry_reports::{Run, Validation, Verdict, terminal};
+
+use self::both::Both;
+use self::drift::drift_caveats;
+use self::gauging::Gauging;
+use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, recording_caveats};
+use crate::cli::{OutputArgs, ValidateArgs};
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::keep::{Keep, More};
+use crate::output::{Started, next, style};
+use crate::runs::{Loaded, Outcome};
+use crate::{interrupt, progress};
+
+pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let device = Device::find(&args.device)?;
+    let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    loaded.check_executable()?;
+    let keep = Keep::new(&args.keep, More::default(), &args.out, &loaded.runs)?;
+    let interrupt = interrupt::flag();
+    let repeats = args.repeats.get();
+    let total = loaded.runs.len() as u64 * u64::from(1 + repeats);
+    let both = Both {
+        device: &device,
+        keep: &keep,
+        bar: progress::bar(total, "validating", output.quiet),
+        repeats,
+    };
+    let mut caveats = loaded.card_caveats();
+    // As they are before a gauge sets their pace.
+    let cards: Vec<Card> = loaded.all_cards().into_iter().cloned().collect();
+    let mut gauging = match args.gauge {
+        true => Some(Gauging::of(&loaded)?),
+        false => None,
+    };
+    // How fast the machine is meanwhile is known only afterwards.
+    let (mut simulated, stopped) = match gauging {
+        None => both.simulate(&loaded, &interrupt)?,
+        Some(_) => (Vec::new(), false),
+    };
+    let mut executed = match stopped {
+        true => both::Executed::stopped(),
+        false => both.execute(&loaded, gauging.as_mut(), !simulated.is_empty(), &interrupt)?,
+    };
+    if let Some(gauging) = &mut gauging {
+        if executed.failed.is_none() {
+            gauging.measure(&loaded, &device, &interrupt)?;
+        }
+        if !executed.runs.is_empty() {
+            caveats.extend(gauging.price(&mut loaded));
+        }
+        // What was executed until the user stopped it is worth nothing without these; who asks again ends the process.
+        let own = match interrupt.load(Ordering::Relaxed) {
+            true => Arc::default(),
+            false => Arc::clone(&interrupt),
+        };
+        executed.interrupted |= interrupt.load(Ordering::Relaxed);
+        let stopped;
+        (simulated, stopped) = both.simulate(&loaded, &own)?;
+        executed.interrupted |= stopped;
+    }
+    both.bar.finish_and_clear();
+    let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
+    let kept = kept_simulated.chain(std::mem::take(&mut executed.kept)).collect();
+    caveats.extend(keep.write(kept)?);
+    caveats.append(&mut executed.caveats);
+    let runs: Vec<Run> = { simulated.iter().map(|run| &run.run) }
+        .chain(&executed.runs)
+        .cloned()
+        .collect();
+    let is_stopped = executed.interrupted || executed.failed.is_some();
+    if is_stopped {
+        let asked = loaded.runs.len() * repeats as usize;
+        caveats.push(interrupted_caveat(asked, &loaded.runs, &executed.runs));
+    }
+    caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
+    caveats.extend(loaded.table_caveats());
+    caveats.extend(loaded.machine_caveats());
+    caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
+    caveats.extend(recording_caveats(&loaded.runs)?);
+    caveats.extend(another_rate_caveat(executed.another_rate, executed.runs.len()));
+    caveats.extend(of_runs(&runs));
+
+    let validation = match is_stopped {
+        true => Validation::of_stopped(&loaded.scenario.name, loaded.limits(), &runs),
+        false => Validation::new(&loaded.scenario.name, loaded.limits(), &runs),
+    };
+    caveats.extend(drift_caveats(&validation, gauging.is_some()));
+    caveats.extend(validation.cancelling());
+    caveats.sort();
+    caveats.dedup();
+    let events = simulated.iter().map(|run| run.events).sum();
+    let manifest = started.manifest(&cards.iter().collect::<Vec<_>>(), Some(device.name()), events, caveats);
+    let outcome = Outcome {
+        loaded: &loaded,
+        folder: &args.out,
+        runs: &runs,
+        validation: Some(&validation),
+        manifest: &manifest,
+        value: &validation,
+    };
+    outcome.publish(output, || terminal::validation(&validation, style()))?;
+    let until_then = format!("what was run until then is in {}", args.out.display());
+    if let Some(why) = executed.failed {
+        return Err(why.with(until_then));
+    }
+    if executed.interrupted {
+        return Err(Failure::Interrupted(until_then));
+    }
+    conclude(&validation, &loaded, &device, args, output)
+}
+
+/// What to do next, and what the command ends with.
+fn conclude(
+    validation: &Validation,
+    loaded: &Loaded,
+    device: &Device,
+    args: &ValidateArgs,
+    output: &OutputArgs,
+) -> Result<(), Failure> {
+    let (words, device) = (args.scenario.words_on(args.profile.as_deref()), device.name());
+    // Neither the profile nor the machine's pace explains these.
+    if let Some(failures) = validation.failures() {
+        let which = format!(
+            "tenantry validate {words} --device {device} --requests (which requests failed? requests.parquet tells)"
+        );
+        next(output, &which);
+        return Err(Failure::Running(failures));
+    }
+    let again = match args.gauge {
+        false => {
+            format!("tenantry validate {words} --device {device} --gauge (is it the machine that has changed?)")
+        }
+        true => format!(
+            "tenantry profile --device {device} --for {} --out out/card (measure anew), then validate with --profile out/card",
+            quoted(&args.scenario.scenario)
+        ),
+    };
+    match (validation.verdict, loaded.scenario.slo) {
+        (Some(Verdict::Outside), _) if validation.is_measured() => next(output, &again),
+        (_, Some(_)) if !loaded.scenario.has_sweep() => {
+            next(
+                output,
+                &format!("tenantry plan {words} (how many cards keep the target?)"),
+            );
+        }
+        _ => {}
+    }
+    match validation.verdict {
+        Some(Verdict::Outside) if !validation.is_measured() => Err(Failure::LimitNotMet(
+            "not all that the scenario's `validate:` limits was measured on both machines".into(),
+        )),
+        Some(Verdict::Outside) => Err(Failure::LimitNotMet(
+            "simulated and executed figures differ by more than the scenario's `validate:` allows".into(),
+        )),
+        Some(Verdict::Within) | None => Ok(()),
+    }
+}
