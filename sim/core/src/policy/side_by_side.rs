@@ -6,8 +6,8 @@
 //! compute, and two streams of the same kind take turns, which is why Algorithm 2 puts operators of like intensity on one stream (PetS,
 //! section 4.2).
 //!
-//! Nothing of this was measured: it follows from what each operator takes alone (the card's `pet` table). Kernels of several streams
-//! are taken to find room on the card at once, whatever their number, which is more than a card grants.
+//! Nothing of this was measured: it follows from what each operator takes alone (the card's `pet` table), on cards that have no `concurrent_pet`.
+//! Kernels of several streams are taken to find room on the card at once, whatever their number, which is more than a card grants.
 
 /// What an operator does alone, in nanoseconds that add up to its latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

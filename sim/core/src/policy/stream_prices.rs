@@ -1,8 +1,9 @@
 //! What one layer's operators of all tasks take on several streams, by a card's tables. The scheduler chooses the number of streams by it, and the
 //! virtual machine charges it.
 //!
-//! On a GPU operators share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an operator
-//! takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table of the card reaches, whichever kinds
+//! On a GPU whose operators were measured side by side (`concurrent_pet`: on each stream a mini-batch of each kind), the busiest stream decides, slowed
+//! down as they were. On others they share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an
+//! operator takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table of the card reaches, whichever kinds
 //! are served, and the rest of its time it computes. Streams meet again after each linear layer of a layer at which one of the tasks has an operator,
 //! which takes a hand-over each.
 //!
@@ -105,12 +106,16 @@ impl StreamPrices {
         let Threads::Operators(of) = &self.models[usize::from(model)].threads else {
             return None;
         };
-        if streams <= 1 || self.device != DeviceKind::Cpu {
+        if streams <= 1 {
             return None;
         }
+        let at_once = match self.device {
+            DeviceKind::Cpu => u32::from(streams).min(self.cores),
+            DeviceKind::Cuda => u32::from(streams),
+        };
         let (members, longest) = members_and_longest(groups);
         let batch = members / groups.len().max(1) as u32;
-        of.beyond(u32::from(streams).min(self.cores), batch.max(1), longest)
+        of.beyond(at_once, batch.max(1), longest)
     }
 
     /// One layer's operators of these groups on their streams, of which there are `streams`; alone each takes `alone_ns`.
@@ -121,35 +126,34 @@ impl StreamPrices {
         }
         let meeting_ns = self.meetings(model, groups) * self.meeting_ns;
         let others = u64::from(streams - 1);
-        match self.device {
-            DeviceKind::Cpu => {
-                // Each stream's own thread launches, moves and computes.
-                self.busy_ns.clear();
-                self.busy_ns.resize(usize::from(streams), 0);
-                for (group, ns) in groups.iter().zip(alone_ns) {
-                    self.busy_ns[usize::from(group.stream)] += ns;
-                }
-                let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
+        let busiest_ns = busiest_ns(&mut self.busy_ns, groups, alone_ns, streams);
+        let (members, longest) = members_and_longest(groups);
+        let each = members / groups.len().max(1) as u32;
+        // What so many at once take over what one does alone.
+        let slower = |surface: &AdapterSurface, busiest_ns: u64, at_once: u32, batch: u32| {
+            let ns = |at_once| surface.cost(at_once, batch.max(1), longest).median_ns;
+            (u128::from(busiest_ns) * u128::from(ns(at_once)) / u128::from(ns(1).max(1))) as u64
+        };
+        match (self.device, &self.models[usize::from(model)].threads) {
+            // Each stream's own thread launches, moves and computes.
+            (DeviceKind::Cpu, threads) => {
                 let busiest_ns = busiest_ns.max(u64::div_ceil(all_ns, self.cores.into()));
-                let (streams, threads) = (u32::from(streams), u32::from(streams).min(self.cores));
-                let (members, longest) = members_and_longest(groups);
-                let slower = |surface: &AdapterSurface, batch: u32| {
-                    let ns = |threads| surface.cost(threads, batch.max(1), longest).median_ns;
-                    u128::from(busiest_ns) * u128::from(ns(threads)) / u128::from(ns(1).max(1))
-                };
-                match &self.models[usize::from(model)].threads {
+                let (streams, at_once) = (u32::from(streams), u32::from(streams).min(self.cores));
+                match threads {
                     Threads::Operators(of) => {
-                        let ns = slower(of, members / groups.len().max(1) as u32) as u64;
-                        ns.max(busiest_ns) + meeting_ns * u64::from(streams - threads)
+                        let ns = slower(of, busiest_ns, at_once, each);
+                        ns.max(busiest_ns) + meeting_ns * u64::from(streams - at_once)
                     }
                     Threads::Layers(of) => {
-                        let ns = (slower(of, members / threads) as u64).max(busiest_ns);
+                        let ns = slower(of, busiest_ns, at_once, members / at_once).max(busiest_ns);
                         ns.min(all_ns) + meeting_ns * others
                     }
                     Threads::Unmeasured => all_ns + meeting_ns * others,
                 }
             }
-            DeviceKind::Cuda => {
+            // Meetings included.
+            (DeviceKind::Cuda, Threads::Operators(of)) => slower(of, busiest_ns, streams.into(), each).max(busiest_ns),
+            (DeviceKind::Cuda, _) => {
                 self.operators.clear();
                 for (group, &ns) in groups.iter().zip(alone_ns) {
                     let (of, kind) = (&self.models[usize::from(model)], self.kind(group.kind));
@@ -168,6 +172,16 @@ impl StreamPrices {
             }
         }
     }
+}
+
+/// What the stream that has the most to do takes by itself.
+fn busiest_ns(busy_ns: &mut Vec<u64>, groups: &[PetGroup], alone_ns: &[u64], streams: u16) -> u64 {
+    busy_ns.clear();
+    busy_ns.resize(usize::from(streams), 0);
+    for (group, ns) in groups.iter().zip(alone_ns) {
+        busy_ns[usize::from(group.stream)] += ns;
+    }
+    busy_ns.iter().copied().max().unwrap_or(0)
 }
 
 /// Requests of all groups, and the tokens of the longest.

@@ -385,7 +385,7 @@ fn all_tracking(lab: &Lab) -> Result<Vec<Row>, Failure> {
         )
     };
     let note = format!(
-        "{LOAD_IS_LOST}. All four follow the tail of their last 2 s, and a card starts in 1 s, as a replacement does (section 4): 5.1.3 may be read so, and three \
+        "{LOAD_IS_LOST}. All four follow the tail of their last 2 s, and a card starts in 1 s and loads its runtime in another, as a replacement does (section 4): 5.1.3 may be read so, and three \
          of the paper's four tails lie at 88 to 96 % of the SLO, where cards are added. Over 1 s instead of 2, Arlo, DT, INFaaS and ST have {}, over 5 s {}",
         with(&quicker),
         with(&slower)

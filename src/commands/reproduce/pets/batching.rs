@@ -180,7 +180,7 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
         |ratio| ratio < 1.0,
     ));
     let widest = Spread::of(&wide, |runs| mean(&gains(runs, "alpha-only", &[WIDEST])));
-    let row = widest.order("coordinated over α-only at deviation 24, mean: loses", |gain| {
+    let row = widest.order_of_ours("coordinated over α-only at deviation 24, mean: loses", |gain| {
         gain < 1.0
     });
     rows.push(row.note(format!("{}; beyond the paper's deviations", widest.text())));

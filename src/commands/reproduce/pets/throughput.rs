@@ -319,7 +319,7 @@ pub fn figure_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
             TOLERANCE,
         )
         .note(format!(
-            "two tasks of each kind, where the paper's eight are random: of masks alone, which take longest here, it is {:.1} %. β is a roofline with one factor \
+            "eight tasks whose kinds are drawn, as the paper's are, by the scenario's seed: of masks alone, which take longest here, it is {:.1} %. β is a roofline with one factor \
              for all kinds and models, fitted at the least share",
             100.0 * of_masks
         )),

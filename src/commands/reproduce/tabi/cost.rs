@@ -87,7 +87,7 @@ pub fn table_2_cost(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let beside = beside();
     let billed = format!(
         "the paper's own formula, ΣW T / Pf (section 7.1), with {:.2} ms that are billed beside the latency: one constant, the mean of INFaaS's ten \
-         tasks, for which the formula says latency / 2 and the paper 2 to 7 % more. What it is, is not in the text",
+         tasks, for which the formula says latency / 2 and the paper 2 to 8 % more. What it is, is not in the text",
         beside.billed_ms
     );
     let between = format!(

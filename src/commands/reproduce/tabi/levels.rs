@@ -58,7 +58,7 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
                     .note(note),
             );
         }
-        rows.push(Row::shape(
+        rows.push(Row::ours(
             FIGURE,
             format!("{task}, early exit, latency saved at c = 0.75 over 0.95: more leave early at a lower cut-off"),
             "×",

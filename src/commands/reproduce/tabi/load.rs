@@ -62,7 +62,7 @@ pub fn under_load(lab: &Lab) -> Result<Vec<Row>, Failure> {
         }
         worst.push(quantiles(runs.of("tabi"))[1] / quantiles(runs.of("large-alone"))[1]);
     }
-    rows.push(Row::shape(
+    rows.push(Row::ours(
         FIGURE,
         "cascade's p98 over the large model's at 95 %: bursts overload it far less",
         "×",

@@ -48,7 +48,7 @@ pub enum Batching {
         /// Queries in a batch, at least 1; at most the tables' largest batch are taken.
         size: u32,
     },
-    /// Sorted by length and split by what the shared model costs: each query is a mini-batch of its own.
+    /// Sorted by length and split by what the shared model costs, each query by itself; those of a task in one batch then run as one mini-batch.
     AlphaOnly,
     /// Each task's queries split by what its operators cost, and each mini-batch run as a batch.
     BetaOnly,
