@@ -466,6 +466,7 @@ fn a_profile_for_a_route_has_its_lanes_passes_and_looks() {
         time: None,
         seed: 1,
         scratch: std::env::temp_dir(),
+        there: Default::default(),
         partial: None,
         command: "tenantry profile --device cpu".into(),
         date: "2025-01-31".into(),

@@ -50,6 +50,17 @@ impl Operations for ChunkAttention {
     }
 }
 
+/// The attention of a whole prompt, by its tokens: a chunk that is all of its context.
+pub(crate) struct WholePromptAttention;
+
+impl Operations for WholePromptAttention {
+    const AXES: &'static [usize] = &[0];
+
+    fn of(&self, at: &[u64]) -> f64 {
+        ChunkAttention.of(&[at[0], at[0]])
+    }
+}
+
 /// A table, and the points that follow its largest.
 pub(crate) fn carried_on<O: Operations>(slice: &Slice, operations: &O) -> Slice {
     let points = slice.points.iter();

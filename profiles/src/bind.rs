@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use crate::beyond::{ChunkAttention, EncoderLayers, Operations, carried_on};
+use crate::beyond::{ChunkAttention, EncoderLayers, Operations, WholePromptAttention, carried_on};
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, PromptsTogether, WholeSteps};
@@ -247,7 +247,7 @@ impl Card {
     /// What a decoder's steps cost.
     ///
     /// # Errors
-    /// The card lacks one of the tables (those of mixed attention and of prompts together apart, which few cards have), or has those of another model of
+    /// The card lacks one of the tables (those of mixed attention, of whole prompts and of prompts together apart, which not all cards have), or has those of another model of
     /// that name.
     pub fn decoder(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32) -> Result<Decoder, MissingTable> {
         let asked = format!("model={} dtype={dtype} tensor_parallel={tensor_parallel}", model.name);
@@ -257,6 +257,10 @@ impl Card {
             prefill: self
                 .grid_by(&self.tables.decoder_prefill, &asked, &ChunkAttention)
                 .map(Surface)?,
+            whole_prompt: is_there(&self.tables.decoder_whole_prompt, &asked)
+                .then(|| self.grid_by(&self.tables.decoder_whole_prompt, &asked, &WholePromptAttention))
+                .transpose()?
+                .map(Curve),
             decode: self.grid(&self.tables.decoder_decode, &asked).map(Surface)?,
             mixed: self
                 .grid_if_there(&self.tables.decoder_mixed, &asked)?
@@ -513,8 +517,7 @@ impl Card {
 
     /// The same of a table that a card need not have.
     fn grid_if_there<R: Row, const N: usize>(&self, rows: &[R], asked: &str) -> Result<Option<Grid<N>>, MissingTable> {
-        let is_there = slices(rows).iter().any(|slice| slice.label == asked);
-        is_there.then(|| self.grid(rows, asked)).transpose()
+        is_there(rows, asked).then(|| self.grid(rows, asked)).transpose()
     }
 
     /// The same of an op whose operations do not grow in proportion: beyond what was measured it goes on by them.
@@ -642,4 +645,9 @@ fn found(slices: &[Slice]) -> String {
             .collect::<Vec<_>>()
             .join(", "),
     }
+}
+
+/// Whether there is such a table.
+fn is_there<R: Row>(rows: &[R], asked: &str) -> bool {
+    slices(rows).iter().any(|slice| slice.label == asked)
 }

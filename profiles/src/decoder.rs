@@ -11,6 +11,8 @@ pub struct Decoder {
     pub dense: Curve,
     /// One layer's attention of a prompt's chunk, by its tokens and its context.
     pub prefill: Surface,
+    /// One layer's attention of a prompt that is computed at once, by its tokens. Without it, that is a chunk of as many tokens as its context.
+    pub whole_prompt: Option<Curve>,
     /// One layer's attention of new tokens, by sequences and their mean context. Between measured contexts it is linear.
     pub decode: Surface,
     /// One layer's attention of both in one kernel. Without it, a step's attention is the sum of its chunks' and its new
@@ -147,7 +149,7 @@ impl Decoder {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
             let cost = match kernel {
-                Kernel::Prefill(tokens, context, ppm) => self.prefill.cost(tokens, context).share(ppm),
+                Kernel::Prefill(tokens, context, ppm) => self.chunk(tokens, context).share(ppm),
                 Kernel::Decode(sequences, context) => self.decode.cost(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.cost(at),
             };
@@ -161,12 +163,32 @@ impl Decoder {
         let mut sum = 0;
         self.kernels(chunks, sequences, context, |kernel| {
             sum += match kernel {
-                Kernel::Prefill(tokens, context, ppm) => of_ppm(self.prefill.median_ns(tokens, context), ppm),
+                Kernel::Prefill(tokens, context, ppm) => of_ppm(self.chunk_ns(tokens, context), ppm),
                 Kernel::Decode(sequences, context) => self.decode.median_ns(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.median_ns(at),
             };
         });
         sum
+    }
+
+    /// What prices a chunk of so many tokens of a context, if that is a whole prompt and those were measured by themselves.
+    #[inline]
+    fn whole(&self, tokens: u32, context: u32) -> Option<&Curve> {
+        self.whole_prompt.as_ref().filter(|_| tokens == context)
+    }
+
+    fn chunk(&self, tokens: u32, context: u32) -> Cost {
+        match self.whole(tokens, context) {
+            Some(whole) => whole.cost(tokens.into()),
+            None => self.prefill.cost(tokens, context),
+        }
+    }
+
+    fn chunk_ns(&self, tokens: u32, context: u32) -> u64 {
+        match self.whole(tokens, context) {
+            Some(whole) => whole.median_ns(tokens.into()),
+            None => self.prefill.median_ns(tokens, context),
+        }
     }
 
     /// The kernels of one layer's attention in such a step.
@@ -179,16 +201,12 @@ impl Decoder {
                 each(Kernel::Mixed(mixed, at(one)));
             }
             (Some(_), [_, _, ..], 0) => {
-                let (tokens, cached) = dearest(chunks, |(tokens, cached)| {
-                    self.prefill.median_ns(tokens, tokens + cached)
-                });
+                let (tokens, cached) = dearest(chunks, |(tokens, cached)| self.chunk_ns(tokens, tokens + cached));
                 each(Kernel::Prefill(tokens, tokens + cached, ONE_BY_ONE_PPM));
             }
             _ => {
                 let ppm = self.together(chunks).map_or(ONE_BY_ONE_PPM, |together| {
-                    let alone_ns = chunks
-                        .iter()
-                        .map(|&(tokens, context)| self.prefill.median_ns(tokens, context));
+                    let alone_ns = { chunks.iter() }.map(|&(tokens, context)| self.chunk_ns(tokens, context));
                     let least_ppm = share_ppm(alone_ns.clone().max().unwrap_or(0), alone_ns.sum());
                     together.share_ppm(chunks).max(least_ppm)
                 });
@@ -218,7 +236,10 @@ impl Decoder {
         covers &= self.together(chunks).is_none_or(|together| together.covers(chunks));
         self.kernels(chunks, sequences, context, |kernel| {
             covers &= match kernel {
-                Kernel::Prefill(tokens, context, _) => self.prefill.covers(tokens, context),
+                Kernel::Prefill(tokens, context, _) => match self.whole(tokens, context) {
+                    Some(whole) => whole.covers(tokens.into()),
+                    None => self.prefill.covers(tokens, context),
+                },
                 Kernel::Decode(sequences, context) => self.decode.covers(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.covers(at),
             };
@@ -235,7 +256,10 @@ impl Decoder {
         };
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
         self.kernels(chunks, sequences, context, |kernel| match kernel {
-            Kernel::Prefill(tokens, context, _) => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
+            Kernel::Prefill(tokens, context, _) => match self.whole(tokens, context) {
+                Some(whole) => note(Family::DecoderWholePrompt, whole.beyond(tokens.into())),
+                None => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
+            },
             Kernel::Decode(sequences, context) => note(Family::DecoderDecode, self.decode.beyond(sequences, context)),
             Kernel::Mixed(mixed, at) => note(Family::DecoderMixed, mixed.0.beyond(at)),
         });

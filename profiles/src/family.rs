@@ -54,6 +54,8 @@ pub enum Family {
     DecoderDense,
     /// [`DecoderPrefillRow`](crate::DecoderPrefillRow).
     DecoderPrefill,
+    /// [`DecoderWholePromptRow`](crate::DecoderWholePromptRow).
+    DecoderWholePrompt,
     /// [`DecoderDecodeRow`](crate::DecoderDecodeRow).
     DecoderDecode,
     /// [`DecoderMixedRow`](crate::DecoderMixedRow).
@@ -99,6 +101,7 @@ named!(Family {
     Pet => "pet",
     DecoderDense => "decoder_dense",
     DecoderPrefill => "decoder_prefill",
+    DecoderWholePrompt => "decoder_whole_prompt",
     DecoderDecode => "decoder_decode",
     DecoderMixed => "decoder_mixed",
     DecoderPrompts => "decoder_prompts",

@@ -84,9 +84,9 @@ pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
     ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
-    DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow,
-    HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, SolveRow,
-    StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
+    DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DecoderWholePromptRow, DispatchRow, EmbeddingRow,
+    EncoderLayerRow, HandOverRow, HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
+    ResumeRow, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 pub use schema::TableForms;
 pub use staircase::{Staircase, staircase};

@@ -513,6 +513,24 @@ family! {
 }
 
 family! {
+    /// One decoder layer's attention of a prompt that is computed at once, over itself alone: without a past it gathers no pages and needs no mask, so it
+    /// takes less than a chunk which ends as long a context, and less than some smaller chunks of it.
+    DecoderWholePromptRow: DecoderWholePrompt,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Its tokens.
+        tokens: u32,
+    }
+}
+
+family! {
     /// One decoder layer's attention of one new token for each sequence.
     DecoderDecodeRow: DecoderDecode,
     names {

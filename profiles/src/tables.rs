@@ -13,9 +13,9 @@ use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
     ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
-    DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow,
-    HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow,
-    StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
+    DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DecoderWholePromptRow, DispatchRow, EmbeddingRow,
+    EncoderLayerRow, HandOverRow, HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
+    ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -78,6 +78,8 @@ pub struct Tables {
     pub decoder_dense: Vec<DecoderDenseRow>,
     /// Attention of prompts.
     pub decoder_prefill: Vec<DecoderPrefillRow>,
+    /// Attention of prompts that are computed at once.
+    pub decoder_whole_prompt: Vec<DecoderWholePromptRow>,
     /// Attention of new tokens.
     pub decoder_decode: Vec<DecoderDecodeRow>,
     /// Attention of prompts and new tokens together.
@@ -106,7 +108,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         $crate::tables::for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume lookup_resume
-            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_whole_prompt decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
         $crate::tables::for_each_family!(@all shared $tables, $rows => $body)
@@ -130,7 +132,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume lookup_resume
-            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_whole_prompt decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -262,6 +264,9 @@ impl Tables {
             Family::Pet => self.pet = read_table(file, role, text, models, &mut lines)?,
             Family::DecoderDense => self.decoder_dense = read_table(file, role, text, models, &mut lines)?,
             Family::DecoderPrefill => self.decoder_prefill = read_table(file, role, text, models, &mut lines)?,
+            Family::DecoderWholePrompt => {
+                self.decoder_whole_prompt = read_table(file, role, text, models, &mut lines)?;
+            }
             Family::DecoderDecode => self.decoder_decode = read_table(file, role, text, models, &mut lines)?,
             Family::DecoderMixed => self.decoder_mixed = read_table(file, role, text, models, &mut lines)?,
             Family::DecoderPrompts => self.decoder_prompts = read_table(file, role, text, models, &mut lines)?,

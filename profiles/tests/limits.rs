@@ -13,7 +13,7 @@ const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
     ("cpu-epyc", ModelKind::Encoder, [45, 29]),
     ("cpu-epyc-zen5", ModelKind::Encoder, [51, 44]),
     ("cpu", ModelKind::Decoder, [26, 11]),
-    ("cpu-epyc-zen5", ModelKind::Decoder, [45, 38]),
+    ("cpu-epyc-zen5", ModelKind::Decoder, [66, 70]),
 ];
 
 /// Whose ops a table is of.

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, AdapterRow, Card, CopyResumeRow, CopyRow, Cost, DType, Decoder, DecoderPrefillRow,
-    Direction, DispatchOperation, EncoderLayerRow, Family, HandOverRow, LeftOut, LoadSource, LookupOutcome, ModelShape,
-    OtherCores, PlotLookupRow, Source, Spread, Stats, TableError, Tier, TokensOf, describe, leave_out_errors,
+    DecoderWholePromptRow, Direction, DispatchOperation, EncoderLayerRow, Family, HandOverRow, LeftOut, LoadSource,
+    LookupOutcome, ModelShape, OtherCores, PlotLookupRow, Source, Spread, Stats, TableError, Tier, TokensOf, describe,
+    leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];
@@ -75,6 +76,11 @@ const LENGTHS: [u32; 4] = [16, 64, 256, 512];
 
 /// A decoder whose attention of prompts costs what `median_us` says, of a chunk and its context.
 fn decoder(median_us: impl Fn(u32, u32) -> f64) -> Decoder {
+    let model = ModelShape::builtin("tiny-llama").unwrap();
+    prompts(median_us).decoder(&model, DType::F32, 1).unwrap()
+}
+
+fn prompts(median_us: impl Fn(u32, u32) -> f64) -> Card {
     let mut card = synthetic_card();
     let pairs = LENGTHS
         .into_iter()
@@ -88,8 +94,7 @@ fn decoder(median_us: impl Fn(u32, u32) -> f64) -> Decoder {
         stats: stats(median_us(tokens, context)),
     };
     card.tables.decoder_prefill = pairs.filter(|(tokens, context)| tokens <= context).map(row).collect();
-    let model = ModelShape::builtin("tiny-llama").unwrap();
-    card.decoder(&model, DType::F32, 1).unwrap()
+    card
 }
 
 /// Within a nanosecond, the rounding of a cost.
@@ -160,6 +165,46 @@ proptest! {
         let (tokens, context) = (tokens.max(513), tokens.max(513) + cached);
         let over = prefill.cost(tokens, context).median_ns as f64 / 1e3 / us(tokens, context) - 1.0;
         prop_assert!(over.abs() < 0.03, "{tokens} of {context}: {over}");
+    }
+
+    /// A prompt computed at once is priced as one where such were measured, within what was measured and by its pairs beyond, and as a
+    /// chunk elsewhere; what has a past is a chunk in either case.
+    #[test]
+    fn whole_prompts_have_a_price_of_their_own(
+        [chunk, whole] in prop::array::uniform2(0.1..10.0_f64),
+        tokens in 2..2000_u32,
+        cached in 1..2000_u32,
+    ) {
+        let pairs = |tokens: u32, context: u32| {
+            let [tokens, context] = [tokens, context].map(f64::from);
+            tokens * (context - (tokens - 1.0) / 2.0) / 1e3
+        };
+        let mut card = prompts(|tokens, context| 1.0 + chunk * pairs(tokens, context));
+        let model = ModelShape::builtin("tiny-llama").unwrap();
+        let without = card.decoder(&model, DType::F32, 1).unwrap();
+        card.tables.decoder_whole_prompt = { LENGTHS.into_iter() }.map(|tokens| DecoderWholePromptRow {
+            model: model.name.clone(),
+            dtype: DType::F32,
+            tensor_parallel: 1,
+            tokens,
+            stats: stats(1.0 + whole * pairs(tokens, tokens)),
+        }).collect();
+        let with = card.decoder(&model, DType::F32, 1).unwrap();
+        for decoder in [&with, &without] {
+            let chunks = [(tokens, tokens + cached)];
+            prop_assert_eq!(decoder.attention_ns(&chunks, 0, 1), decoder.prefill.median_ns(tokens, tokens + cached));
+        }
+        let ns = |decoder: &Decoder| decoder.attention_ns(&[(tokens, tokens)], 0, 1);
+        prop_assert_eq!(ns(&without), without.prefill.median_ns(tokens, tokens));
+        prop_assert_eq!(ns(&with), with.attention(&[(tokens, tokens)], 0, 1).median_ns);
+        if LENGTHS.contains(&tokens) || tokens > 512 {
+            let over = ns(&with) as f64 / 1e3 / (1.0 + whole * pairs(tokens, tokens)) - 1.0;
+            prop_assert!(over.abs() < 0.03, "{tokens}: {over}");
+        }
+        let mut told = Vec::new();
+        with.beyond(&[(tokens, tokens)], 0, 1, |family, _| told.push(family));
+        prop_assert_eq!(told.contains(&Family::DecoderWholePrompt), !(16..=512).contains(&tokens));
+        prop_assert!(!told.contains(&Family::DecoderPrefill));
     }
 
     /// Whatever was measured, longer prompts and contexts never cost less, within what was measured and beyond.

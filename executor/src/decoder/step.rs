@@ -168,6 +168,15 @@ impl Step {
         &self.segments
     }
 
+    /// Has `chunk`, the only one of the step, attend to its pages even if nothing is cached before it: what a chunk of a context costs as the past
+    /// goes to nothing, where a whole prompt needs neither pages nor mask.
+    pub(crate) fn over_pages(mut self, chunk: &Chunk<'_>, kv: &KvCache) -> Result<Step, ExecutorError> {
+        for prefill in &mut self.prefills {
+            prefill.cached = Some(Cached::new(chunk, kv)?);
+        }
+        Ok(self)
+    }
+
     /// Plans Houlsby adapters for the step's tokens, each a sequence of its own to them.
     ///
     /// # Errors
@@ -226,23 +235,24 @@ impl Rows {
 
 impl Prefill {
     fn new(first: i64, chunk: &Chunk<'_>, kv: &KvCache) -> Result<Prefill, ExecutorError> {
-        let tokens = chunk.ids.len() as i64;
-        let cached = (chunk.cached > 0).then(|| {
-            let pages = own_pages(chunk, kv);
-            let context =
-                filled(i64::from(chunk.cached) + tokens).min(pages.len() as i64 * i64::from(kv.page_tokens()));
-            let later =
-                Tensor::f_ones([tokens, context], (Kind::Bool, kv.device()))?.f_triu(chunk.cached as i64 + 1)?;
-            Ok::<Cached, ExecutorError>(Cached {
-                pages: sent_to(kv.device(), &Tensor::f_from_slice(&pages)?)?,
-                context,
-                mask: minus_infinity(&later, kv.kind())?,
-            })
-        });
+        let cached = (chunk.cached > 0).then(|| Cached::new(chunk, kv));
         Ok(Prefill {
             first,
-            tokens,
+            tokens: chunk.ids.len() as i64,
             cached: cached.transpose()?,
+        })
+    }
+}
+
+impl Cached {
+    fn new(chunk: &Chunk<'_>, kv: &KvCache) -> Result<Cached, ExecutorError> {
+        let (tokens, pages) = (chunk.ids.len() as i64, own_pages(chunk, kv));
+        let context = filled(i64::from(chunk.cached) + tokens).min(pages.len() as i64 * i64::from(kv.page_tokens()));
+        let later = Tensor::f_ones([tokens, context], (Kind::Bool, kv.device()))?.f_triu(chunk.cached as i64 + 1)?;
+        Ok(Cached {
+            pages: sent_to(kv.device(), &Tensor::f_from_slice(&pages)?)?,
+            context,
+            mask: minus_infinity(&later, kv.kind())?,
         })
     }
 }

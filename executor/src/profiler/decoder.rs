@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tch::{Kind, Tensor};
 use tenantry_profiles::{
-    DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
+    DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, DecoderWholePromptRow, ModelShape,
+    Stats, Tables,
 };
 
 use super::Suite;
@@ -307,11 +308,13 @@ impl DecoderSubject {
         })
     }
 
-    /// Measures attention of a chunk that ends a context of so many tokens.
+    /// Measures attention of a chunk that ends a context of so many tokens, over pages even if it is all of them; or of a whole prompt, which
+    /// attends to itself alone.
     fn prefill(
         &self,
         tokens: u32,
         context: u32,
+        whole: bool,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
         let ids = vec![1; tokens as usize];
         let pages: Vec<u32> = (0..self.kv.pages_for(context)).rev().collect();
@@ -322,7 +325,11 @@ impl DecoderSubject {
             slot: None,
             wants_token: true,
         };
-        self.attention(self.decoder.step(&[chunk], &self.kv)?)
+        let step = self.decoder.step(&[chunk], &self.kv)?;
+        self.attention(match whole {
+            true => step,
+            false => step.over_pages(&chunk, &self.kv)?,
+        })
     }
 
     /// Measures from the chunks of a step to the first hidden state, and from the last to the new tokens on the host.
@@ -387,12 +394,14 @@ impl DecoderSubject {
             };
             points.push(Point::new(table("decoder_ends"), self.ends(sequences, tokens)?, row));
         }
-        let within = |[tokens, context]: [u32; 2]| Some([tokens, context]).filter(|_| tokens <= context);
-        let chunks = pairs(&axes.chunk, &axes.chunk).into_iter().filter_map(within);
+        let chunks = pairs(&axes.chunk, &axes.chunk).into_iter();
+        let chunks = chunks.filter(|[tokens, context]| tokens <= context);
+        // A whole prompt is no chunk, and the grid's are there for what lies beside them.
+        let with_a_past = |[tokens, context]: [u32; 2]| Some([tokens, context]).filter(|_| tokens < context);
         for Spot {
             at: [tokens, context],
             held_out,
-        } in hold_out.spots(chunks.collect(), within)
+        } in hold_out.spots(chunks.collect(), with_a_past)
         {
             let name = model.clone();
             let row = move |tables: &mut Tables, stats: Stats| {
@@ -405,8 +414,23 @@ impl DecoderSubject {
                     stats,
                 });
             };
-            let measure = self.prefill(tokens, context)?;
+            let measure = self.prefill(tokens, context, false)?;
             points.push(Point::new(table("decoder_prefill"), measure, row).held_out(held_out));
+        }
+        let prompts = axes.chunk.iter().map(|&tokens| [tokens]).collect();
+        for Spot { at: [tokens], held_out } in hold_out.spots(prompts, Some) {
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats: Stats| {
+                tables.decoder_whole_prompt.push(DecoderWholePromptRow {
+                    model: name.clone(),
+                    dtype,
+                    tensor_parallel: 1,
+                    tokens,
+                    stats,
+                });
+            };
+            let measure = self.prefill(tokens, tokens, true)?;
+            points.push(Point::new(table("decoder_whole_prompt"), measure, row).held_out(held_out));
         }
         for Spot {
             at: [sequences, context],
@@ -446,6 +470,44 @@ impl DecoderSubject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What chunks without a past are measured by computes what whole prompts do.
+    #[test]
+    fn a_prompt_over_its_pages_attends_as_one_by_itself() {
+        let shape = ModelShape::builtin("tiny-llama").unwrap();
+        let time = Duration::from_secs(1);
+        let cpu = tch::Device::Cpu;
+        let subject = DecoderSubject::new(
+            &shape,
+            5,
+            DType::F32,
+            cpu,
+            Suite::Quick,
+            time,
+            Some(Duration::from_nanos(1)),
+        )
+        .unwrap();
+        let (ids, pages) = ((1..38).collect::<Vec<i64>>(), [2, 0, 1]);
+        let chunk = Chunk {
+            ids: &ids,
+            cached: 0,
+            pages: &pages,
+            slot: None,
+            wants_token: true,
+        };
+        let attended = |step: Step| {
+            let hidden = subject.decoder.embed(&step).unwrap();
+            let projected = subject.decoder.before_attention(0, &hidden, &step, None).unwrap();
+            subject.decoder.attend(0, &projected, &step, &subject.kv).unwrap()
+        };
+        let step = || subject.decoder.step(&[chunk], &subject.kv).unwrap();
+        let (alone, over_pages) = (
+            attended(step()),
+            attended(step().over_pages(&chunk, &subject.kv).unwrap()),
+        );
+        assert!(alone.f_allclose(&over_pages, 1e-4, 1e-6, false).unwrap());
+        assert!(alone.std(false).double_value(&[]) > 1e-4);
+    }
 
     #[test]
     fn positions_and_time_limit_the_grids() {

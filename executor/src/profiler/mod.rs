@@ -127,7 +127,9 @@ pub fn profile(
     let known = earlier.as_ref().map(|earlier| &earlier.per_token_ns);
     let models = Models::load(plan, time_for_model, known)?;
     let subjects = Subjects::new(&models, plan, &mut notes)?;
-    let points = subjects.points(plan, time_for_model)?;
+    let mut points = subjects.points(plan, time_for_model)?;
+    let there = plan.there.names();
+    points.retain(|point| point.is_lacking(&there));
 
     let (mut tables, mut held_out) = (Tables::default(), Tables::default());
     let mut schedule = Schedule::new(points, plan.device, plan.seed).within(time);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenantry_profiles::{Card, DType, Device, ModelKind, ModelShape};
+use tenantry_profiles::{Card, DType, Device, ModelKind, ModelShape, Tables};
 
 use super::axes::Served;
 use super::ops::Ops;
@@ -61,6 +61,8 @@ pub struct Plan {
     pub served: Served,
     /// Routes whose trained models answer texts.
     pub texts: Vec<ServedRoute>,
+    /// Tables that a card has which these are added to: no time goes into points of such.
+    pub there: Tables,
     /// How thorough.
     pub suite: Suite,
     /// How long it may take, where that is not what the suite says.

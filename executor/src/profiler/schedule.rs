@@ -85,6 +85,13 @@ impl<'a> Point<'a> {
         Point { held_out, ..self }
     }
 
+    /// Whether it is of a table that is not among these.
+    pub fn is_lacking(&self, there: &[(Family, String)]) -> bool {
+        let mut row = Tables::default();
+        (self.record)(&mut row, Stats::exact(1.0));
+        !row.names().iter().all(|own| there.contains(own))
+    }
+
     fn visit(&mut self, warm_up: Duration, lasting: Duration) -> Result<(), ExecutorError> {
         let mut start = Instant::now();
         (self.measure)()?;

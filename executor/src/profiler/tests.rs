@@ -37,6 +37,7 @@ pub(super) fn plan() -> Plan {
         time: None,
         seed: 1,
         scratch: std::env::temp_dir(),
+        there: Default::default(),
         partial: None,
         command: "tenantry profile --device cpu".into(),
         date: "2025-01-31".into(),
@@ -122,6 +123,7 @@ fn a_card_of_a_small_decoder_prices_its_steps_and_lora() {
         let decoder = card.decoder(model, plan.dtype, 1).unwrap();
         assert!(decoder.dense.covers(64) && decoder.ends.covers(32, 64));
         assert!(decoder.prefill.covers(16, 64) && decoder.decode.covers(32, 16));
+        assert!(decoder.whole_prompt.unwrap().covers(64));
         for &implementation in tenantry_profiles::AdapterImplementation::ALL {
             let lora = card.lora(model, plan.dtype, implementation, 16, 1);
             let runs = card
@@ -169,6 +171,17 @@ fn an_interrupted_profile_is_gone_on_with_and_only_by_its_own_plan() {
         .unwrap_err()
         .to_string();
     assert!(broken.contains("must be an unfinished profile, or removed"), "{broken}");
+}
+
+#[test]
+fn no_time_goes_into_tables_that_are_there() {
+    let all = profile_briefly(&plan(), 3).card.tables;
+    assert!(!all.encoder_layer.is_empty() && !all.copy.is_empty() && !all.head.is_empty());
+    let mut there = all.clone();
+    there.head.clear();
+    let lacking = profile_briefly(&Plan { there, ..plan() }, 3).card.tables;
+    assert_eq!(lacking.head.len(), all.head.len());
+    assert!(lacking.encoder_layer.is_empty() && lacking.copy.is_empty());
 }
 
 #[test]

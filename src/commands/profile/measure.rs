@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
-use tenantry_profiles::{Card, DType};
+use tenantry_profiles::{Card, DType, Tables};
 use tenantry_reports::manifest::quoted;
 
 use super::needs::{Needs, needs};
@@ -61,6 +61,9 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let plan = Plan {
         name,
         time: args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
+        there: there
+            .as_ref()
+            .map_or_else(Tables::default, |there| there.tables.clone()),
         partial: Some(partial.clone()),
         command: command(args, device_name),
         ..plan(needs, &device, suite)?
@@ -155,6 +158,7 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
         served: needs.served,
         texts: needs.texts,
         suite,
+        there: Tables::default(),
         time: None,
         seed: SEED,
         scratch: std::env::temp_dir(),

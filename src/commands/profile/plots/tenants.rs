@@ -3,7 +3,7 @@
 use tenantry_profiles::{AdapterRow, Card, LoraRow};
 use tenantry_reports::page::Curves;
 
-use super::{counted, few, grouped, table, view};
+use super::{counted, few, grouped, shared_table, table, view};
 
 /// Sizes of a batch that are shown of each table.
 const SIZES: usize = 3;
@@ -44,7 +44,8 @@ pub fn adapters(card: &Card) -> Curves {
 
 pub fn lora_by_tenants(card: &Card) -> Curves {
     let tables = grouped(&card.tables.lora, |row| {
-        format!("{}, rank {}", table(&row.model, row.dtype), row.rank)
+        let table = shared_table(&row.model, row.dtype, row.tensor_parallel);
+        format!("{table}, rank {}", row.rank)
     });
     let views = tables.into_iter().flat_map(|(option, rows)| {
         sizes_with_all_tenants(&rows).into_iter().map(move |tokens| {
@@ -68,7 +69,9 @@ pub fn lora_by_tenants(card: &Card) -> Curves {
 }
 
 pub fn lora_by_rank(card: &Card) -> Curves {
-    let tables = grouped(&card.tables.lora, |row| table(&row.model, row.dtype));
+    let tables = grouped(&card.tables.lora, |row| {
+        shared_table(&row.model, row.dtype, row.tensor_parallel)
+    });
     let views = tables.into_iter().flat_map(|(option, rows)| {
         let tenants = rows.iter().map(|row| row.tenants).max().unwrap_or(0);
         sizes_with_all_tenants(&rows).into_iter().map(move |tokens| {
