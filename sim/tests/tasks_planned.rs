@@ -5,11 +5,13 @@ mod common;
 use common::tasks::{BY_KIND, MEMORY, alpha_us, beta_us, lane_busy, of, registration, shape, tasks, with_planning};
 use common::{cluster, request, run_listed};
 use tenantry_core::log::Log;
+use tenantry_core::op::PetGroup;
 use tenantry_core::policy::coordinated::Batching;
+use tenantry_core::policy::stream_prices::StreamPrices;
 use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec};
 use tenantry_core::{Ledger, Server, run};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, DeviceKind};
+use tenantry_profiles::{Card, ConcurrentPetRow, DType, DeviceKind, PetKind, Stats};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
@@ -44,6 +46,47 @@ fn streams_overlap_what_needs_different_things_and_cost_their_meeting() {
     // Short operators stay on one stream by the profile's rule; one stream each is the worst.
     assert_eq!(computed_ns(StreamsSpec::ByProfile { many: 8 }), one);
     assert!(computed_ns(StreamsSpec::OneEach) > two);
+}
+
+/// By a table of evenly filled streams: two take 1.5 times as long as one, four 2.5 times.
+#[test]
+fn a_gpus_streams_slow_each_other_down_as_evenly_filled_ones_were_measured() {
+    let mut card = synthetic_card();
+    card.device.kind = DeviceKind::Cuda;
+    for (streams, times) in [(1, 1.0), (2, 1.5), (4, 2.5)] {
+        for (batch, tokens) in [(1, 1), (1, 64), (8, 1), (8, 64)] {
+            card.tables.concurrent_pet.push(ConcurrentPetRow {
+                model: "tiny".into(),
+                dtype: DType::F32,
+                streams,
+                batch,
+                tokens,
+                stats: Stats::exact(100.0 * times),
+            });
+        }
+    }
+    let mut system = tasks(4);
+    let pool = system.pool.clone();
+    let mut prices = StreamPrices::new(&card, &pool, of(&mut system), &[PetKind::Adapters]).unwrap();
+    assert_eq!(prices.most(), 4, "more were not measured");
+    let mut layer_ns = |stream_of: [u16; 4], streams| {
+        let group = |(task, stream): (u32, u16)| PetGroup {
+            task,
+            kind: PetKind::Adapters,
+            count: 1,
+            tokens: 64,
+            stream,
+        };
+        let groups: Vec<PetGroup> = (0..).zip(stream_of).map(group).collect();
+        prices.layer_ns(0, &groups, &[1_000; 4], streams)
+    };
+    assert_eq!(layer_ns([0; 4], 1), 4_000);
+    assert_eq!(layer_ns([0, 1, 2, 3], 4), 2_500);
+    assert_eq!(layer_ns([0, 0, 1, 1], 2), 3_000);
+    // A third of the way from one to two at once.
+    assert!(layer_ns([0, 0, 0, 1], 2).abs_diff(3_500) <= 1);
+    // A stream that has nothing to do is met all the same.
+    assert!(layer_ns([0; 4], 2) > 4_000);
 }
 
 #[test]

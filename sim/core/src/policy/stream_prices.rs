@@ -2,7 +2,8 @@
 //! virtual machine charges it.
 //!
 //! On a GPU whose operators were measured side by side (`concurrent_pet`: on each stream a mini-batch of each kind), the busiest stream decides, slowed
-//! down as they were. On others they share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an
+//! down as they were by as many streams as the work would fill as well: streams that have less to do are beside it for as long as they have. More streams
+//! than were measured are not chosen. On others they share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an
 //! operator takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table of the card reaches, whichever kinds
 //! are served, and the rest of its time it computes. Streams meet again after each linear layer of a layer at which one of the tasks has an operator,
 //! which takes a hand-over each.
@@ -47,16 +48,19 @@ struct OfModel {
     linears: Vec<u8>,
     /// The highest bandwidth that an operator's table reaches.
     bytes_per_ns: f64,
-    threads: Threads,
+    measured: SideBySideTable,
 }
 
-/// What a card says of threads side by side.
+/// What a card says of what is side by side: threads of a CPU, streams of a GPU.
 #[derive(Debug)]
-enum Threads {
-    Operators(AdapterSurface),
+enum SideBySideTable {
+    /// Of operators, and the most that were.
+    Operators(AdapterSurface, u32),
     Layers(AdapterSurface),
-    Unmeasured,
+    None,
 }
+
+const PPM: u64 = 1_000_000;
 
 impl StreamPrices {
     /// For tasks of these kinds.
@@ -101,9 +105,21 @@ impl StreamPrices {
         index.expect("a loaded task's kind has a table")
     }
 
+    /// The most streams to choose: a CPU's cores, since more can do nothing at once, and on a GPU as many as were measured.
+    pub fn most(&self) -> u32 {
+        let measured = self.models.iter().filter_map(|of| match of.measured {
+            SideBySideTable::Operators(_, most) => Some(most),
+            _ => None,
+        });
+        match self.device {
+            DeviceKind::Cpu => self.cores,
+            DeviceKind::Cuda => measured.min().unwrap_or(u32::MAX),
+        }
+    }
+
     /// How far what streams take from each other lies beyond what was measured of operators side by side; nothing where none were.
     pub fn beyond(&self, model: u16, groups: &[PetGroup], streams: u16) -> Option<Beyond> {
-        let Threads::Operators(of) = &self.models[usize::from(model)].threads else {
+        let SideBySideTable::Operators(of, _) = &self.models[usize::from(model)].measured else {
             return None;
         };
         if streams <= 1 {
@@ -111,7 +127,7 @@ impl StreamPrices {
         }
         let at_once = match self.device {
             DeviceKind::Cpu => u32::from(streams).min(self.cores),
-            DeviceKind::Cuda => u32::from(streams),
+            DeviceKind::Cuda => u32::from(streams).min(groups.len() as u32),
         };
         let (members, longest) = members_and_longest(groups);
         let batch = members / groups.len().max(1) as u32;
@@ -134,25 +150,31 @@ impl StreamPrices {
             let ns = |at_once| surface.cost(at_once, batch.max(1), longest).median_ns;
             (u128::from(busiest_ns) * u128::from(ns(at_once)) / u128::from(ns(1).max(1))) as u64
         };
-        match (self.device, &self.models[usize::from(model)].threads) {
+        match (self.device, &self.models[usize::from(model)].measured) {
             // Each stream's own thread launches, moves and computes.
-            (DeviceKind::Cpu, threads) => {
+            (DeviceKind::Cpu, measured) => {
                 let busiest_ns = busiest_ns.max(u64::div_ceil(all_ns, self.cores.into()));
                 let (streams, at_once) = (u32::from(streams), u32::from(streams).min(self.cores));
-                match threads {
-                    Threads::Operators(of) => {
+                match measured {
+                    SideBySideTable::Operators(of, _) => {
                         let ns = slower(of, busiest_ns, at_once, each);
                         ns.max(busiest_ns) + meeting_ns * u64::from(streams - at_once)
                     }
-                    Threads::Layers(of) => {
+                    SideBySideTable::Layers(of) => {
                         let ns = slower(of, busiest_ns, at_once, members / at_once).max(busiest_ns);
                         ns.min(all_ns) + meeting_ns * others
                     }
-                    Threads::Unmeasured => all_ns + meeting_ns * others,
+                    SideBySideTable::None => all_ns + meeting_ns * others,
                 }
             }
-            // Meetings included.
-            (DeviceKind::Cuda, Threads::Operators(of)) => slower(of, busiest_ns, streams.into(), each).max(busiest_ns),
+            // Meetings of as many as were measured included.
+            (DeviceKind::Cuda, SideBySideTable::Operators(of, _)) => {
+                let as_even_ppm = (all_ns * PPM / busiest_ns.max(1)).max(PPM);
+                let (below, above) = ((as_even_ppm / PPM) as u32, as_even_ppm.div_ceil(PPM) as u32);
+                let [least_ns, most_ns] = [below, above].map(|at_once| slower(of, busiest_ns, at_once, each));
+                let ns = least_ns + most_ns.saturating_sub(least_ns) * (as_even_ppm % PPM) / PPM;
+                ns.max(busiest_ns) + meeting_ns * u64::from(u32::from(streams).saturating_sub(above))
+            }
             (DeviceKind::Cuda, _) => {
                 self.operators.clear();
                 for (group, &ns) in groups.iter().zip(alone_ns) {
@@ -218,10 +240,14 @@ impl OfModel {
             launch_ns: kinds.iter().map(launch_ns).collect::<Result<_, MissingTable>>()?,
             linears: kinds.iter().map(|kind| linear_layers(*kind, shape)).collect(),
             bytes_per_ns,
-            threads: match (card.concurrent_pet(shape, dtype), card.concurrent_layer(shape, dtype)) {
-                (Ok(operators), _) => Threads::Operators(operators),
-                (Err(_), Ok(layers)) => Threads::Layers(layers),
-                (Err(_), Err(_)) => Threads::Unmeasured,
+            measured: match (card.concurrent_pet(shape, dtype), card.concurrent_layer(shape, dtype)) {
+                (Ok(operators), _) => {
+                    let rows = card.tables.concurrent_pet.iter();
+                    let of_it = rows.filter(|row| row.model == shape.name && row.dtype == dtype);
+                    SideBySideTable::Operators(operators, of_it.map(|row| row.streams).max().unwrap_or(1))
+                }
+                (Err(_), Ok(layers)) => SideBySideTable::Layers(layers),
+                (Err(_), Err(_)) => SideBySideTable::None,
             },
         })
     }

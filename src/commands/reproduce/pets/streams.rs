@@ -35,8 +35,8 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         .fold(f64::MAX, f64::min);
     let mut rows = vec![
         Row::assumed(FIGURE, "32 tasks, 32 streams, time saved at most", "%", Some(15.0), best).note(
-            "assumes that operators side by side share launches, bandwidth and arithmetic as a roofline has it (docs/pets.md): no card \
-             measures it",
+            "assumes that operators side by side share launches, bandwidth and arithmetic as a roofline has it (docs/pets.md): nobody \
+             measured it on this card",
         ),
         Row::shape(
             FIGURE,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tenantry_profiles::{Card, DeviceKind, ModelShape, PetKind};
+use tenantry_profiles::{Card, ModelShape, PetKind};
 
 use super::planning::Candidate;
 use super::repository::Task;
@@ -25,8 +25,6 @@ pub(crate) struct Latencies {
     kinds: Vec<PetKind>,
     sizes: PetSizes,
     streams: StreamPrices,
-    /// Streams that can do anything at once: a CPU's cores.
-    streams_max: u32,
 }
 
 impl Latencies {
@@ -52,10 +50,6 @@ impl Latencies {
             sizes: tasks.sizes,
             streams: StreamPrices::new(card, pool, tasks, &kinds)?,
             kinds,
-            streams_max: match card.device.kind {
-                DeviceKind::Cpu => card.device.host.cores.max(1),
-                DeviceKind::Cuda => u32::MAX,
-            },
         })
     }
 
@@ -114,9 +108,9 @@ impl Latencies {
         }
     }
 
-    /// Numbers of streams that these operators could run on, up to as many as do anything at once here.
+    /// Numbers of streams that these operators could run on, up to the most that there is reason to choose here.
     pub fn stream_counts(&self, many: u32, operators: usize) -> impl Iterator<Item = u32> + use<> {
-        stream_counts(many.min(self.streams_max), operators)
+        stream_counts(many.min(self.streams.most()), operators)
     }
 
     /// What one layer's operators take on the streams that groups say.
