@@ -29,9 +29,18 @@
     return axis.percent ? `${(value * 100).toFixed(1)} %` : number(value);
   };
 
+  // The ends of bars at points that are shown.
+  const endsShown = (plot, view) => {
+    const { min, max } = plot.scales.x;
+    const within = (x) => (min == null || x >= min) && (max == null || x <= max);
+    const of = (line, index) => (plot.series[index + 1].show === false ? [] : (line.spans ?? []).filter((ends, at) => ends && within(view.xs[at])));
+    return view.lines.flatMap(of).flat();
+  };
+
   // Zero to a little above the most; shares from nothing to all; a logarithmic scale just as wide as its data. Where all lines are
   // hidden there are no ends, and any scale will do that has a width.
-  const range = (axis, ends) => (_, lowest, highest) => {
+  const range = (axis, view) => (plot, lowest, highest) => {
+    const ends = endsShown(plot, view).filter((end) => !axis.log || end > 0);
     const [least, most] = [Math.min(lowest, ...ends), Math.max(highest, ...ends)];
     if (axis.percent) return [0, 1];
     if (axis.log && !(least > 0)) return [1, 10];
@@ -291,7 +300,7 @@
     const options = {
       ...size(holder, height),
       padding: [null, view.x.names ? beyond(view.x) : null, null, null],
-      scales: { x: scale(view.x, apart(view.x, whole)), y: scale(view.y, range(view.y, view.lines.flatMap((l) => (l.spans ?? []).flatMap((ends) => ends ?? [])))) },
+      scales: { x: scale(view.x, apart(view.x, whole)), y: scale(view.y, range(view.y, view)) },
       axes: [{ ...ruler({ ...view.x, label: fitting(view.x.label, room) }, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
       series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
       legend: { markers: { width: 3, dash: (_, i) => (view.lines[i - 1]?.stroke ? "dashed" : "solid") } },

@@ -245,6 +245,12 @@ impl Scenario {
         self.points.iter().flat_map(|point| &point.inputs).cloned().collect()
     }
 
+    /// Those of [`inputs`](Self::inputs) that this run's simulation reads.
+    pub fn inputs_of(&self, run: &RunSpec) -> &[PathBuf] {
+        let point = self.points.iter().find(|point| point.parameters == run.parameters);
+        point.map_or(&[], |point| &point.inputs)
+    }
+
     /// An error in this crate's own words about the value at `path`, such as `workload.stop`, which only who runs the scenario could find.
     pub fn wrong(&self, path: &str, must: impl Into<String>, got: impl fmt::Display) -> ScenarioError {
         let path = Path::parse(path).unwrap_or_default();

@@ -577,6 +577,22 @@ fn cards_for_prompts_that_cannot_be() {
 }
 
 #[test]
+fn cards_share_a_layer_by_whole_heads_of_keys_and_values() {
+    let of = |cards: u32| {
+        let system = format!("{{ preset: punica, model: tiny-llama, generation: {{ tensor_parallel: {cards} }} }}\n");
+        errors(
+            &GOOD
+                .replacen("gpus: 1", "gpus: 4", 1)
+                .replacen("preset: hbert-adapter\n", &system, 1),
+            &[],
+        )
+    };
+    assert_eq!(of(2), "nothing wrong");
+    let said = "s.yaml:13: systems[0].generation.tensor_parallel: must be a divisor of the 2 heads of tiny-llama that keys and values have, got 4";
+    assert!(of(4).contains(said), "{}", of(4));
+}
+
+#[test]
 fn cards_that_come_and_go_and_cannot_be() {
     let of = |keys: &str| {
         let system = format!("{{ preset: punica, model: tiny-llama, generation: {{ {keys} }} }}\n");

@@ -50,9 +50,11 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let other = Saved::open(folder)?;
         let taken = take_over(&loaded, &saved, &other, &missing)?;
         let of = mine.len();
+        let why = { saved.sweep.difference(&other.sweep) }.filter(|_| taken == 0);
+        let why = why.map_or(String::new(), |why| format!(", which is of {why}"));
         say(
             output,
-            &format!("{taken} of {of} runs are taken over from {}", folder.display()),
+            &format!("{taken} of {of} runs are taken over from {}{why}", folder.display()),
         );
         missing = left();
     }
@@ -106,7 +108,8 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
 fn take_over(loaded: &Loaded, saved: &Saved, other: &Saved, missing: &[usize]) -> Result<usize, Failure> {
     let key = |&run: &usize| {
         let spec = &loaded.runs[run];
-        (run, saved.sweep.key(spec, loaded.card(spec)))
+        let inputs = loaded.scenario.inputs_of(spec);
+        (run, saved.sweep.key(spec, loaded.card(spec), inputs))
     };
     let wanted: Vec<(usize, String)> = missing.iter().map(key).collect();
     saved.take_over(other, &wanted, loaded.runs.len() <= MAX_RUNS_WITH_OPS)
@@ -137,7 +140,7 @@ fn simulate_one(
 ) -> Result<Option<SavedRun>, Failure> {
     let spec = &loaded.runs[run];
     let card = loaded.card(spec);
-    let key = sweep.key(spec, card);
+    let key = sweep.key(spec, card, loaded.scenario.inputs_of(spec));
     let done = match simulate(spec, card, spec.repeat, interrupt, None) {
         Ok(done) => done,
         Err(failure) => {

@@ -115,14 +115,15 @@ impl Sweep {
         })
     }
 
-    /// What a run's figures depend on, by which another sweep's run is found to be the same.
-    pub fn key(&self, run: &RunSpec, card: &Card) -> String {
+    /// What a run's figures depend on, by which another sweep's run is found to be the same: of the sweep's files those that it reads.
+    pub fn key(&self, run: &RunSpec, card: &Card, inputs: &[PathBuf]) -> String {
         // Where the scenario lies is no part of it.
         let spec = RunSpec {
             file: String::new(),
             ..run.clone()
         };
-        let of_files = self.files.iter().map(|content| content.digest.as_str());
+        let is_read = |content: &&Content| inputs.iter().any(|path| content.name == path.display().to_string());
+        let of_files = self.files.iter().filter(is_read).map(|content| content.digest.as_str());
         let parts = [&self.version, &self.program, &card.digest(), &format!("{spec:?}")];
         let mut hasher = blake3::Hasher::new();
         for part in parts.map(String::as_str).into_iter().chain(of_files) {

@@ -140,11 +140,12 @@ impl Saved {
         if draws_ops && other.sweep.runs > MAX_RUNS_WITH_OPS {
             return Ok(0);
         }
+        let keys: BTreeSet<&String> = wanted.iter().map(|(_, key)| key).collect();
         let mut found: BTreeMap<String, SavedRun> = BTreeMap::new();
         for run in (0..other.sweep.runs).filter(|&run| other.is_done(run)) {
             let saved: SavedRun = read(&other.path(run))?;
             // Why a run is refused says where its scenario lies; to find it again takes no time.
-            if saved.refused.is_none() {
+            if saved.refused.is_none() && keys.contains(&saved.key) {
                 found.insert(saved.key.clone(), saved);
             }
         }

@@ -308,7 +308,11 @@ fn punica_is_reproduced() {
             ("Fig. 12", "vLLM backbone, identical", 445.0),
             ("Fig. 12", "Punica, distinct", 412.0),
             ("Fig. 12", "identical, Punica over vLLM's backbone: the same", 0.942),
-            ("Section 5.3", "512 tokens of 7B taken in anew, over copying their keys and values", 4.90),
+            (
+                "Section 5.3",
+                "512 tokens of 7B taken in anew, over copying their keys and values",
+                4.90,
+            ),
             ("Fig. 12", "vLLM backbone, distinct", 19.4),
             (
                 "Fig. 13",

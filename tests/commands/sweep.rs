@@ -59,10 +59,31 @@ fn a_larger_sweep_takes_over_what_a_smaller_one_has_made() {
     }
     // Another seed's runs are others.
     let said = sweep("[5, 20]", "2", &["--out", "other", "--reuse", "small", "--seed", "9"]);
-    assert!(said.contains("0 of 8 runs are taken over"), "{said}");
+    assert!(
+        said.contains("0 of 8 runs are taken over from small, which is of another scenario"),
+        "{said}"
+    );
     // The third repeat of seed 1 is the first of seed 3, and called otherwise.
     let said = sweep("[5, 20]", "1", &["--out", "called", "--reuse", "anew", "--seed", "3"]);
     assert!(said.contains("0 of 4 runs are taken over"), "{said}");
+    // What one point reads is no part of another's.
+    for name in ["a.csv", "b.csv"] {
+        good(at, &["trace", "generate", "s.yaml", name, "--set", "seed=7"]);
+    }
+    let traces = |names: &[&str], more: &[&str]| {
+        let traces = names.iter().map(|name| format!("{{trace: {{path: {name}}}}}"));
+        let swept = format!(
+            "sweep={{workload.arrivals: [{}]}}",
+            traces.collect::<Vec<_>>().join(", ")
+        );
+        let output = tenantry(at, &[&["sweep", "s.yaml", "--set", &swept], more].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    traces(&["a.csv"], &["--out", "a"]);
+    let said = traces(&["a.csv", "b.csv"], &["--out", "ab", "--reuse", "a"]);
+    assert!(said.contains("2 of 4 runs are taken over from a\n"), "{said}");
     let refused = tenantry(at, &["sweep", "s.yaml", "--out", "nothing", "--reuse", "card"]);
     assert_eq!(refused.status.code(), Some(2));
 }

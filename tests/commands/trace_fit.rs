@@ -220,7 +220,10 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
     let yaml = fit["yaml"].as_str().unwrap();
     assert!(yaml.contains("poisson") && !yaml.contains("tenants"), "{yaml}");
     let notes = fit["notes"].to_string();
-    assert!(notes.contains("tenants are not fitted: fewer than 20"), "{notes}");
+    assert!(
+        notes.contains("tenants are not fitted: ") && notes.contains("in the second, of at least 20 each"),
+        "{notes}"
+    );
 
     let figures = fit["comparison"].to_string();
     assert!(
@@ -230,8 +233,45 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
     let refused = tenantry(at, &["trace", "fit", "requests", "drifts.csv", "--tenants", "50"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        said.contains("--tenants: must be left out where fewer than 20 tenants ask in each half, got 50"),
+        said.contains("--tenants: must be left out where ") && said.contains("of at least 20 each, got 50"),
         "{said}"
+    );
+
+    // So rare that most stretches between two are longer than what is taken for a hole elsewhere.
+    let rare = [
+        "--arrivals",
+        "{poisson: {rate: 0.003/s}}",
+        "--after",
+        "200000s",
+        "--lengths",
+        "{input: {fixed: 20}}",
+    ];
+    generate("rare.csv", &rare);
+    let fit = good_json(at, &["trace", "fit", "requests", "rare.csv"]);
+    let notes = fit["notes"].to_string();
+    assert!(notes.contains("count as silence"), "{notes}");
+    let keys: serde_json::Value = serde_yaml::from_str(fit["yaml"].as_str().unwrap()).unwrap();
+    let arrivals = keys["workload"]["arrivals"].to_string();
+    assert!(arrivals.contains("0.003") || arrivals.contains("0.002"), "{arrivals}");
+
+    // Those that failed are left out of the lengths, which is said.
+    let mut rows: Vec<String> = fs::read_to_string(at.join("bursty.csv"))
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    for row in rows.iter_mut().skip(1).step_by(4) {
+        // ticket, tenant, arrival_ns, input_tokens, output_tokens, class
+        let mut fields: Vec<&str> = row.split(',').collect();
+        fields[4] = "0";
+        *row = fields.join(",");
+    }
+    fs::write(at.join("failed.csv"), rows.join("\n") + "\n").unwrap();
+    let fit = good_json(at, &["trace", "fit", "requests", "failed.csv"]);
+    let notes = fit["notes"].to_string();
+    assert!(
+        notes.contains("have no output, as those that fail: their lengths are left out"),
+        "{notes}"
     );
 
     // A trace without instants, and one of minutes, are refused with what does.

@@ -213,8 +213,8 @@ impl GenerationServing {
     /// # Errors
     /// No room for them in the folder for temporary files.
     pub fn with_management(mut self) -> Result<GenerationServing, ExecutorError> {
-        let manager = self.manager.with_versions(self.seed, self.device)?;
-        self.manager = manager.on_disk(self.disk.clone());
+        let manager = self.manager.on_disk(self.disk.clone());
+        self.manager = manager.with_versions(self.seed, self.device)?;
         Ok(self)
     }
 

@@ -21,7 +21,8 @@ use crate::stored_blocks::StoredBlocks;
 /// New versions that differ, where parameters are random. They are handed out in turns: what reading one costs is the same for all.
 const VERSIONS: u32 = 8;
 
-/// New versions of tenants' parameters, on the disk. Of files there are none: a tenant's is what its file has.
+/// New versions of tenants' parameters, on the disk. Of files there are none: a tenant's is what its file had when the run began, of which this is a
+/// copy of all.
 #[derive(Debug)]
 pub(super) struct NewVersions {
     blocks: StoredBlocks,
@@ -97,7 +98,7 @@ impl NewVersions {
 pub(super) struct Manager {
     sets: Option<ParameterSets>,
     tables: Option<Tables>,
-    /// Absent where the workload has no management requests, or tenants nothing of their own.
+    /// Absent where the workload has no management requests, or tenants nothing of their own; and where all tenants' files are on the disk.
     versions: Option<Arc<NewVersions>>,
     /// Where host memory does not hold all tenants' parameters.
     disk: Option<Arc<Disk>>,
@@ -124,7 +125,9 @@ impl Manager {
     /// # Errors
     /// No room for them in the folder for temporary files.
     pub fn with_versions(mut self, seed: u64, device: Device) -> Result<Manager, ExecutorError> {
-        let versions = self.sets.as_ref().map(|sets| NewVersions::write(sets, seed, device));
+        // The disk has what files had.
+        let sets = { self.sets.as_ref() }.filter(|sets| self.disk.is_none() || !sets.are_given());
+        let versions = sets.map(|sets| NewVersions::write(sets, seed, device));
         self.versions = versions.transpose()?.map(Arc::new);
         Ok(self)
     }
@@ -158,8 +161,11 @@ impl Manager {
                 Some(sets),
                 _,
             ) => {
-                let versions = self.versions.as_ref();
-                let versions = versions.ok_or_else(|| ExecutorError::input("new versions", "there", "none"))?;
+                let versions = match (&self.versions, &self.disk) {
+                    (Some(versions), _) => versions,
+                    (None, Some(disk)) => return disk.read(tenant).map(drop),
+                    (None, None) => return Err(ExecutorError::input("new versions", "there", "none")),
+                };
                 let version = versions.next(tenant)?;
                 // Also what stays on the disk is read once: only what is whole takes the old one's place.
                 let parameters = versions.read(version)?;
@@ -237,6 +243,33 @@ mod tests {
         }
         let error = store(4).unwrap_err().to_string();
         assert!(error.contains("must be in its file"), "{error}");
+
+        // Likewise where all are on the disk, and host memory holds two.
+        let blocks = [
+            Ok(block(5.0)),
+            Err(ExecutorError::input("file", "there", "none")),
+            Ok(block(7.0)),
+        ];
+        let sets = ParameterSets::of_blocks(3, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
+        let disk = Arc::new(Disk::write(&sets, 2, Device::Cpu).unwrap());
+        let manager = Manager::new(Some(&sets), None).on_disk(Some(Arc::clone(&disk)));
+        let manager = manager.with_versions(3, Device::Cpu).unwrap();
+        let store = |tenant| {
+            manager.manage(&Manage::Store {
+                subject: Subject::Tenant(tenant),
+                bytes: 12,
+            })
+        };
+        store(2).unwrap();
+        disk.fetch(2, 0).unwrap();
+        assert_eq!(sets.of(2).double_value(&[0]), 7.0);
+        assert!(store(1).unwrap_err().to_string().contains("must be in its file"));
+        assert!(
+            disk.fetch(1, 1)
+                .unwrap_err()
+                .to_string()
+                .contains("must be in its file")
+        );
 
         // Random ones have versions that are others.
         let fill = |_: u32, numbers: &mut [f32]| numbers.fill(9.0);

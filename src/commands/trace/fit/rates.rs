@@ -244,8 +244,13 @@ impl Seconds {
         let requests: f64 = all.iter().map(|&count| f64::from(count)).sum();
         let rate = requests / (all.len() - holes_s).max(1) as f64;
         let asked = all.iter().filter(|&&count| count > 0).count() as f64;
-        let expected = asked * (-rate * hole_s as f64).exp();
-        if holes_s > 0 && expected >= 0.5 && args.drop_zeros_from.is_none() {
+        let stretches = |rate: f64| asked * (-rate * hole_s as f64).exp();
+        // Where requests stand so far apart that most stretches are as long, what is left of the time says nothing of the rate; then there is no more
+        // silence than at the rate over all of it.
+        let rate_of_all = requests / all.len() as f64;
+        let silent_s = stretches(rate_of_all) * (hole_s as f64 + 1.0 / rate_of_all);
+        let is_chance = stretches(rate) >= 0.5 || holes_s as f64 <= 2.0 * silent_s;
+        if holes_s > 0 && is_chance && args.drop_zeros_from.is_none() {
             return Ok(Seconds {
                 counts: all.to_vec(),
                 at: (0..all.len()).collect(),

@@ -47,13 +47,23 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
         seen_note(name),
     ];
     let mut of_lengths: Keys = Vec::new();
-    if seen.lengths.len().min(unseen.lengths.len()) >= lengths::LEAST {
+    let told = [seen.lengths.len(), unseen.lengths.len()];
+    if told.iter().all(|&told| told >= lengths::LEAST) {
+        let left_out = seen.unanswered + unseen.unanswered;
+        if left_out > 0 {
+            notes.push(format!(
+                "{left_out} requests of {} have no output, as those that fail: their lengths are left out, and they count as arrivals",
+                left_out + told[0] + told[1]
+            ));
+        }
         let (key, bins) = lengths::key_of(&seen.lengths);
         of_lengths.push(key);
         notes.extend(bins);
     } else {
         notes.push(format!(
-            "lengths are not fitted: fewer than {} requests of each half say theirs",
+            "lengths are not fitted: {} requests of the first half and {} of the second say theirs, of at least {} each",
+            told[0],
+            told[1],
             lengths::LEAST
         ));
         (seen.lengths, unseen.lengths) = (Vec::new(), Vec::new());
@@ -63,7 +73,12 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
         let drawn = "who asks is drawn for each request by itself: bursts and silences of single tenants are not fitted (`tenants.presence` makes some)";
         notes.push(drawn.to_owned());
     } else {
-        let few = format!("fewer than {} tenants ask in each half", popularity::LEAST);
+        let few = format!(
+            "{} tenants ask in the first half and {} in the second, of at least {} each",
+            seen.tenants.len(),
+            unseen.tenants.len(),
+            popularity::LEAST
+        );
         if let Some(tenants) = args.tenants {
             let message = format!("--tenants: must be left out where {few}, got {tenants}");
             return Err(Failure::BadInput(message));
@@ -177,10 +192,12 @@ impl Recording {
                 *tenants.entry(tenant).or_default() += 1;
             }
             let mut lengths: Vec<Lengths> = requests.iter().filter_map(|asked| asked.lengths).collect();
+            let all = lengths.len();
             if lengths.iter().any(|pair| pair.output > 0) {
                 lengths.retain(|pair| pair.output > 0);
             }
             Half {
+                unanswered: all - lengths.len(),
                 requests: requests.len(),
                 lengths,
                 tenants,
@@ -216,6 +233,8 @@ struct Half {
     requests: usize,
     /// Of those that say theirs, and, where any is, are answered.
     lengths: Vec<Lengths>,
+    /// Those that say theirs and are not.
+    unanswered: usize,
     /// Who asks how often.
     tenants: BTreeMap<u32, u32>,
 }
