@@ -325,6 +325,12 @@ impl Loaded {
         self.cards.values()
     }
 
+    /// Digests of the cards, by what runs call them.
+    pub fn card_digests(&self) -> BTreeMap<&str, String> {
+        let cards = self.cards.iter();
+        cards.map(|(name, card)| (name.as_str(), card.digest())).collect()
+    }
+
     /// The tables that the runs so far used and that were not measured.
     pub fn tables_used(&self) -> BTreeSet<TableUsed> {
         self.cards.values().flat_map(TableUsed::of_card).collect()

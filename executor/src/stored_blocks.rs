@@ -15,6 +15,8 @@ use crate::host::forget_cached;
 pub(crate) struct StoredBlocks {
     /// It has no name, and is gone when it is closed.
     file: File,
+    /// Which there are.
+    there: Vec<bool>,
     numbers: u64,
     kind: Kind,
     device: Device,
@@ -28,7 +30,7 @@ fn failed(source: std::io::Error) -> ExecutorError {
 }
 
 impl StoredBlocks {
-    /// Writes `count` blocks of so many numbers each; `device` is where they will be copied to.
+    /// Writes `count` blocks of so many numbers each, or of none where there is none to be had; `device` is where they will be copied to.
     ///
     /// # Errors
     /// Those of `block`, or no room in the folder for temporary files.
@@ -39,21 +41,28 @@ impl StoredBlocks {
         device: Device,
         mut block: impl FnMut(u32) -> Result<Tensor, ExecutorError>,
     ) -> Result<StoredBlocks, ExecutorError> {
-        let stored = StoredBlocks {
-            file: tempfile::tempfile().map_err(failed)?,
-            numbers,
-            kind,
-            device,
-        };
-        let mut out = BufWriter::new(&stored.file);
-        let mut bytes = vec![0; stored.bytes() as usize];
+        let file = tempfile::tempfile().map_err(failed)?;
+        let mut there = Vec::with_capacity(count as usize);
+        let mut out = BufWriter::new(&file);
+        let mut bytes = vec![0; (numbers * element_bytes(kind)) as usize];
         for index in 0..count {
-            block(index)?.f_copy_data_u8(&mut bytes, numbers as usize)?;
+            let block = block(index)?;
+            there.push(block.numel() > 0);
+            // What is not there has a place in the file all the same, and is not read.
+            if block.numel() > 0 {
+                block.f_copy_data_u8(&mut bytes, numbers as usize)?;
+            }
             out.write_all(&bytes).map_err(failed)?;
         }
         out.flush().map_err(failed)?;
         drop(out);
-        Ok(stored)
+        Ok(StoredBlocks {
+            file,
+            there,
+            numbers,
+            kind,
+            device,
+        })
     }
 
     /// Of each block.
@@ -64,8 +73,11 @@ impl StoredBlocks {
     /// Reads a block, not from the operating system's copy of the file, into memory from which the device copies fastest.
     ///
     /// # Errors
-    /// What the disk says, or no memory.
+    /// What the disk says, no memory, or no such block.
     pub fn read(&self, index: u32) -> Result<Tensor, ExecutorError> {
+        if !self.there[index as usize] {
+            return Err(ExecutorError::input("a tenant's parameters", "in its file", "none"));
+        }
         forget_cached(&self.file).map_err(failed)?;
         let mut bytes = vec![0; self.bytes() as usize];
         let from = u64::from(index) * self.bytes();

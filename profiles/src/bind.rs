@@ -305,10 +305,7 @@ impl Card {
         added: Added,
     ) -> Result<Option<Surface>, MissingTable> {
         let asked = format!("model={} dtype={dtype} added={added}", model.name);
-        if slices(&self.tables.concurrent_step)
-            .iter()
-            .all(|slice| slice.label != asked)
-        {
+        if !is_there(&self.tables.concurrent_step, &asked) {
             return Ok(None);
         }
         self.check_shape(Family::ConcurrentStep, model, &asked)?;

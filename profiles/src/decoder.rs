@@ -119,6 +119,8 @@ enum Kernel<'a> {
     /// Of a chunk: its tokens, and those that the last of them attends to. And what it takes beside others in one kernel, in parts of a
     /// million of what it takes alone.
     Prefill(u32, u32, u64),
+    /// Of a prompt that is computed at once, where such were measured by themselves: what prices it, its tokens, and likewise.
+    Whole(&'a Curve, u32, u64),
     /// Of new tokens: sequences, and their mean context.
     Decode(u32, u32),
     /// Of both, and where on its grid.
@@ -149,7 +151,8 @@ impl Decoder {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
             let cost = match kernel {
-                Kernel::Prefill(tokens, context, ppm) => self.chunk(tokens, context).share(ppm),
+                Kernel::Prefill(tokens, context, ppm) => self.prefill.cost(tokens, context).share(ppm),
+                Kernel::Whole(whole, tokens, ppm) => whole.cost(tokens.into()).share(ppm),
                 Kernel::Decode(sequences, context) => self.decode.cost(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.cost(at),
             };
@@ -163,7 +166,8 @@ impl Decoder {
         let mut sum = 0;
         self.kernels(chunks, sequences, context, |kernel| {
             sum += match kernel {
-                Kernel::Prefill(tokens, context, ppm) => of_ppm(self.chunk_ns(tokens, context), ppm),
+                Kernel::Prefill(tokens, context, ppm) => of_ppm(self.prefill.median_ns(tokens, context), ppm),
+                Kernel::Whole(whole, tokens, ppm) => of_ppm(whole.median_ns(tokens.into()), ppm),
                 Kernel::Decode(sequences, context) => self.decode.median_ns(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.median_ns(at),
             };
@@ -177,10 +181,12 @@ impl Decoder {
         self.whole_prompt.as_ref().filter(|_| tokens == context)
     }
 
-    fn chunk(&self, tokens: u32, context: u32) -> Cost {
+    /// What takes a chunk in.
+    #[inline]
+    fn chunk(&self, tokens: u32, context: u32, ppm: u64) -> Kernel<'_> {
         match self.whole(tokens, context) {
-            Some(whole) => whole.cost(tokens.into()),
-            None => self.prefill.cost(tokens, context),
+            Some(whole) => Kernel::Whole(whole, tokens, ppm),
+            None => Kernel::Prefill(tokens, context, ppm),
         }
     }
 
@@ -202,7 +208,7 @@ impl Decoder {
             }
             (Some(_), [_, _, ..], 0) => {
                 let (tokens, cached) = dearest(chunks, |(tokens, cached)| self.chunk_ns(tokens, tokens + cached));
-                each(Kernel::Prefill(tokens, tokens + cached, ONE_BY_ONE_PPM));
+                each(self.chunk(tokens, tokens + cached, ONE_BY_ONE_PPM));
             }
             _ => {
                 let ppm = self.together(chunks).map_or(ONE_BY_ONE_PPM, |together| {
@@ -211,7 +217,7 @@ impl Decoder {
                     together.share_ppm(chunks).max(least_ppm)
                 });
                 for &(tokens, context) in chunks {
-                    each(Kernel::Prefill(tokens, context, ppm));
+                    each(self.chunk(tokens, context, ppm));
                 }
                 if sequences > 0 {
                     each(Kernel::Decode(sequences, context));
@@ -236,10 +242,8 @@ impl Decoder {
         covers &= self.together(chunks).is_none_or(|together| together.covers(chunks));
         self.kernels(chunks, sequences, context, |kernel| {
             covers &= match kernel {
-                Kernel::Prefill(tokens, context, _) => match self.whole(tokens, context) {
-                    Some(whole) => whole.covers(tokens.into()),
-                    None => self.prefill.covers(tokens, context),
-                },
+                Kernel::Prefill(tokens, context, _) => self.prefill.covers(tokens, context),
+                Kernel::Whole(whole, tokens, _) => whole.covers(tokens.into()),
                 Kernel::Decode(sequences, context) => self.decode.covers(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.covers(at),
             };
@@ -256,10 +260,8 @@ impl Decoder {
         };
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
         self.kernels(chunks, sequences, context, |kernel| match kernel {
-            Kernel::Prefill(tokens, context, _) => match self.whole(tokens, context) {
-                Some(whole) => note(Family::DecoderWholePrompt, whole.beyond(tokens.into())),
-                None => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
-            },
+            Kernel::Prefill(tokens, context, _) => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
+            Kernel::Whole(whole, tokens, _) => note(Family::DecoderWholePrompt, whole.beyond(tokens.into())),
             Kernel::Decode(sequences, context) => note(Family::DecoderDecode, self.decode.beyond(sequences, context)),
             Kernel::Mixed(mixed, at) => note(Family::DecoderMixed, mixed.0.beyond(at)),
         });

@@ -245,10 +245,13 @@ impl Scenario {
         self.points.iter().flat_map(|point| &point.inputs).cloned().collect()
     }
 
-    /// Those of [`inputs`](Self::inputs) that this run's simulation reads.
-    pub fn inputs_of(&self, run: &RunSpec) -> &[PathBuf] {
-        let point = self.points.iter().find(|point| point.parameters == run.parameters);
-        point.map_or(&[], |point| &point.inputs)
+    /// Those of [`inputs`](Self::inputs) that each run's simulation reads, in the order of [`runs`](Self::runs).
+    pub fn inputs_by_run(&self) -> Vec<&[PathBuf]> {
+        let runs = |point: &Point| self.repeats as usize * point.resolved.systems.len();
+        let points = self.points.iter();
+        points
+            .flat_map(|point| std::iter::repeat_n(&point.inputs[..], runs(point)))
+            .collect()
     }
 
     /// An error in this crate's own words about the value at `path`, such as `workload.stop`, which only who runs the scenario could find.

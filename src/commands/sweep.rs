@@ -1,5 +1,6 @@
 //! `tenantry sweep`: a scenario's runs in parts, each saved as it finishes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,9 +47,10 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let there = mine.len() - missing.len();
         say(output, &format!("{there} of {} runs were saved before", mine.len()));
     }
+    let keys = keys(&loaded, &saved.sweep, &missing);
     if let Some(folder) = &args.reuse {
         let other = Saved::open(folder)?;
-        let taken = take_over(&loaded, &saved, &other, &missing)?;
+        let taken = saved.take_over(&other, &keys, loaded.runs.len() <= MAX_RUNS_WITH_OPS)?;
         let of = mine.len();
         let why = { saved.sweep.difference(&other.sweep) }.filter(|_| taken == 0);
         let why = why.map_or(String::new(), |why| format!(", which is of {why}"));
@@ -65,7 +67,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.reset_eta();
     let events = AtomicU64::new(0);
     let one = |&run: &usize| -> Result<(), Failure> {
-        let saved_run = match simulate_one(&loaded, &saved.sweep, run, &interrupt)? {
+        let saved_run = match simulate_one(&loaded, (&saved.sweep, &keys[&run]), run, &interrupt)? {
             Some(saved_run) => saved_run,
             None => return Ok(()),
         };
@@ -104,15 +106,14 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     publish(&written, &args.out, output)
 }
 
-/// Takes over runs that another sweep has made; it must have been made by this program.
-fn take_over(loaded: &Loaded, saved: &Saved, other: &Saved, missing: &[usize]) -> Result<usize, Failure> {
+/// The [`Sweep::key`] of each of these runs. A card is hashed once, however many runs it prices.
+fn keys(loaded: &Loaded, sweep: &Sweep, runs: &[usize]) -> BTreeMap<usize, String> {
+    let (cards, inputs) = (loaded.card_digests(), loaded.scenario.inputs_by_run());
     let key = |&run: &usize| {
         let spec = &loaded.runs[run];
-        let inputs = loaded.scenario.inputs_of(spec);
-        (run, saved.sweep.key(spec, loaded.card(spec), inputs))
+        (run, sweep.key(spec, &cards[spec.card.as_str()], inputs[run]))
     };
-    let wanted: Vec<(usize, String)> = missing.iter().map(key).collect();
-    saved.take_over(other, &wanted, loaded.runs.len() <= MAX_RUNS_WITH_OPS)
+    runs.par_iter().map(key).collect()
 }
 
 /// Prints what was written of all runs.
@@ -134,13 +135,12 @@ pub fn publish(written: &Written, folder: &Path, output: &OutputArgs) -> Result<
 /// Nothing where the user stopped it.
 fn simulate_one(
     loaded: &Loaded,
-    sweep: &Sweep,
+    (sweep, key): (&Sweep, &str),
     run: usize,
     interrupt: &std::sync::Arc<std::sync::atomic::AtomicBool>,
 ) -> Result<Option<SavedRun>, Failure> {
     let spec = &loaded.runs[run];
     let card = loaded.card(spec);
-    let key = sweep.key(spec, card, loaded.scenario.inputs_of(spec));
     let done = match simulate(spec, card, spec.repeat, interrupt, None) {
         Ok(done) => done,
         Err(failure) => {
@@ -148,7 +148,7 @@ fn simulate_one(
             let refused = loaded.refusal(run).ok_or(failure)?;
             return Ok(Some(SavedRun {
                 sweep: sweep.digest.clone(),
-                key,
+                key: key.to_owned(),
                 refused: Some(refused),
                 summary: None,
                 curves: None,
@@ -163,7 +163,7 @@ fn simulate_one(
     let finished = done.filter(|done| !done.interrupted);
     Ok(finished.map(|mut done| SavedRun {
         sweep: sweep.digest.clone(),
-        key,
+        key: key.to_owned(),
         refused: None,
         curves: {
             if loaded.runs.len() > MAX_RUNS_WITH_OPS {

@@ -136,11 +136,16 @@ impl Saved {
 
     /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; how many there were. A page draws ops
     /// of few runs: where they are drawn here, runs without are left to be made.
-    pub fn take_over(&self, other: &Saved, wanted: &[(usize, String)], draws_ops: bool) -> Result<usize, Failure> {
+    pub fn take_over(
+        &self,
+        other: &Saved,
+        wanted: &BTreeMap<usize, String>,
+        draws_ops: bool,
+    ) -> Result<usize, Failure> {
         if draws_ops && other.sweep.runs > MAX_RUNS_WITH_OPS {
             return Ok(0);
         }
-        let keys: BTreeSet<&String> = wanted.iter().map(|(_, key)| key).collect();
+        let keys: BTreeSet<&String> = wanted.values().collect();
         let mut found: BTreeMap<String, SavedRun> = BTreeMap::new();
         for run in (0..other.sweep.runs).filter(|&run| other.is_done(run)) {
             let saved: SavedRun = read(&other.path(run))?;

@@ -33,31 +33,22 @@ pub(super) struct NewVersions {
 enum Whose {
     /// Whoever asks next, of so many as were handed out.
     Anybodys(AtomicU32),
-    /// Those of tenants in turns; nothing where a file could not be read.
-    Own(Vec<bool>),
+    /// Those of tenants, which take so many in turns.
+    Own(u32),
 }
 
 impl NewVersions {
     /// Writes them for tenants with such parameters.
     fn write(sets: &ParameterSets, seed: u64, device: Device) -> Result<NewVersions, ExecutorError> {
-        let store = |count, version: &mut dyn FnMut(u32) -> Result<Tensor, ExecutorError>| {
-            StoredBlocks::write(count, sets.length(), sets.kind(), device, version)
-        };
         if sets.are_given() {
-            let there = (0..sets.distinct()).map(|version| sets.of(version).numel() > 0);
-            let there: Vec<bool> = there.collect();
-            let nothing = Tensor::f_zeros([sets.length() as i64], (sets.kind(), Device::Cpu))?;
-            let mut own = |version: u32| match there[version as usize] {
-                true => Ok(sets.of(version)),
-                false => Ok(nothing.shallow_clone()),
-            };
+            let (count, own) = (sets.distinct(), |version| Ok(sets.of(version)));
             return Ok(NewVersions {
-                blocks: store(sets.distinct(), &mut own)?,
-                whose: Whose::Own(there),
+                blocks: StoredBlocks::write(count, sets.length(), sets.kind(), device, own)?,
+                whose: Whose::Own(count),
             });
         }
         let mut numbers = vec![0.0; sets.length() as usize];
-        let mut version = |version| {
+        let version = |version| {
             fill(
                 &mut weights(seed, Part::NewVersion, u64::from(version)),
                 INITIAL_STD,
@@ -66,29 +57,23 @@ impl NewVersions {
             Ok(Tensor::f_from_slice(&numbers)?.f_to_kind(sets.kind())?)
         };
         Ok(NewVersions {
-            blocks: store(VERSIONS, &mut version)?,
+            blocks: StoredBlocks::write(VERSIONS, sets.length(), sets.kind(), device, version)?,
             whose: Whose::Anybodys(AtomicU32::new(0)),
         })
     }
 
     /// The next one of a tenant.
-    ///
-    /// # Errors
-    /// Its file could not be read.
-    fn next(&self, tenant: u32) -> Result<u32, ExecutorError> {
+    fn next(&self, tenant: u32) -> u32 {
         match &self.whose {
-            Whose::Anybodys(handed_out) => Ok(handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS),
-            Whose::Own(there) => {
-                let version = tenant % there.len() as u32;
-                match there[version as usize] {
-                    true => Ok(version),
-                    false => Err(ExecutorError::input("a tenant's new parameters", "in its file", "none")),
-                }
-            }
+            Whose::Anybodys(handed_out) => handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS,
+            Whose::Own(count) => tenant % count,
         }
     }
 
     /// Reads one.
+    ///
+    /// # Errors
+    /// What the disk says, or that of a file which could not be read.
     pub fn read(&self, version: u32) -> Result<Tensor, ExecutorError> {
         self.blocks.read(version)
     }
@@ -166,7 +151,7 @@ impl Manager {
                     (None, Some(disk)) => return disk.read(tenant).map(drop),
                     (None, None) => return Err(ExecutorError::input("new versions", "there", "none")),
                 };
-                let version = versions.next(tenant)?;
+                let version = versions.next(tenant);
                 // Also what stays on the disk is read once: only what is whole takes the old one's place.
                 let parameters = versions.read(version)?;
                 match &self.disk {
@@ -225,12 +210,13 @@ mod tests {
         ];
         let sets = ParameterSets::of_blocks(7, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
         let manager = Manager::new(Some(&sets), None).with_versions(3, Device::Cpu).unwrap();
-        let store = |tenant| {
+        let store_of = |manager: &Manager, tenant| {
             manager.manage(&Manage::Store {
                 subject: Subject::Tenant(tenant),
                 bytes: 12,
             })
         };
+        let store = |tenant| store_of(&manager, tenant);
         let first = |tenant| sets.of(tenant).double_value(&[0]);
         for (tenant, own) in [(0, 5.0), (5, 7.0), (2, 7.0), (6, 5.0)] {
             let discard = Manage::Discard {
@@ -254,12 +240,7 @@ mod tests {
         let disk = Arc::new(Disk::write(&sets, 2, Device::Cpu).unwrap());
         let manager = Manager::new(Some(&sets), None).on_disk(Some(Arc::clone(&disk)));
         let manager = manager.with_versions(3, Device::Cpu).unwrap();
-        let store = |tenant| {
-            manager.manage(&Manage::Store {
-                subject: Subject::Tenant(tenant),
-                bytes: 12,
-            })
-        };
+        let store = |tenant| store_of(&manager, tenant);
         store(2).unwrap();
         disk.fetch(2, 0).unwrap();
         assert_eq!(sets.of(2).double_value(&[0]), 7.0);
@@ -275,11 +256,7 @@ mod tests {
         let fill = |_: u32, numbers: &mut [f32]| numbers.fill(9.0);
         let random = ParameterSets::new(2, 3, DType::F32, Device::Cpu, 1 << 20, fill).unwrap();
         let manager = Manager::new(Some(&random), None).with_versions(3, Device::Cpu).unwrap();
-        let store = Manage::Store {
-            subject: Subject::Tenant(1),
-            bytes: 12,
-        };
-        manager.manage(&store).unwrap();
+        store_of(&manager, 1).unwrap();
         assert_ne!(random.of(1).double_value(&[0]), 9.0);
     }
 }

@@ -110,7 +110,7 @@ impl Parts {
         let left_us = step_us - shared.step(paper, &large, 8, BATCH, false);
         shared.all_reduce_start_us = left_us / (2.0 * f64::from(large.layers));
         parts.all_reduce_start_us = shared.all_reduce_start_us;
-        if number("memory_gib") > 40.0 { parts } else { shared }
+        if is_first_testbed(paper) { parts } else { shared }
     }
 
     fn all_reduce_us(&self, cards: u32, bytes: f64) -> f64 {
@@ -207,6 +207,11 @@ fn kernel_us(paper: &Paper, rank: u32, [tenants, tokens]: [u32; 2]) -> f64 {
     one + (all - one - shared).max(0.0) * distinct + shared * share(tokens, 1, KERNEL_TOKENS)
 }
 
+/// Whether it is the one card of 80 GB on which kernels and the 7B were measured, and not the eight of 40 GB.
+fn is_first_testbed(paper: &Paper) -> bool {
+    paper.number("memory_gib") > 40.0
+}
+
 pub(super) fn tables(paper: &Paper) -> Draft {
     let number = |name: &str| paper.number(name);
     let parts = Parts::of(paper);
@@ -215,7 +220,7 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         let model = builtin(name);
         decoder(&mut draft, &parts, &model, cards);
         let (kind, source, error) = match name {
-            "llama-7b" if number("memory_gib") > 40.0 => (
+            "llama-7b" if is_first_testbed(paper) => (
                 Source::Fitted,
                 "Fig. 1 (11, 13, 17 and 34 ms) and Fig. 11 (1,044 tokens/s)",
                 None,
@@ -261,7 +266,7 @@ pub(super) fn tables(paper: &Paper) -> Draft {
 
 fn models(paper: &Paper) -> impl Iterator<Item = (&'static str, u32)> {
     // Eight cards that share a layer are the second testbed's.
-    let shared = paper.number("memory_gib") <= 40.0;
+    let shared = !is_first_testbed(paper);
     MODELS.into_iter().filter(move |(_, cards)| *cards == 1 || shared)
 }
 
@@ -377,7 +382,7 @@ fn lora(draft: &mut Draft, paper: &Paper, (model, tensor_parallel): (&ModelShape
         );
     }
     // Of this model, on the testbed where it was measured.
-    let grouped = match model.name == "llama-7b" && paper.number("memory_gib") > 40.0 {
+    let grouped = match model.name == "llama-7b" && is_first_testbed(paper) {
         true => (
             "grouped",
             Source::Fitted,
@@ -431,7 +436,7 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
         1e6 * f64::from(batch) / parts.step(paper, &builtin(name), cards, batch, lora)
     };
     let [short, long] = ["short_context", "long_context"].map(|name| number(name) as u32);
-    if number("memory_gib") > 40.0 {
+    if is_first_testbed(paper) {
         vec![
             input(
                 "7B, decode of 1, short, ms (Fig. 1)",

@@ -16,8 +16,6 @@ pub(in crate::machine) struct Disk {
     sets: ParameterSets,
     /// By tenant.
     blocks: StoredBlocks,
-    /// Whose block is there: not that of a file which could not be read.
-    there: Vec<bool>,
     /// By tenant that has changed: where its parameters lie now.
     renewed: Mutex<HashMap<u32, (Arc<NewVersions>, u32)>>,
     /// By slot of host memory.
@@ -36,21 +34,14 @@ impl Disk {
             let got = format!("adapters of {} for {} tenants", sets.distinct(), sets.tenants());
             return Err(ExecutorError::input("lora.host_slots", must, got));
         }
-        let nothing = Tensor::f_zeros([sets.length() as i64], (sets.kind(), Device::Cpu))?;
-        let mut there = Vec::with_capacity(sets.tenants() as usize);
         let take = |tenant| {
             let block = sets.of(tenant);
             sets.discard(tenant)?;
-            there.push(block.numel() > 0);
-            Ok(match block.numel() {
-                0 => nothing.shallow_clone(),
-                _ => block,
-            })
+            Ok(block)
         };
         Ok(Disk {
             sets: sets.share(),
             blocks: StoredBlocks::write(sets.tenants(), sets.length(), sets.kind(), device, take)?,
-            there,
             renewed: Mutex::default(),
             held: Mutex::new(vec![None; slots as usize]),
         })
@@ -72,9 +63,6 @@ impl Disk {
     /// # Errors
     /// What the disk says, or that of a file which could not be read.
     pub fn read(&self, tenant: u32) -> Result<Tensor, ExecutorError> {
-        if !self.there[tenant as usize] {
-            return Err(ExecutorError::input("a tenant's parameters", "in its file", "none"));
-        }
         let renewed = self.renewed.lock().expect("nobody panics with the versions");
         let at = renewed.get(&tenant).cloned();
         drop(renewed);
