@@ -8,7 +8,7 @@
 
 use crate::family::Family;
 use crate::model::ModelShape;
-use crate::roofline::matrix_weights;
+use crate::roofline::ops::encoder_layer_flops;
 use crate::slice::{Point, Slice};
 use crate::stats::Stats;
 
@@ -34,7 +34,7 @@ impl<const SEQUENCES: usize> Operations for EncoderLayers<'_, SEQUENCES> {
 
     fn of(&self, at: &[u64]) -> f64 {
         let [batch, tokens] = [at[SEQUENCES], at[SEQUENCES + 1]].map(|value| value as f64);
-        batch * tokens * (2.0 * matrix_weights(self.0) + 4.0 * tokens * f64::from(self.0.hidden))
+        encoder_layer_flops(self.0, batch, tokens)
     }
 }
 

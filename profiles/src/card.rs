@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use crate::model::ModelShape;
 use crate::names::named;
 use crate::origin::Origins;
+use crate::roofline::Datasheet;
 use crate::tables::Tables;
 
 /// What each op costs on one device.
@@ -37,6 +38,9 @@ pub struct Card {
     /// The shapes of measured models that are not built-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelShape>,
+    /// What its maker publishes, where it was derived from that and the product does not come with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datasheet: Option<Datasheet>,
     /// The measured points.
     #[serde(skip)]
     pub tables: Tables,

@@ -7,6 +7,7 @@ use crate::card::{Card, Device};
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::model::ModelShape;
+use crate::origin::Origin;
 use crate::stats::nearest_rank;
 
 /// How well one table's medians are known: half the width of their 95 % confidence intervals, as a share of the median.
@@ -156,7 +157,8 @@ impl Card {
         Ok(())
     }
 
-    /// Adds what another card of the same device has beside: its tables, those that this one has too left out.
+    /// Adds what another card of the same device has beside: its tables, those that this one has too left out, each with an origin that says by which
+    /// command it was measured and when.
     ///
     /// # Errors
     /// It is another device's, or was measured with another libtorch.
@@ -170,15 +172,23 @@ impl Card {
                 .all(|slice| (slice.family, &slice.label) != (certainty.family, &certainty.table))
         });
         self.certainty.append(&mut other.certainty);
+        other.held_out.leave_out(&self.tables);
+        other.tables.leave_out(&self.tables);
+        let of_other = format!("{}, on {}", other.provenance.command, other.provenance.date);
+        for slice in other.tables.slices() {
+            self.origins.push(Origin {
+                table: Some(slice.label.clone()),
+                source: of_other.clone(),
+                ..other.origin(slice.family, &slice.label)
+            });
+        }
+        self.held_out.replace_with(&other.held_out);
+        self.tables.replace_with(&other.tables);
         for limits in other.limits {
             if self.limits_of(limits.dtype).is_none() {
                 self.limits.push(limits);
             }
         }
-        other.held_out.leave_out(&self.tables);
-        self.held_out.replace_with(&other.held_out);
-        other.tables.leave_out(&self.tables);
-        self.tables.replace_with(&other.tables);
         for model in other.models {
             if self.models.iter().all(|known| known.name != model.name) {
                 self.models.push(model);
@@ -238,6 +248,18 @@ mod tests {
         let layer = |card: &Card| card.encoder_layer(&model, DType::F32).unwrap().cost(4, 64).median_ns;
         assert_eq!(layer(&card), layer(&whole));
         assert_eq!(card.tables.pet, other.tables.pet);
+        let source = |family, table: &str| card.origin(family, table).source;
+        let pet = other
+            .tables
+            .slices()
+            .into_iter()
+            .find(|slice| slice.family == Family::Pet)
+            .unwrap();
+        assert_eq!(
+            source(Family::Pet, &pet.label),
+            "tenantry profile --device cpu --models tiny --add, on 1970-01-01"
+        );
+        assert_eq!(source(Family::EncoderLayer, &label), card.provenance.command);
         assert_eq!(
             card.certainty_of(Family::EncoderLayer, &label).unwrap().widest,
             Some(0.01)

@@ -78,6 +78,11 @@ fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(
         let got = format!("{}, which line {} has", described(again), line(first));
         return Err(Invalid::new(file, "line", "a point measured once", got).in_line(line(again)));
     }
+    let is_from_nothing = |point: &&Point| point.stats.count == 0 && (role == Role::HeldOut || !goes_on(slice, point));
+    if let Some(point) = slice.points.iter().find(is_from_nothing) {
+        let must = "at least 1, or 0 of a table's point with two measured ones before it along its first axis";
+        return Err(Invalid::new(file, "count", must, "0").in_line(line(point)));
+    }
     if role == Role::HeldOut {
         // They lie anywhere, and price nothing.
         return Ok(());
@@ -108,6 +113,18 @@ fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(
         return Err(Invalid::new(file, "median_us", must, got).in_line(line(larger)));
     }
     Ok(())
+}
+
+/// Whether there is a line from which a table can go on to a point: two measured ones before it along the first axis.
+fn goes_on(slice: &Slice, point: &Point) -> bool {
+    let [first, others @ ..] = point.at.as_slice() else {
+        return false;
+    };
+    let before = slice
+        .points
+        .iter()
+        .filter(|other| other.at[1..] == *others && other.at[0] < *first);
+    before.filter(|other| other.stats.count > 0).count() >= 2
 }
 
 /// The first row with that value of a missing point which the fewest rows have: where a value was mistyped, the one that has it.

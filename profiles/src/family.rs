@@ -131,14 +131,16 @@ impl Family {
     }
 
     /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with the tasks that split a pool before
-    /// its dynamic programs do; with neither pauses nor work where work is handed over, since their ratio decides which core is woken; and
-    /// with the work before which a lane was idle, of which large products are less sensitive than many small ones.
+    /// its dynamic programs do; with neither pauses nor work where work is handed over, since their ratio decides which core is woken; with
+    /// the work before which a lane was idle, of which large products are less sensitive than many small ones; and with the labels of tokens, since
+    /// a product of two columns takes longer than one of sixteen.
     pub(crate) fn rises(self, axis: usize) -> bool {
         !matches!(
             (self, axis),
             (Family::PlotLookup | Family::Plan, 0)
                 | (Family::HandOver, _)
                 | (Family::Resume | Family::CopyResume | Family::LookupResume, 1)
+                | (Family::TaggingHead, 2)
         )
     }
 

@@ -7,8 +7,10 @@
 //!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates. Where operations do not grow
 //!    in proportion, points beyond the measured ones have been added before (`beyond.rs`).
 
+use std::collections::BTreeSet;
+
 use crate::cost::{Beyond, Cost, Spread, whole};
-use crate::slice::{Missing, Slice};
+use crate::slice::{Missing, Point, Slice};
 
 /// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
 type Node = [f64; 5];
@@ -44,6 +46,8 @@ pub(crate) struct Grid<const N: usize> {
     medians: Vec<f64>,
     /// Nodes from one knot of an axis to the next.
     strides: [usize; N],
+    /// Points beyond one of these along every axis were not measured, though the table has some: there it goes on along its first axis.
+    gone_on: Vec<[u64; N]>,
 }
 
 #[derive(Clone, Debug)]
@@ -132,6 +136,7 @@ impl<const N: usize> Grid<N> {
             .knots()
             .try_into()
             .expect("a table has as many axes as its surface");
+        let gone_on = gone_on(slice, &knots);
         let shape = knots.each_ref().map(Vec::len);
         let mut nodes = vec![[f64::NAN; 5]; shape.iter().product()];
         for point in &slice.points {
@@ -162,7 +167,10 @@ impl<const N: usize> Grid<N> {
         let (knots, nodes) = extended;
         let mut names = slice.axes.iter();
         let axes = knots.map(|knots| Axis::new(names.next().expect("an axis has a name"), &knots));
-        Ok(Grid::of(axes, nodes))
+        Ok(Grid {
+            gone_on,
+            ..Grid::of(axes, nodes)
+        })
     }
 
     fn of(axes: [Axis; N], nodes: Vec<Node>) -> Grid<N> {
@@ -176,6 +184,7 @@ impl<const N: usize> Grid<N> {
             nodes,
             medians,
             strides,
+            gone_on: Vec::new(),
         }
     }
 
@@ -261,7 +270,7 @@ impl<const N: usize> Grid<N> {
         self
     }
 
-    /// Whether a point lies within the measured range of every axis.
+    /// Whether a point lies within the measured range of every axis, and not where the table goes on.
     #[inline]
     pub fn covers(&self, at: [u64; N]) -> bool {
         let mut covers = true;
@@ -269,7 +278,7 @@ impl<const N: usize> Grid<N> {
             let axis = &self.axes[axis];
             covers &= (axis.smallest_measured..=axis.largest_measured).contains(value);
         }
-        covers
+        covers && !self.gone_on.iter().any(|last| is_beyond(at, *last))
     }
 
     /// The point of the measured range that is nearest.
@@ -296,7 +305,15 @@ impl<const N: usize> Grid<N> {
     #[cold]
     fn farthest_beyond(&self, at: [u64; N]) -> Option<Beyond> {
         let beyond = self.axes.iter().zip(at).filter_map(|(axis, value)| axis.beyond(value));
-        beyond.max_by(|one, other| one.factor().total_cmp(&other.factor()))
+        let gone_on = self.gone_on.iter().filter(|last| is_beyond(at, **last));
+        let gone_on = gone_on.map(|last| Beyond {
+            axis: self.axes[0].name,
+            asked: at[0],
+            measured: last[0],
+        });
+        beyond
+            .chain(gone_on)
+            .max_by(|one, other| one.factor().total_cmp(&other.factor()))
     }
 }
 
@@ -313,6 +330,31 @@ impl Grid<2> {
         }
         Grid::of([axis], self.nodes.chunks(second_axis.knots()).map(line).collect())
     }
+}
+
+/// The points just before those that a table goes on to, without those that another implies.
+fn gone_on<const N: usize>(slice: &Slice, knots: &[Vec<u64>; N]) -> Vec<[u64; N]> {
+    let before = |point: &Point| -> [u64; N] {
+        std::array::from_fn(|axis| {
+            let place = knots[axis].partition_point(|knot| *knot < point.at[axis]);
+            place.checked_sub(1).map_or(0, |place| knots[axis][place])
+        })
+    };
+    let unmeasured = slice.points.iter().filter(|point| point.stats.count == 0);
+    let all: BTreeSet<[u64; N]> = unmeasured.map(before).collect();
+    let is_implied =
+        |last: &[u64; N]| { all.iter() }.any(|other| other != last && (0..N).all(|axis| other[axis] <= last[axis]));
+    all.iter().filter(|last| !is_implied(last)).copied().collect()
+}
+
+/// Whether a point is larger along every axis.
+#[inline]
+fn is_beyond<const N: usize>(at: [u64; N], last: [u64; N]) -> bool {
+    let mut beyond = true;
+    for axis in 0..N {
+        beyond &= at[axis] > last[axis];
+    }
+    beyond
 }
 
 /// Gives values to batches with more tenants than requests, which cannot exist but are corners of cells that do: the

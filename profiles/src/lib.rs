@@ -78,9 +78,10 @@ pub use keys::{
 };
 pub use leap::Leap;
 pub use limits::Limits;
+pub use mend::Mended;
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::{did_you_mean, near_miss};
-pub use origin::{Origin, Origins, UsedTable};
+pub use origin::{BeyondLimits, Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
     ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,

@@ -1,9 +1,10 @@
 //! Where each table of a card comes from, where that is not where the card as a whole does, and which tables a run used.
 //!
 //! A card that was measured may hold tables that were derived, and one fitted to a paper holds assumptions. Reports list
-//! what they used of these, so a card remembers which of its tables were bound to surfaces.
+//! what they used of these, and of measured tables that are known less well than they should be, so a card remembers which of its tables were
+//! bound to surfaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use schemars::JsonSchema;
@@ -14,6 +15,8 @@ use crate::card::{Card, Source};
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::names::near_miss;
+use crate::slice::Slice;
+use crate::summary::{Moved, TableError, error_of, moved};
 
 /// Where some tables of one family come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +43,27 @@ pub struct Origins {
     list: Vec<Origin>,
     #[serde(skip)]
     used: Mutex<BTreeSet<(Family, String)>>,
+    /// How far prices are off, of those that were asked for.
+    #[serde(skip)]
+    beyond_limits: Mutex<BTreeMap<(Family, String), BeyondLimits>>,
+}
+
+/// How far a measured table's prices are off, where that is more than they should be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BeyondLimits {
+    /// Between its points.
+    pub interpolation: Option<TableError>,
+    /// At its points, since more work never costs less.
+    pub moved: Option<Moved>,
+}
+
+impl BeyondLimits {
+    fn of(slice: &Slice, held_out: &[Slice]) -> BeyondLimits {
+        BeyondLimits {
+            interpolation: error_of(slice, held_out).filter(TableError::is_beyond_limits),
+            moved: Some(moved(slice)).filter(Moved::is_beyond_limits),
+        }
+    }
 }
 
 /// A table that was bound, and where it comes from.
@@ -51,6 +75,17 @@ pub struct UsedTable {
     pub table: String,
     /// Where it comes from.
     pub origin: Origin,
+    /// Of a measured one.
+    pub beyond_limits: BeyondLimits,
+}
+
+impl UsedTable {
+    /// Whether who reads a result should know of it.
+    fn is_to_be_told(&self) -> bool {
+        self.origin.kind != Source::Measured
+            || self.origin.error.is_some()
+            || self.beyond_limits != BeyondLimits::default()
+    }
 }
 
 impl Origins {
@@ -58,7 +93,7 @@ impl Origins {
     pub fn new(list: Vec<Origin>) -> Origins {
         Origins {
             list,
-            used: Mutex::default(),
+            ..Origins::default()
         }
     }
 
@@ -125,18 +160,36 @@ impl Card {
         }
     }
 
-    /// The tables bound so far that were not measured, by family and name: what a report must tell its reader.
-    pub fn used_unmeasured(&self) -> Vec<UsedTable> {
+    /// The tables bound so far that were not measured, and those that were and are known less well than they should be: their points were moved
+    /// so that they rise, or interpolation is off by more than the limits. By family and name: what a report must tell its reader.
+    pub fn used_to_be_told(&self) -> Vec<UsedTable> {
         let used = self.origins.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let table = |(family, table): &(Family, String)| UsedTable {
+        let origins = used.iter().map(|(family, table)| self.origin(*family, table));
+        let tables = used.iter().zip(origins).map(|((family, table), origin)| UsedTable {
             family: *family,
             table: table.clone(),
-            origin: self.origin(*family, table),
+            beyond_limits: match origin.kind {
+                Source::Measured => self.beyond_limits(*family, table),
+                _ => BeyondLimits::default(),
+            },
+            origin,
+        });
+        tables.filter(UsedTable::is_to_be_told).collect()
+    }
+
+    /// Found once, since the runs of a sweep use the same tables.
+    fn beyond_limits(&self, family: Family, table: &str) -> BeyondLimits {
+        let known = &self.origins.beyond_limits;
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || {
+            let is_it = |slice: &&Slice| (slice.family, slice.label.as_str()) == (family, table);
+            let slices = self.tables.slices();
+            let slice = slices.iter().find(is_it);
+            slice.map_or_else(BeyondLimits::default, |slice| {
+                BeyondLimits::of(slice, &self.held_out.slices())
+            })
         };
-        used.iter()
-            .map(table)
-            .filter(|used| used.origin.kind != Source::Measured)
-            .collect()
+        known.entry((family, table.to_owned())).or_insert_with(find).clone()
     }
 
     /// Refuses an origin of a table that the card does not have, and a second one of the same; `file` is what errors call
@@ -215,18 +268,53 @@ mod tests {
         let mut card = synthetic_card();
         card.provenance.source = Source::Measured;
         card.origins.push(origin(None, Source::Fitted));
-        assert_eq!(card.used_unmeasured(), []);
+        assert_eq!(card.used_to_be_told(), []);
         let tiny = ModelShape::builtin("tiny").unwrap();
         card.embedding(&tiny, DType::F32).unwrap();
-        assert_eq!(card.used_unmeasured(), [], "it was measured");
+        assert_eq!(card.used_to_be_told(), [], "it was measured");
         card.encoder_layer(&tiny, DType::F32).unwrap();
         card.encoder_layer(&tiny, DType::F32).unwrap();
-        let used = card.used_unmeasured();
+        let used = card.used_to_be_told();
         assert_eq!(used.len(), 1);
         assert_eq!(used[0].table, "model=tiny dtype=f32");
         assert_eq!(used[0].origin.kind, Source::Fitted);
-        assert_eq!(card.clone().used_unmeasured(), [], "a copy has used nothing");
+        assert_eq!(card.clone().used_to_be_told(), [], "a copy has used nothing");
         assert_eq!(card.clone(), card);
+    }
+
+    #[test]
+    fn measured_tables_are_told_of_where_points_were_moved_or_lines_between_them_are_off() {
+        let mut card = synthetic_card();
+        card.provenance.source = Source::Measured;
+        let tiny = ModelShape::builtin("tiny").unwrap();
+        let told = |card: &Card| {
+            card.embedding(&tiny, DType::F32).unwrap();
+            card.used_to_be_told()
+        };
+        assert_eq!(told(&card.clone()), []);
+        let mut moved = card.clone();
+        moved.origins.push(Origin {
+            family: Family::Embedding,
+            table: Some("model=tiny dtype=f32".into()),
+            error: Some("8 of 9 points were moved".into()),
+            ..origin(None, Source::Measured)
+        });
+        let [used] = &told(&moved)[..] else {
+            panic!("it was moved")
+        };
+        assert_eq!(used.beyond_limits, BeyondLimits::default());
+        let steep = { card.tables.embedding.iter_mut() }
+            .filter(|row| row.model == "tiny" && row.tokens >= 32)
+            .map(|row| row.stats = row.stats.at_pace(10.0));
+        assert!(steep.count() > 0);
+        let [used] = &told(&card)[..] else {
+            panic!("a line misses a step")
+        };
+        let error = used.beyond_limits.interpolation.as_ref().expect("it is far off");
+        assert!(
+            error.p95 > TableError::P95_LIMIT && used.origin.error.is_none(),
+            "{error:?}"
+        );
     }
 
     #[test]
@@ -238,7 +326,7 @@ mod tests {
             assert!(plan.covers(32, 1024), "{batching}");
             assert!(plan.cost(32, 1024).median_ns > plan.cost(1, 8).median_ns, "{batching}");
         }
-        let used = card.used_unmeasured();
+        let used = card.used_to_be_told();
         assert_eq!(used.len(), PoolBatching::ALL.len());
         assert!(
             used.iter()
@@ -250,7 +338,7 @@ mod tests {
         assert!(
             card_alone.solve().unwrap().cost(1000, 16).median_ns > card_alone.solve().unwrap().cost(16, 1).median_ns
         );
-        let used = card_alone.used_unmeasured();
+        let used = card_alone.used_to_be_told();
         assert_eq!(used.len(), 1);
         assert_eq!(
             (used[0].origin.kind, &*used[0].origin.source),
@@ -266,7 +354,7 @@ mod tests {
         card.tables.plan = [(1, 1), (1, 8), (8, 8)].map(row).to_vec();
         let card = card.clone();
         assert_eq!(card.plan(PoolBatching::Fixed).unwrap().cost(4, 8).median_ns, 8_000);
-        assert_eq!(card.used_unmeasured(), [], "the card's own");
+        assert_eq!(card.used_to_be_told(), [], "the card's own");
     }
 
     #[test]

@@ -71,6 +71,12 @@ impl Form {
         Form::new("integer", constraints)
     }
 
+    /// The same of a whole number, or none.
+    pub fn or_zero(mut self) -> Form {
+        self.constraints.minimum = Some(0);
+        self
+    }
+
     /// More than 0.
     pub fn above_zero(maximum: f64) -> Form {
         let constraints = Constraints {

@@ -1,12 +1,12 @@
 //! What came out of a point's measurements, as the last columns of every table hold it.
 
 use crate::cells::{Cells, Field, Refused};
-use crate::schema::Column;
+use crate::schema::{Column, Form};
 
 /// How often a point was measured and what came out, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
-    /// Measurements, at least 1.
+    /// Measurements; 0 of a point that an importer added, where the table goes on along its first axis from the two points before.
     pub count: u64,
     /// Their mean: what throughput follows from, and far above the median where a few ops take much longer.
     pub mean_us: f64,
@@ -23,10 +23,30 @@ pub struct Stats {
 /// The columns of [`Stats`], last in every table.
 pub(crate) const STATS_COLUMNS: [&str; 6] = ["count", "mean_us", "median_us", "p05_us", "p95_us", "p99_us"];
 
+/// The cell of [`Stats::count`].
+struct Count(u64);
+
+impl Field for Count {
+    fn form() -> Form {
+        u64::form().or_zero()
+    }
+
+    fn read(text: &str) -> Result<Self, Refused> {
+        match text {
+            "0" => Ok(Count(0)),
+            _ => u64::read(text).map(Count),
+        }
+    }
+
+    fn write(&self) -> String {
+        self.0.write()
+    }
+}
+
 /// The form of [`STATS_COLUMNS`].
 pub(crate) fn columns() -> Vec<Column> {
     const DESCRIPTIONS: [&str; 6] = [
-        "Measurements.",
+        "Measurements; 0 where nothing was measured and the table goes on along its first axis.",
         "Their mean, in microseconds.",
         "Half of the measurements took no longer.",
         "5 % took no longer.",
@@ -35,7 +55,7 @@ pub(crate) fn columns() -> Vec<Column> {
     ];
     let described = STATS_COLUMNS.into_iter().zip(DESCRIPTIONS);
     let column = |(name, description)| match name {
-        "count" => Column::of::<u64>(name, description),
+        "count" => Column::of::<Count>(name, description),
         _ => Column::of::<f64>(name, description),
     };
     described.map(column).collect()
@@ -168,8 +188,9 @@ impl Stats {
     }
 
     pub(crate) fn read(cells: &impl Cells) -> Result<Stats, (&'static str, Refused)> {
+        let Count(count) = cells.cell("count")?;
         Ok(Stats {
-            count: cells.cell("count")?,
+            count,
             mean_us: cells.cell("mean_us")?,
             median_us: cells.cell("median_us")?,
             p05_us: cells.cell("p05_us")?,
@@ -188,7 +209,7 @@ impl Stats {
             p99_us,
         } = *self;
         [
-            count.write(),
+            Count(count).write(),
             mean_us.write(),
             median_us.write(),
             p05_us.write(),

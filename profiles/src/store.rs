@@ -151,6 +151,13 @@ impl Card {
         card.check_origins(&path(CARD_FILE)).map_err(in_line)?;
         card.check_certainty(&path(CARD_FILE)).map_err(in_line)?;
         card.check_limits(&path(CARD_FILE)).map_err(in_line)?;
+        if let Some(sheet) = &card.datasheet {
+            let in_card = |invalid: Invalid| Invalid {
+                field: format!("datasheet.{}", invalid.field),
+                ..invalid
+            };
+            sheet.check(&path(CARD_FILE)).map_err(in_card).map_err(in_line)?;
+        }
         Ok(card)
     }
 

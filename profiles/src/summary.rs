@@ -38,6 +38,13 @@ pub struct Moved {
     pub farthest: f64,
 }
 
+impl Moved {
+    /// Whether a price is farther from its point than interpolation is to be at p95.
+    pub fn is_beyond_limits(&self) -> bool {
+        self.farthest >= TableError::P95_LIMIT
+    }
+}
+
 /// Prices nearer than this are what was measured.
 const MOVED: f64 = 0.02;
 
@@ -67,6 +74,18 @@ pub struct TableError {
     pub p95: f64,
     /// The farthest: where another point would help most.
     pub worst: Miss,
+}
+
+impl TableError {
+    /// What a measured table's median error is to be below,
+    pub const MEDIAN_LIMIT: f64 = 0.03;
+    /// and its 95th percentile.
+    pub const P95_LIMIT: f64 = 0.08;
+
+    /// Whether it is beyond either.
+    pub fn is_beyond_limits(&self) -> bool {
+        self.median >= Self::MEDIAN_LIMIT || self.p95 >= Self::P95_LIMIT
+    }
 }
 
 /// How far a prediction is off.
@@ -128,7 +147,8 @@ fn is_measured(card: &Card, slice: &Slice) -> bool {
     }
 }
 
-fn moved(slice: &Slice) -> Moved {
+/// What its prices depart from its own points.
+pub(crate) fn moved(slice: &Slice) -> Moved {
     let apart = errors_at(slice, slice).into_iter().map(|miss| miss.error.abs());
     let apart: Vec<f64> = apart.collect();
     Moved {
@@ -144,7 +164,8 @@ pub fn leave_out_errors(card: &Card) -> Vec<TableError> {
     tables.iter().filter_map(|slice| error_of(slice, &held_out)).collect()
 }
 
-fn error_of(slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
+/// The error of a table's interpolation, at its held-out points where there are any, else at its own.
+pub(crate) fn error_of(slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
     let same = |other: &&Slice| (other.family, &other.label) == (slice.family, &slice.label);
     match held_out.iter().find(same) {
         Some(held_out) => summed_up(slice, LeftOut::HeldOut, errors_at(slice, held_out)),
@@ -187,6 +208,10 @@ fn errors_at_own(slice: &Slice) -> Vec<Miss> {
         for line in slice.lines(axis) {
             for window in line.windows(3) {
                 let [before, point, after] = [window[0], window[1], window[2]];
+                // What an importer went on to along a line says nothing of lines.
+                if window.iter().any(|point| point.stats.count == 0) {
+                    continue;
+                }
                 let [low, at, high] = [before, point, after].map(|point| point.at[axis]);
                 let share = match slice.family {
                     Family::HandOver => f64::from(at > (low * high).isqrt()),

@@ -8,7 +8,7 @@ use crate::cells::{Cells, Field, Refused, one_of};
 use crate::check::{check_rows, dip};
 use crate::error::Invalid;
 use crate::family::Family;
-use crate::mend::mend;
+use crate::mend::{Mended, mend};
 use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
@@ -203,10 +203,10 @@ impl Tables {
 
     /// The same tables, those [that dip](Self::dips) moved as little as it takes to rise: each point half-way between the largest median of
     /// smaller ops and the smallest of larger ones. Says of each table that was moved how far.
-    pub fn rising(mut self) -> (Tables, Vec<String>) {
-        let mut said = Vec::new();
-        for_each_family!(&mut self, rows => mend(rows, &mut said));
-        (self, said)
+    pub fn rising(mut self) -> (Tables, Vec<Mended>) {
+        let mut mended = Vec::new();
+        for_each_family!(&mut self, rows => mend(rows, &mut mended));
+        (self, mended)
     }
 
     /// The same rows in the order of a saved profile.

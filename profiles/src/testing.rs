@@ -78,6 +78,7 @@ pub fn synthetic_card() -> Card {
         held_out: Tables::default(),
         certainty: Vec::new(),
         limits: Vec::new(),
+        datasheet: None,
     }
 }
 

@@ -96,7 +96,8 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "tell,100,20.4,",
         "tell,0,20.4,",
-        "dispatch.csv:3: count: must be a whole number from 1 to 281474976710656, got \"0\"",
+        "dispatch.csv:3: count: must be at least 1, or 0 of a table's point with two measured ones before it along its first axis, \
+         got 0",
     ),
     (
         "dispatch.csv",

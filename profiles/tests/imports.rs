@@ -43,7 +43,11 @@ fn import_of(command: &str, data: &Path) -> Import {
             .position(|word| *word == flag)
             .map(|place| words[place + 1])
     };
-    let is_file = |word: &&&str| word.ends_with(".csv") || word.ends_with(".csv.gz");
+    let is_file = |word: &&&str| {
+        [".csv", ".csv.gz", ".yaml"]
+            .iter()
+            .any(|extension| word.ends_with(extension))
+    };
     Import {
         source: *ImportSource::ALL
             .iter()
@@ -221,6 +225,16 @@ fn a_step_is_its_layers_and_its_ends() {
     assert_eq!(both, decoder.attention(&[(512, 1024)], sequences, context));
 }
 
+/// aiconfigurator has 256 sequences up to a context of 512, and 128 up to 1,024: the table goes on from there.
+#[test]
+fn new_tokens_of_more_sequences_than_were_measured_are_extrapolated() {
+    let h100 = Card::embedded("h100-sxm").unwrap().unwrap();
+    let decode = h100.decoder(&model("llama-7b"), DType::Bf16, 1).unwrap().decode;
+    assert!(decode.covers(256, 512) && decode.covers(128, 1024) && decode.covers(1, 32_768));
+    let beyond = decode.beyond(200, 1024).expect("nobody measured it").to_string();
+    assert_eq!(beyond, "sequences 200, measured up to 128");
+}
+
 /// A few tokens with a long context do not become cheaper beside a short prompt: neither on cards that were measured with all in one kernel, nor on those where
 /// chunks take a share of their own costs.
 #[test]
@@ -301,12 +315,19 @@ fn files_that_are_not_the_sources_are_refused() {
     let refused = |source: ImportSource, gpu: &str, text: &str| {
         let file = folder.path().join("table.csv");
         fs::write(&file, text).unwrap();
+        let mut files = vec![file];
+        if source == ImportSource::Llmservingsim {
+            let meta = "vllm_version: 0.19.0\ngpu: NVIDIA GeForce RTX 4090\narchitecture: llama\nmodel: meta-llama/Llama-3.1-8B\n\
+                        variant: bf16\ntp_degrees: [1]\nmeasurement_iterations: 3\n";
+            files.push(folder.path().join("meta.yaml"));
+            fs::write(&files[1], meta).unwrap();
+        }
         let import = Import {
             source,
             gpu: gpu.to_owned(),
             models: Vec::new(),
             launch_overhead_us: DEFAULT_LAUNCH_OVERHEAD_US,
-            files: vec![file.clone()],
+            files,
         };
         let message = import.run("card", "2026-01-01").unwrap_err().to_string();
         message.replace(&format!("{}/", folder.path().display()), "")

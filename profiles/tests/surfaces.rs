@@ -651,6 +651,13 @@ fn missing_tables_name_the_command_that_measures_them() {
         "costs are per layer"
     );
 
+    let mut derived = card.clone();
+    derived.provenance.command = "tenantry profile derive --datasheet mine.yaml --models tiny".into();
+    let message = derived.encoder_layer(&large, DType::F32).unwrap_err();
+    let message = message.asked_by("s.yaml").to_string();
+    let command = "; derive it with `tenantry profile derive --datasheet mine.yaml --models tiny,bert-large`";
+    assert!(message.ends_with(command), "{message}");
+
     let mut without = card.clone();
     without.tables.copy.clear();
     assert_eq!(

@@ -13,6 +13,7 @@ use tenantry_traces::outcome::{
 };
 
 use crate::error::Problem;
+use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
 use crate::resolve::batch_of;
@@ -34,11 +35,11 @@ pub(crate) struct Around<'a> {
     pub outcomes: Option<&'a RawOutcomes>,
 }
 
-/// The route that `raw` means. `find` knows models by name.
+/// The route that `raw` means.
 pub(crate) fn route(
     raw: &RawCascade,
     around: &Around<'_>,
-    mut find: impl FnMut(&str, Path, &mut Vec<Problem>) -> Option<ModelShape>,
+    models: &Models<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<RouteSpec> {
     let path = &around.path;
@@ -51,8 +52,12 @@ pub(crate) fn route(
     for (index, stage) in raw.stages.iter().enumerate() {
         let path = path.key("stages").index(index);
         check_stage(raw, index, around, &path, problems);
-        let Some(model) = find(&stage.model.0, path.key("model"), problems) else {
-            continue;
+        let model = match models.find(&stage.model.0, path.key("model")) {
+            Ok(model) => model,
+            Err(problem) => {
+                problems.extend(problem);
+                continue;
+            }
         };
         if model.kind == ModelKind::Decoder {
             problems.push(Problem::new(

@@ -20,6 +20,7 @@ mod generation;
 mod lines;
 mod load;
 mod management;
+mod models;
 mod origin;
 mod path;
 pub mod plan;

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use serde_yaml::{Mapping, Value};
 use tenantry_traces::Duration;
 use tenantry_traces::generate::is_compressed;
+use tenantry_traces::spec::ArrivalsSpec;
 
 use crate::choices::ways;
 use crate::error::{Problem, ScenarioErrors};
@@ -386,14 +387,10 @@ fn steps(from: f64, to: f64, precision: f64) -> impl Iterator<Item = f64> {
     (0..levels).take(LEVELS_MAX).map(at)
 }
 
-fn follows_tenants(arrivals: &RawArrivals) -> bool {
-    match arrivals {
-        RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
-        RawArrivals::Scaled { arrivals, .. } => follows_tenants(arrivals),
-        RawArrivals::Cut(part) => follows_tenants(&part.arrivals),
-        RawArrivals::Superpose(parts) => parts.iter().all(follows_tenants),
-        _ => false,
-    }
+fn follows_tenants(raw: &RawArrivals) -> bool {
+    let is_own =
+        |leaf: &&ArrivalsSpec| matches!(leaf, ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::Activity(_));
+    arrivals(raw).leaves().iter().all(is_own)
 }
 
 impl Scenario {

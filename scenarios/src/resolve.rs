@@ -13,6 +13,7 @@ use tenantry_traces::spec::WorkloadSpec;
 
 use crate::cascade::{self, Around};
 use crate::error::Problem;
+use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
 use crate::scalar::{Count, Part};
@@ -47,8 +48,9 @@ pub(crate) struct Resolved {
 /// The specifications that `raw` means, or all that keeps it from meaning any.
 pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
     let mut problems = Vec::new();
-    let task_kinds = tasks::kinds(raw, &mut problems);
-    let systems = systems(raw, &task_kinds, &mut problems);
+    let models = Models::resolve(raw, &mut problems);
+    let task_kinds = tasks::kinds(raw, &models, &mut problems);
+    let systems = systems(raw, &models, &task_kinds, &mut problems);
     if raw.tenants.count.0 > TENANTS_MAX {
         let path = Path::default().key("tenants").key("count");
         problems.push(Problem::new(
@@ -113,9 +115,8 @@ fn objective(raw: &RawSlo, systems: &[SystemSpec], problems: &mut Vec<Problem>) 
     }
 }
 
-fn systems(raw: &RawScenario, kinds: &[TaskKind], problems: &mut Vec<Problem>) -> Vec<SystemSpec> {
+fn systems(raw: &RawScenario, models: &Models<'_>, kinds: &[TaskKind], problems: &mut Vec<Problem>) -> Vec<SystemSpec> {
     let path = Path::default().key("systems");
-    let models = models(raw, problems);
     if raw.systems.is_empty() {
         problems.push(Problem::new(
             path.clone(),
@@ -141,14 +142,14 @@ fn systems(raw: &RawScenario, kinds: &[TaskKind], problems: &mut Vec<Problem>) -
                 }
             },
         };
-        let Some(model) = find(&models, name, path_of_name, problems) else {
-            continue;
+        let model = match models.find(name, path_of_name) {
+            Ok(model) => model,
+            Err(problem) => {
+                problems.extend(problem);
+                continue;
+            }
         };
-        let named = |name: &str| match models.iter().find(|(key, _)| *key == name) {
-            Some((_, model)) => model.clone(),
-            None => ModelShape::builtin(name),
-        };
-        let mut spec = system_of(system, &model, raw, &path, kinds, named, problems);
+        let mut spec = system_of(system, &model, raw, &path, kinds, models, problems);
         if let Some(cascade) = &system.cascade {
             let around = Around {
                 path: path.key("cascade"),
@@ -156,8 +157,7 @@ fn systems(raw: &RawScenario, kinds: &[TaskKind], problems: &mut Vec<Problem>) -
                 gpus: raw.cluster.gpus.0,
                 outcomes: raw.outcomes.as_ref(),
             };
-            let find = |name: &str, path, problems: &mut Vec<Problem>| find(&models, name, path, problems);
-            spec.route = cascade::route(cascade, &around, find, problems);
+            spec.route = cascade::route(cascade, &around, models, problems);
             if let Some(first) = spec.route.as_ref().and_then(|route| route.stages.first()) {
                 spec.pool = first.pool.clone();
             }
@@ -167,77 +167,13 @@ fn systems(raw: &RawScenario, kinds: &[TaskKind], problems: &mut Vec<Problem>) -
     systems
 }
 
-/// A model of the scenario, or a built-in one.
-fn find(
-    models: &[(&str, Option<ModelShape>)],
-    name: &str,
-    path: Path,
-    problems: &mut Vec<Problem>,
-) -> Option<ModelShape> {
-    if let Some((_, model)) = models.iter().find(|(key, _)| *key == name) {
-        // What is wrong with it is among the problems already.
-        return model.clone();
-    }
-    let builtin = ModelShape::builtin(name);
-    if builtin.is_none() {
-        let known = models.iter().map(|(key, _)| *key);
-        let builtins = ModelShape::builtin_names().iter().copied();
-        problems.push(Problem::unknown_name(path, name, known.chain(builtins)));
-    }
-    builtin
-}
-
-/// The scenario's models by key; nothing for those with a problem.
-fn models<'a>(raw: &'a RawScenario, problems: &mut Vec<Problem>) -> Vec<(&'a str, Option<ModelShape>)> {
-    let path = Path::default().key("models");
-    let mut shape = |(key, model): (&'a String, &RawModel)| match model_of(key, model, path.key(key)) {
-        Ok(shape) => (key.as_str(), Some(shape)),
-        Err(problem) => {
-            problems.push(problem);
-            (key.as_str(), None)
-        }
-    };
-    raw.models.iter().map(&mut shape).collect()
-}
-
-pub(crate) fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelShape, Problem> {
-    let shape = match model {
-        RawModel::Builtin(name) => ModelShape::builtin(name)
-            .ok_or_else(|| Problem::unknown_name(path.clone(), name, ModelShape::builtin_names().iter().copied()))?,
-        RawModel::Shape(shape) if shape.kind == ModelKind::Encoder && (shape.gated || shape.kv_heads.is_some()) => {
-            let key = if shape.gated { "gated" } else { "kv_heads" };
-            return Err(Problem::new(
-                path.key(key),
-                "left out for an encoder, which has none of it",
-                "something",
-            ));
-        }
-        RawModel::Shape(shape) => ModelShape {
-            name: key.to_string(),
-            kind: shape.kind,
-            layers: shape.layers.0,
-            hidden: shape.hidden.0,
-            heads: shape.heads.0,
-            kv_heads: shape.kv_heads.unwrap_or(shape.heads).0,
-            intermediate: shape.intermediate.0,
-            gated: shape.gated,
-            vocabulary: shape.vocabulary.0,
-            positions: shape.positions.0,
-        },
-    };
-    shape
-        .validate()
-        .map_err(|error| Problem::new(path.key(error.field), error.must, error.got))?;
-    Ok(shape)
-}
-
 fn system_of(
     system: &RawSystem,
     model: &ModelShape,
     raw: &RawScenario,
     path: &Path,
     kinds: &[TaskKind],
-    named: impl Fn(&str) -> Option<ModelShape>,
+    models: &Models<'_>,
     problems: &mut Vec<Problem>,
 ) -> SystemSpec {
     if system.preset.is_some() {
@@ -311,11 +247,8 @@ fn system_of(
         let must = format!("classification here: {why}");
         problems.push(Problem::new(path.key("heads"), must, "tagging"));
     }
-    let tasks = system
-        .tasks
-        .as_ref()
-        .map(|tasks| tasks::resolve(tasks, system, model, raw, path, kinds, problems));
-    let runtimes = runtimes::resolve(system, model, raw, path, named, problems);
+    let tasks = tasks::resolve(system, model, raw, path, kinds, models, problems);
+    let runtimes = runtimes::resolve(system, model, raw, path, models, problems);
     if tasks.is_none() && runtimes.is_none() {
         generation::check(system, model, raw, path, problems);
         if system.cascade.is_some() {

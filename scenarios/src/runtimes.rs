@@ -9,6 +9,7 @@ use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
 
 use crate::error::Problem;
+use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
 use crate::scalar::Percent;
@@ -25,13 +26,13 @@ struct Stream<'a> {
     path: Path,
 }
 
-/// What `system.runtimes` means; `model_named` finds the models of further streams.
+/// What `system.runtimes` means; `models` are those of further streams.
 pub(crate) fn resolve(
     system: &RawSystem,
     model: &ModelShape,
     raw: &RawScenario,
     path: &Path,
-    model_named: impl Fn(&str) -> Option<ModelShape>,
+    models: &Models<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<RuntimesSpec> {
     let runtimes = system.runtimes.as_ref()?;
@@ -59,15 +60,12 @@ pub(crate) fn resolve(
     )];
     for (index, stream) in runtimes.streams.iter().enumerate() {
         let path = path.key("streams").index(index);
-        let Some(model) = model_named(&stream.model) else {
-            let known = raw.models.keys().map(String::as_str);
-            let builtins = ModelShape::builtin_names().iter().copied();
-            problems.push(Problem::unknown_name(
-                path.key("model"),
-                &stream.model,
-                known.chain(builtins),
-            ));
-            continue;
+        let model = match models.find(&stream.model, path.key("model")) {
+            Ok(model) => model,
+            Err(problem) => {
+                problems.extend(problem);
+                continue;
+            }
         };
         let stream = Stream {
             name: &stream.name.0,

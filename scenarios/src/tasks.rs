@@ -13,6 +13,7 @@ use tenantry_traces::generate::TenantGroups;
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::error::Problem;
+use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
 use crate::task_files::{StoredTask, Unread};
@@ -26,7 +27,7 @@ pub(crate) struct TaskKind {
 }
 
 /// The groups of `tenants.kinds`, where a system has tasks.
-pub(crate) fn kinds(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<TaskKind> {
+pub(crate) fn kinds(raw: &RawScenario, models: &Models<'_>, problems: &mut Vec<Problem>) -> Vec<TaskKind> {
     if raw.systems.iter().all(|system| system.tasks.is_none()) {
         return Vec::new();
     }
@@ -51,11 +52,11 @@ pub(crate) fn kinds(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<TaskK
             ));
             return None;
         }
-        let model = match model.map(|model| shared(raw, model, path.key(name))) {
+        let model = match model.map(|model| shared(raw, models, model, path.key(name))) {
             None => None,
             Some(Ok(model)) => Some(model),
             Some(Err(problem)) => {
-                problems.push(problem);
+                problems.extend(problem);
                 return None;
             }
         };
@@ -67,20 +68,10 @@ pub(crate) fn kinds(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<TaskK
     groups.iter().filter_map(&mut kind).collect()
 }
 
-/// A key of `models`, or a built-in model.
-fn named(raw: &RawScenario, name: &str, path: Path) -> Result<ModelShape, Problem> {
-    let known = raw.models.keys().map(String::as_str);
-    let builtins = ModelShape::builtin_names().iter().copied();
-    match raw.models.get(name) {
-        Some(model) => crate::resolve::model_of(name, model, Path::default().key("models").key(name)),
-        None => ModelShape::builtin(name).ok_or_else(|| Problem::unknown_name(path, name, known.chain(builtins))),
-    }
-}
-
 /// A shared model, known by its key of `models`. A built-in model's own name means the one key that stands for it, or where none does a model
 /// of that name: keys of one shape are models with weights of their own.
-fn shared(raw: &RawScenario, name: &str, path: Path) -> Result<SharedModel, Problem> {
-    let shape = named(raw, name, path.clone())?;
+fn shared(raw: &RawScenario, models: &Models<'_>, name: &str, path: Path) -> Result<SharedModel, Option<Problem>> {
+    let shape = models.find(name, path.clone())?;
     let stands_for_it = |model: &RawModel| matches!(model, RawModel::Builtin(builtin) if builtin == name);
     let keys: Vec<&str> = match raw.models.contains_key(name) {
         true => vec![name],
@@ -96,7 +87,7 @@ fn shared(raw: &RawScenario, name: &str, path: Path) -> Result<SharedModel, Prob
         [key] => key,
         several => {
             let must = format!("one of {}, which are all of this shape", several.join(", "));
-            return Err(Problem::new(path, must, name));
+            return Err(Some(Problem::new(path, must, name)));
         }
     };
     Ok(SharedModel {
@@ -105,22 +96,23 @@ fn shared(raw: &RawScenario, name: &str, path: Path) -> Result<SharedModel, Prob
     })
 }
 
-/// What `tasks` means on a pool. Registrations of `tenants.kinds` come with each run, since they depend on its seed.
+/// What `system.tasks` means. Registrations of `tenants.kinds` come with each run, since they depend on its seed.
 pub(crate) fn resolve(
-    tasks: &RawTasks,
     system: &RawSystem,
     model: &ModelShape,
     raw: &RawScenario,
     path: &Path,
     kinds: &[TaskKind],
+    models: &Models<'_>,
     problems: &mut Vec<Problem>,
-) -> TasksSpec {
+) -> Option<TasksSpec> {
+    let tasks = system.tasks.as_ref()?;
     check_system(system, path, problems);
     let in_system = path;
-    let own = match shared(raw, &system.model, path.key("model")) {
+    let own = match shared(raw, models, &system.model, path.key("model")) {
         Ok(own) => own.name,
         Err(problem) => {
-            problems.push(problem);
+            problems.extend(problem);
             system.model.clone()
         }
     };
@@ -194,15 +186,15 @@ pub(crate) fn resolve(
     let registrations = tasks.registrations.iter().enumerate();
     let registrations = registrations.filter_map(|(index, registration)| {
         let path = path.key("registrations").index(index);
-        match registration_of(registration, &own, system.classes.0, raw, &path) {
+        match registration_of(registration, &own, system.classes.0, raw, models, &path) {
             Ok(registration) => Some(registration),
             Err(problem) => {
-                problems.push(problem);
+                problems.extend(problem);
                 None
             }
         }
     });
-    TasksSpec {
+    Some(TasksSpec {
         registrations: registrations.collect(),
         model: own,
         more_models,
@@ -225,7 +217,7 @@ pub(crate) fn resolve(
                 targets: targets.iter().map(|target| target.0).collect(),
             },
         },
-    }
+    })
 }
 
 /// What a system with tasks does not have beside them.
@@ -258,25 +250,26 @@ fn registration_of(
     own: &str,
     classes: u32,
     raw: &RawScenario,
+    models: &Models<'_>,
     path: &Path,
-) -> Result<Registration, Problem> {
+) -> Result<Registration, Option<Problem>> {
     if registration.task >= raw.tenants.count.0 {
         let must = format!("below tenants.count, {}", raw.tenants.count.0);
-        return Err(Problem::new(path.key("task"), must, registration.task));
+        return Err(Some(Problem::new(path.key("task"), must, registration.task)));
     }
     if let Some(file) = &registration.file {
-        return registration_from(file, registration, classes, raw, path);
+        return registration_from(file, registration, classes, raw, models, path);
     }
     let Some(kind) = &registration.kind else {
-        return Err(Problem::new(
+        return Err(Some(Problem::new(
             path.key("kind"),
             "given, since there is no file",
             "nothing",
-        ));
+        )));
     };
     let model = match &registration.model {
         None => own.to_owned(),
-        Some(name) => shared(raw, name, path.key("model")).map_or(name.clone(), |model| model.name),
+        Some(name) => shared(raw, models, name, path.key("model")).map_or(name.clone(), |model| model.name),
     };
     let trained_on = registration.trained_on.as_ref();
     Ok(Registration {
@@ -286,7 +279,7 @@ fn registration_of(
         kind: kind.clone(),
         file: None,
         trained_on: trained_on
-            .map(|name| named(raw, name, path.key("trained_on")))
+            .map(|name| models.find(name, path.key("trained_on")))
             .transpose()?,
         mask_elements: registration.mask_elements.map(|elements| elements.0),
     })
@@ -298,8 +291,9 @@ fn registration_from(
     registration: &RawRegistration,
     classes: u32,
     raw: &RawScenario,
+    models: &Models<'_>,
     path: &Path,
-) -> Result<Registration, Problem> {
+) -> Result<Registration, Option<Problem>> {
     let given = [
         ("kind", registration.kind.is_some()),
         ("model", registration.model.is_some()),
@@ -307,11 +301,11 @@ fn registration_from(
         ("mask_elements", registration.mask_elements.is_some()),
     ];
     if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
-        return Err(Problem::new(
+        return Err(Some(Problem::new(
             path.key(key),
             "left out where there is a file, which says it",
             "something",
-        ));
+        )));
     }
     let mut of_file = TaskFile {
         path: file.display().to_string(),
@@ -322,7 +316,7 @@ fn registration_from(
     let (mut model, mut kind) = (String::new(), String::new());
     match StoredTask::read(file) {
         Ok(stored) => {
-            let known = shared(raw, &stored.model, path.key("file")).ok();
+            let known = shared(raw, models, &stored.model, path.key("file")).ok();
             match known.as_ref().map(|model| stored.resident_bytes(&model.shape, classes)) {
                 Some(Ok(Some((bytes, pooled)))) => (of_file.resident_bytes, of_file.pooled) = (Some(bytes), pooled),
                 Some(Err(fault)) => of_file.fault = Some(fault),
@@ -333,7 +327,7 @@ fn registration_from(
         }
         Err(Unread::Absent(error)) => {
             let got = format!("{}: {error}", file.display());
-            return Err(Problem::new(path.key("file"), "a file that can be read", got));
+            return Err(Some(Problem::new(path.key("file"), "a file that can be read", got)));
         }
         Err(Unread::Foreign(why)) => of_file.fault = Some((TaskFault::Unreadable, why)),
     }

@@ -92,26 +92,20 @@ enum Detail {
 }
 
 fn can_say(arrivals: &ArrivalsSpec, detail: Detail) -> bool {
-    match arrivals {
+    arrivals.leaves().into_iter().all(|leaf| match leaf {
         ArrivalsSpec::Trace(_) => true,
         ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::Activity(_) => detail == Detail::Tenant,
-        ArrivalsSpec::Superpose(parts) => parts.iter().all(|part| can_say(part, detail)),
-        ArrivalsSpec::Scaled { arrivals, .. } => can_say(arrivals, detail),
-        ArrivalsSpec::Part(part) => can_say(&part.arrivals, detail),
         _ => false,
-    }
+    })
 }
 
 /// The kind of arrivals that are nothing without the tenants that they name.
 fn tells_tenants(arrivals: &ArrivalsSpec) -> Option<&'static str> {
-    match arrivals {
+    arrivals.leaves().into_iter().find_map(|leaf| match leaf {
         ArrivalsSpec::PeriodicPerTenant { .. } => Some("periodic-per-tenant"),
         ArrivalsSpec::Activity(_) => Some("activity"),
-        ArrivalsSpec::Superpose(parts) => parts.iter().find_map(tells_tenants),
-        ArrivalsSpec::Scaled { arrivals, .. } => tells_tenants(arrivals),
-        ArrivalsSpec::Part(part) => tells_tenants(&part.arrivals),
         _ => None,
-    }
+    })
 }
 
 pub(crate) fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {

@@ -729,3 +729,23 @@ fn tasks_that_are_wrong() {
                     got as-a-whole, with the file of task 3";
     assert!(said.ends_with(expected), "{said}");
 }
+
+/// Also where tasks share it.
+#[test]
+fn what_is_wrong_with_a_model_is_said_once_whoever_uses_it() {
+    let odd = "odd: { kind: encoder, layers: 1, hidden: 4, heads: 3, intermediate: 4, vocabulary: 9, positions: 64 }";
+    let text = GOOD
+        .replace("backbone: tiny\n", &format!("backbone: tiny\n  {odd}\n"))
+        .replace(
+            "popularity: uniform }",
+            "popularity: uniform, kinds: { odd/lora: 1, lora: 1 } }",
+        )
+        .replace(
+            "  - preset: hbert-adapter\n  - { preset: bert-shared, name: shared }\n",
+            "  - preset: pets\n",
+        );
+    assert_eq!(
+        errors(&text, &[]),
+        "s.yaml:7: models.odd.heads: must be a divisor of hidden (4), got 3"
+    );
+}

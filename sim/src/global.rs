@@ -38,7 +38,7 @@ pub fn whole_workload(
     while let Some(entry) = workload.next()? {
         if let Entry::Request(request) = entry {
             last = request.arrival;
-            let stream = usize::from(request.class).min(streams.len() - 1);
+            let stream = runtimes.stream_of(request.class);
             if let Some(fitting) = runtimes.streams[stream].fitting(request.input_tokens) {
                 streams[stream].runtimes[fitting].requests += 1;
             }

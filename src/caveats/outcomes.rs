@@ -7,7 +7,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Entry;
-use tenantry_traces::spec::{ArrivalsSpec, PopularitySpec, Stop, WorkloadSpec};
+use tenantry_traces::spec::{PopularitySpec, Stop, WorkloadSpec};
 
 use super::backlog::backlog_caveat;
 use super::once;
@@ -371,7 +371,7 @@ const ENDS_EARLY: f64 = 0.9;
 /// A sentence on arrivals that are over before `workload.stop` is reached.
 fn ended_early_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     let (summary, stop) = (&run.summary, &spec.workload.stop);
-    if summary.interrupted || !are_over(&spec.workload.arrivals) {
+    if summary.interrupted || spec.workload.arrivals.is_endless() {
         return None;
     }
     let offered = summary.requests.offered;
@@ -412,21 +412,6 @@ fn goes_on(workload: &WorkloadSpec, offered: u64) -> bool {
         Ok(came)
     });
     came.is_ok_and(|came| came > offered)
-}
-
-/// Whether arrivals may end by themselves.
-fn are_over(arrivals: &ArrivalsSpec) -> bool {
-    match arrivals {
-        ArrivalsSpec::Trace(_)
-        | ArrivalsSpec::Counts(_)
-        | ArrivalsSpec::Activity(_)
-        | ArrivalsSpec::Ramp { .. }
-        | ArrivalsSpec::ThreadBursts { .. }
-        | ArrivalsSpec::Part(_) => true,
-        ArrivalsSpec::Scaled { arrivals, .. } => are_over(arrivals),
-        ArrivalsSpec::Superpose(several) => several.iter().all(are_over),
-        _ => false,
-    }
 }
 
 /// Sentences on requests that ask for more tokens than their model has positions for.

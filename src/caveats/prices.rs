@@ -8,8 +8,8 @@ use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec, ShapeKind, StreamSpec};
 use tenantry_profiles::{
-    Beyond, Card, Changing, Contention, DType, DeviceKind, Family, ModelShape, PetKind, Source, Tier,
-    UNKNOWN_PROCESSOR, processor,
+    Beyond, BeyondLimits, Card, Changing, Contention, DType, DeviceKind, Family, LeftOut, ModelShape, PetKind, Source,
+    TableError, Tier, UNKNOWN_PROCESSOR, processor,
 };
 use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
@@ -19,7 +19,7 @@ use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
 use crate::cards::usable_bytes;
 use crate::output::{boot, today};
 
-/// A table that priced ops and was not measured.
+/// A table that priced ops and was not measured, or was and is known less well than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TableUsed {
     card: String,
@@ -28,19 +28,37 @@ pub struct TableUsed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     table: String,
+    /// How far prices are off, where that is beyond the limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    beyond_limits: Vec<String>,
 }
 
 impl TableUsed {
     /// Those of a card that runs have used so far.
     pub fn of_card(card: &Card) -> impl Iterator<Item = TableUsed> {
-        card.used_unmeasured().into_iter().map(|used| TableUsed {
+        card.used_to_be_told().into_iter().map(|used| TableUsed {
             card: card.name.clone(),
             kind: used.origin.kind,
             source: used.origin.source,
             error: used.origin.error,
             table: format!("{} {}", used.family, used.table).trim_end().to_owned(),
+            beyond_limits: how_far(&used.beyond_limits),
         })
     }
+}
+
+fn how_far(beyond: &BeyondLimits) -> Vec<String> {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let interpolation = beyond.interpolation.as_ref().map(|error| {
+        let points = match error.of {
+            LeftOut::HeldOut => "",
+            LeftOut::Own => " at its own points, left out one by one",
+        };
+        format!("{} and {}{points}", percent(error.median), percent(error.p95))
+    });
+    let moved =
+        { beyond.moved }.map(|moved| format!("prices that rise are up to {} off its points", percent(moved.farthest)));
+    interpolation.into_iter().chain(moved).collect()
 }
 
 /// A sentence on a scenario that gives its cards more memory than they have to be used.
@@ -387,10 +405,13 @@ pub fn of_another_device(card: &Card, is_cpu: bool) -> Option<String> {
     })
 }
 
-/// A sentence on each origin, with the tables from there.
+/// A sentence on each origin other than a measurement, with the tables from there, and one on each card's measured tables that are known less
+/// well than they should be.
 pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
+    let (measured, others): (Vec<&TableUsed>, Vec<&TableUsed>) =
+        tables.iter().partition(|used| used.kind == Source::Measured);
     let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
-    for used in tables {
+    for used in others {
         let error = used
             .error
             .as_ref()
@@ -399,10 +420,31 @@ pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
         let origin = (used.card.as_str(), used.kind, format!("{}{error}", used.source));
         by_origin.entry(origin).or_default().push(&used.table);
     }
-    let sentence = |((card, kind, source), tables): (&(&str, Source, String), &Vec<&str>)| {
+    let mut by_card: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for used in measured {
+        let how: Vec<&str> = used
+            .beyond_limits
+            .iter()
+            .chain(&used.error)
+            .map(String::as_str)
+            .collect();
+        let of_card = by_card.entry(&used.card).or_default();
+        of_card.push(format!("{} ({})", used.table, how.join("; ")));
+    }
+    let of_origin = |((card, kind, source), tables): (&(&str, Source, String), &Vec<&str>)| {
         format!("Card {card}, {kind} ({source}): {}.", tables.join("; "))
     };
-    by_origin.iter().map(sentence).collect()
+    let of_card = |(card, tables): (&&str, &Vec<String>)| {
+        format!(
+            "Card {card} was measured, and between the points of these tables its prices are off by more than they should be ({:.0} % in the median, \
+             {:.0} % at p95), or points were moved: {}.",
+            100.0 * TableError::MEDIAN_LIMIT,
+            100.0 * TableError::P95_LIMIT,
+            tables.join("; ")
+        )
+    };
+    let sentences = by_origin.iter().map(of_origin);
+    sentences.chain(by_card.iter().map(of_card)).collect()
 }
 
 /// An op family priced beyond what was measured, and how far at most.

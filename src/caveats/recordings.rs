@@ -28,8 +28,18 @@ pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
 pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
     let of = |which: fn(&RunSpec) -> bool| {
         let mut traces: Vec<&TraceSpec> = Vec::new();
-        let runs = runs.iter().filter(|run| which(run));
-        runs.for_each(|run| collect(&run.workload.arrivals, &mut traces));
+        let leaves = runs
+            .iter()
+            .filter(|run| which(run))
+            .flat_map(|run| run.workload.arrivals.leaves());
+        for leaf in leaves {
+            // A sweep replays one many times.
+            if let ArrivalsSpec::Trace(trace) = leaf
+                && !traces.contains(&trace)
+            {
+                traces.push(trace);
+            }
+        }
         traces
     };
     let replayed = of(|_| true);
@@ -76,15 +86,4 @@ pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
         }
     }
     Ok(sentences)
-}
-
-fn collect<'a>(arrivals: &'a ArrivalsSpec, replayed: &mut Vec<&'a TraceSpec>) {
-    match arrivals {
-        // A sweep replays one many times.
-        ArrivalsSpec::Trace(trace) if !replayed.contains(&trace) => replayed.push(trace),
-        ArrivalsSpec::Scaled { arrivals, .. } => collect(arrivals, replayed),
-        ArrivalsSpec::Superpose(parts) => parts.iter().for_each(|part| collect(part, replayed)),
-        ArrivalsSpec::Part(part) => collect(&part.arrivals, replayed),
-        _ => {}
-    }
 }

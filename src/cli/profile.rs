@@ -65,9 +65,10 @@ pub enum ProfileCommand {
     /// Make a card from public measurements, or add them to an imported card.
     #[command(after_help = "Examples:\n  \
                       tenantry profile import --from llmservingsim --gpu rtx-4090 RTX4090_*_dense.csv RTX4090_*_per_sequence.csv \\\n    \
-                      RTX4090_*_attention.csv.gz --out profiles/cards/rtx-4090\n  \
+                      RTX4090_*_attention.csv.gz RTX4090_*_profile_meta.yaml --out profiles/cards/rtx-4090\n  \
                       tenantry profile import --from aiconfigurator --gpu h200-sxm --model bert-base h200_sxm_*.csv.gz --out out/h200\n\n\
-                      What a source lacks is derived from the datasheet and marked so.")]
+                      What a source lacks is derived from the datasheet and marked so. docs/profiles-imported.md lists the columns\n\
+                      that each source's tables must have; aiconfigurator's Parquet must be made CSV of bf16 rows first.")]
     Import(ImportArgs),
 }
 
@@ -86,7 +87,7 @@ pub struct ImportArgs {
     /// The gap between two kernels, in microseconds, where a source has kernels' times only.
     #[arg(long, value_name = "US", default_value_t = tenantry_profiles::DEFAULT_LAUNCH_OVERHEAD_US)]
     pub launch_overhead_us: f64,
-    /// The tables, as CSV, gzipped or not.
+    /// The tables, as CSV, gzipped or not; of llmservingsim also the profile's meta.yaml, which alone says whose they are.
     #[arg(required = true, value_name = "FILES")]
     pub files: Vec<PathBuf>,
     /// Where the card goes; one imported before keeps the tables that these files do not have.

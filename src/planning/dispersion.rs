@@ -174,13 +174,8 @@ fn unscaled(arrivals: &ArrivalsSpec) -> &ArrivalsSpec {
 
 /// Whether each tenant asks at its own even pace.
 fn is_periodic(arrivals: &ArrivalsSpec) -> bool {
-    match arrivals {
-        ArrivalsSpec::PeriodicPerTenant { .. } => true,
-        ArrivalsSpec::Scaled { arrivals, .. } => is_periodic(arrivals),
-        ArrivalsSpec::Part(part) => is_periodic(&part.arrivals),
-        ArrivalsSpec::Superpose(parts) => parts.iter().all(is_periodic),
-        _ => false,
-    }
+    let is_it = |leaf: &&ArrivalsSpec| matches!(leaf, ArrivalsSpec::PeriodicPerTenant { .. });
+    arrivals.leaves().iter().all(is_it)
 }
 
 /// Of each run, side by side.

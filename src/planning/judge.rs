@@ -149,13 +149,13 @@ pub fn not_interrupted(interrupt: &AtomicBool) -> Result<(), Failure> {
 /// Whether requests come when a recording's came, or in the second or the minute in which they did. Bursts are what one recording has once: other
 /// instants within them, other tenants and lengths are no further evidence of them.
 pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
-    match arrivals {
-        ArrivalsSpec::Trace(_) | ArrivalsSpec::Counts(_) | ArrivalsSpec::Activity(_) => true,
-        ArrivalsSpec::Scaled { arrivals, .. } => is_recorded(arrivals),
-        ArrivalsSpec::Part(part) => is_recorded(&part.arrivals),
-        ArrivalsSpec::Superpose(several) => several.iter().all(is_recorded),
-        _ => false,
-    }
+    let is_it = |leaf: &&ArrivalsSpec| {
+        matches!(
+            leaf,
+            ArrivalsSpec::Trace(_) | ArrivalsSpec::Counts(_) | ArrivalsSpec::Activity(_)
+        )
+    };
+    arrivals.leaves().iter().all(is_it)
 }
 
 /// Whether a seed decides more than which requests come: which are answered how, who gives up, when a sequence ends, how long an op takes.

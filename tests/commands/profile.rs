@@ -180,9 +180,11 @@ fn conforms(cell: &str, field: &serde_json::Value) -> bool {
     match field["type"].as_str().unwrap() {
         "boolean" => ["true", "false"].contains(&cell),
         "integer" => {
-            cell.parse::<u64>()
-                .is_ok_and(|whole| constraints["minimum"] == 1 && whole >= 1)
-                && at_most(&constraints["maximum"])
+            cell.parse::<u64>().is_ok_and(|whole| {
+                constraints["minimum"]
+                    .as_u64()
+                    .is_some_and(|least| least <= 1 && whole >= least)
+            }) && at_most(&constraints["maximum"])
         }
         "number" => number() > constraints["exclusiveMinimum"].as_f64().unwrap() && at_most(&constraints["maximum"]),
         "string" => match constraints["enum"].as_array() {

@@ -388,6 +388,32 @@ fn notes_and_cards_are_those_of_one_run() {
     }
 }
 
+/// Also of a rate by the hour that is not repeated.
+#[test]
+fn a_shape_that_is_over_before_the_stop_is_told() {
+    let place = folder();
+    let at = place.path();
+    fs::write(
+        at.join("minutes.csv"),
+        "minute,requests,zero_seconds\n0,300,0\n1,200,0\n",
+    )
+    .unwrap();
+    let shape = |repeat: &str| {
+        let set = format!("workload.arrivals={{shape: {{path: minutes.csv, rate: 5/s{repeat}}}}}");
+        let stop = "workload.stop={requests: 2000}";
+        good(
+            at,
+            &["simulate", "s.yaml", "--set", &set, "--set", stop, "--out", "out"],
+        );
+        let manifest: Value = serde_json::from_slice(&file(&at.join("out"), "manifest.json")).unwrap();
+        manifest["caveats"]
+            .to_string()
+            .contains("before workload.stop is reached (2000 requests)")
+    };
+    assert!(shape(""));
+    assert!(!shape(", repeat: true"));
+}
+
 #[test]
 fn job_files_run_every_shard() {
     let place = folder();

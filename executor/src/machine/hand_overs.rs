@@ -26,11 +26,11 @@ use crate::device::{prepare_loop_thread, yield_to_loop};
 const PAUSES_US: [u32; 5] = [0, 100, 500, 2_000, 8_000];
 /// What ops take, in microseconds.
 const WORKS_US: [u32; 4] = [100, 400, 2_000, 8_000];
-/// Rounds of a rhythm until the system has settled on cores,
-const SETTLE: u32 = 5;
-/// and those that count: as many as fit into so long,
+/// Rounds of a rhythm until the system has settled on cores, which do not count.
+const SETTLE_ROUNDS: u32 = 5;
+/// How long the rounds that count take together, in microseconds, where that is within [`ROUNDS`].
 const TIME_US: u32 = 80_000;
-/// within these bounds.
+/// The fewest and the most rounds that count.
 const ROUNDS: [u32; 2] = [24, 80];
 /// What an op walks through while it lasts: as a pass does, it takes the caches.
 const WALKED_BYTES: usize = 8 << 20;
@@ -88,12 +88,12 @@ fn in_all_rhythms(
             .flat_map(|pause| WORKS_US.map(|work| (pause, work)))
         {
             let rounds = (TIME_US / (pause_us + work_us)).clamp(ROUNDS[0], ROUNDS[1]);
-            for round in 0..SETTLE + rounds {
+            for round in 0..SETTLE_ROUNDS + rounds {
                 if interrupted.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 let hand_over = probe.round(pause_us, work_us, other_cores)?;
-                if round >= SETTLE {
+                if round >= SETTLE_ROUNDS {
                     measured.push(hand_over);
                 }
             }

@@ -19,8 +19,6 @@ pub mod tasks;
 mod texts;
 pub mod threads;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -33,6 +31,7 @@ use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next}
 use tenantry_core::op::{BatchShape, Load, Member, OpKind, PetGroup};
 use tenantry_core::policy::coordinated::{PoolPlan, PoolQuestion};
 use tenantry_core::policy::fleet::{Allocated, Question};
+use tenantry_core::timers::Timers;
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
 
@@ -183,8 +182,7 @@ pub struct RealMachine<W> {
     board: Board,
     /// By batch slot.
     batches: Vec<Option<Arc<Batch>>>,
-    timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
-    timers_set: u64,
+    timers: Timers,
     busy: Vec<Duration>,
     /// Busy time before is not counted.
     count_from: Time,
@@ -214,8 +212,7 @@ impl<W: Workers> RealMachine<W> {
             count_from: Time::ZERO,
             topology: topology.clone(),
             batches: Vec::new(),
-            timers: BinaryHeap::new(),
-            timers_set: 0,
+            timers: Timers::default(),
             failures: Vec::new(),
             outcome: None,
             answers: Answering::None,
@@ -317,11 +314,7 @@ impl<W: Workers> RealMachine<W> {
 impl<W: Workers> Machine for RealMachine<W> {
     fn next(&mut self, deadline: Option<Time>) -> Result<Next<'_>, MachineError> {
         loop {
-            let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
-            let until = match (deadline, timer) {
-                (Some(due), Some((at, _))) => Some(due.min(at)),
-                (due, timer) => due.or(timer.map(|(at, _)| at)),
-            };
+            let until = self.timers.or_before(deadline);
             if let Some(ran) = self.workers.wait(until)? {
                 if let Some((now, op, timing)) = self.ran(ran)? {
                     let done = Done {
@@ -349,15 +342,14 @@ impl<W: Workers> Machine for RealMachine<W> {
                 continue;
             }
             let now = self.workers.now();
-            return Ok(match (timer, deadline) {
-                (Some((at, instance)), _) if at <= now => {
-                    self.timers.pop();
-                    Next::Event(now, Event::Timer(instance))
-                }
-                (_, Some(due)) if due <= now => Next::Due(now),
-                (None, None) => Next::Idle,
-                _ => continue,
-            });
+            if let Some(instance) = self.timers.go_off(now) {
+                return Ok(Next::Event(now, Event::Timer(instance)));
+            }
+            match (until, deadline) {
+                (_, Some(due)) if due <= now => return Ok(Next::Due(now)),
+                (None, _) => return Ok(Next::Idle),
+                _ => {}
+            }
         }
     }
 
@@ -394,10 +386,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                     self.issue(op.lane)?;
                 }
             }
-            Command::SetTimer { instance, at } => {
-                self.timers.push(Reverse((*at, self.timers_set, *instance)));
-                self.timers_set += 1;
-            }
+            Command::SetTimer { instance, at } => self.timers.set(*at, *instance),
             Command::Interrupt { batch, .. } => {
                 // A batch that has ended has nothing to be interrupted.
                 if let Some(batch) = &self.batches[batch.slot as usize] {

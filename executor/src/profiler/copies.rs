@@ -25,9 +25,9 @@ const POOL_BYTES: u64 = 256 << 20;
 /// Where the device is the host's own processor, over so many of the largest: tenants' parameters lie all over the memory, of which on a virtual
 /// machine some parts are up to twice as far away as others.
 const LARGEST_APART: u64 = 64;
-/// But no more than this,
+/// Bytes of host memory that copies are spread over at most.
 const POOL_MOST_BYTES: u64 = 4 << 30;
-/// nor than this share of the memory that is free.
+/// Part of the free memory that they are spread over at most: one over so much.
 const MEMORY_SHARE: u64 = 4;
 /// Bytes of the device's memory that they go to.
 const SLOTS_BYTES: u64 = 64 << 20;

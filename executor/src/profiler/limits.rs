@@ -9,9 +9,9 @@ use super::timing::timed;
 use crate::device::{kind, synchronize};
 use crate::error::ExecutorError;
 
-/// How long each is measured,
+/// How long each is measured.
 const TIME: Duration = Duration::from_secs(1);
-/// and how often at least: the first ones choose kernels and find memory.
+/// How often each is measured at least: the first ones choose kernels and find memory.
 const VISITS_LEAST: u32 = 4;
 /// Numbers in a row of the matrices: so many that a GPU's cores are all busy for some milliseconds, a core for a tenth of a second.
 const ROW: [i64; 2] = [1024, 8192];

@@ -42,7 +42,7 @@ mod timing;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::{Card, Contention, Lanes, ModelShape, Provenance, Source, Tables};
+use tenantry_profiles::{Card, Contention, Lanes, ModelShape, Origin, Origins, Provenance, Source, Tables};
 
 pub use self::axes::Served;
 pub use self::gauge::{Pace, gauge};
@@ -61,11 +61,13 @@ use crate::gpu::clocks;
 use crate::host::lies_in_memory;
 use crate::machine::hand_overs::hand_overs;
 
-/// What contention, copies after idleness and the second half of the hand-overs take, after the points,
+/// What contention, copies after idleness and the second half of the hand-overs take after the points, on a processor.
 const AFTER_POINTS: Duration = Duration::from_secs(15);
+/// The same on a GPU.
 const AFTER_POINTS_ON_GPU: Duration = Duration::from_secs(9);
-/// and what each model's passes after idleness do, of those that change the same.
+/// What the passes after idleness of one model that change the same take, on a processor.
 const RESUME: Duration = Duration::from_secs(12);
+/// The same on a GPU.
 const RESUME_ON_GPU: Duration = Duration::from_secs(6);
 /// What look-ups after idleness take, where there are tables.
 const LOOKUP_RESUME: Duration = Duration::from_secs(10);
@@ -81,6 +83,30 @@ fn after_points(plan: &Plan) -> Duration {
     *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
         + if looks_up { LOOKUP_RESUME } else { Duration::ZERO }
         + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * passes.sum::<usize>() as u32
+}
+
+/// What is no op: how much lanes slow each other down, and what follows upon idleness, each a table. What cannot be measured has a note.
+fn measure_after_points(
+    models: &Models,
+    subjects: &Subjects<'_>,
+    plan: &Plan,
+    tables: &mut Tables,
+    notes: &mut Vec<String>,
+    interrupted: &AtomicBool,
+) -> Result<Contention, ExecutorError> {
+    let (copies, lookup) = (&subjects.copies, subjects.lookups.first());
+    let measured =
+        { models.middle(plan) }.and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
+    let contention = or_else_noted("contention, taken for none", measured, Contention::NONE, notes)?;
+    let resumed = models.resume_rows(&subjects.texts, plan, interrupted);
+    tables.resume = or_else_noted("resume", resumed, Vec::new(), notes)?;
+    let resumed = resume::measure_copies(copies, interrupted);
+    tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), notes)?;
+    if let Some(lookup) = lookup {
+        let resumed = resume::measure_lookups(lookup, interrupted);
+        tables.lookup_resume = or_else_noted("lookup_resume", resumed, Vec::new(), notes)?;
+    }
+    Ok(contention)
 }
 
 /// Measures a card, on the calling thread, which has no part in gradients from then on. `progress` is called some hundred times a second at most; once `interrupted` is set, what is complete
@@ -196,18 +222,7 @@ pub fn profile(
             "measured in {runs} runs: it was interrupted, and went on where it had stopped"
         ));
     }
-    let (copies, lookup) = (&subjects.copies, subjects.lookups.first());
-    let measured =
-        { models.middle(plan) }.and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
-    let contention = or_else_noted("contention, taken for none", measured, Contention::NONE, &mut notes)?;
-    let resumed = models.resume_rows(&subjects.texts, plan, interrupted);
-    tables.resume = or_else_noted("resume", resumed, Vec::new(), &mut notes)?;
-    let resumed = resume::measure_copies(copies, interrupted);
-    tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), &mut notes)?;
-    if let Some(lookup) = lookup {
-        let resumed = resume::measure_lookups(lookup, interrupted);
-        tables.lookup_resume = or_else_noted("lookup_resume", resumed, Vec::new(), &mut notes)?;
-    }
+    let contention = measure_after_points(&models, &subjects, plan, &mut tables, &mut notes, interrupted)?;
     // Of a processor also at the end, since they drift with what it does. A GPU's minutes are few.
     if !plan.device.is_cuda() {
         handed_over.extend(hand_overs(plan.device, interrupted)?);
@@ -217,12 +232,14 @@ pub fn profile(
 
     notes.extend(clocks_before.map(|clocks| format!("before: {clocks}")));
     notes.extend(clocks_after.map(|clocks| format!("at the end of the points: {clocks}")));
-    let (tables, moved) = tables.rising();
-    notes.extend(
-        moved
-            .into_iter()
-            .map(|table| format!("more work never costs less: {table}")),
-    );
+    let (tables, mended) = tables.rising();
+    let origins = mended.into_iter().map(|mended| Origin {
+        family: mended.family,
+        table: Some(mended.table),
+        kind: Source::Measured,
+        source: plan.command.clone(),
+        error: Some(mended.how_far),
+    });
     let interrupted = interrupted.load(Ordering::Relaxed);
     if interrupted {
         notes.push("interrupted before all was measured".to_string());
@@ -235,7 +252,7 @@ pub fn profile(
         },
         device: plan.description.clone(),
         contention,
-        origins: Default::default(),
+        origins: Origins::new(origins.collect()),
         provenance: Provenance {
             source: Source::Measured,
             date: plan.date.clone(),
@@ -248,6 +265,7 @@ pub fn profile(
         certainty: schedule.certainty(),
         limits,
         models: plan.models.iter().filter(not_builtin).cloned().collect(),
+        datasheet: None,
         tables,
         held_out,
     };

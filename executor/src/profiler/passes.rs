@@ -34,17 +34,17 @@ const STEPS_ON_GPU: &[(u32, u32)] = &[(1, 1), (1, 40)];
 const TENANTS: u32 = 1024;
 /// Tenants among whom a batch's adapters are found, in every layer.
 const ADAPTER_SLOTS: u32 = 32;
-/// Bytes that models are spread over where tenants have whole ones: more than the caches hold that all cores share,
+/// Bytes that models are spread over where tenants have whole ones: more than the caches hold that all cores share.
 const MODELS_BYTES: u64 = 1 << 30;
-/// in at most so many models,
+/// Most models that these are, however small each is.
 const MODELS_MAX: u64 = 512;
-/// and no more than this share of the memory that is free.
+/// Part of the free memory that these models take at most: one over so much.
 const MEMORY_SHARE: u64 = 4;
 /// Models that are on the card at once where they are copied there: as many as take turns in a small share of the memory.
 const MODEL_SLOTS: u64 = 4;
-/// Bytes that tasks are spread over where they share models: far more than a core's caches hold,
+/// Bytes that tasks are spread over where they share models: far more than a core's caches hold.
 const TASKS_BYTES: u64 = 256 << 20;
-/// in at most so many of each kind: the order in which they come jumps over a power of two of them.
+/// Most tasks of each kind, however small each is: the order in which they come jumps over a power of two of them.
 const TASKS_MAX: u32 = 13;
 
 /// What changes from one pass of a model to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone, of models that are compiled and

@@ -39,9 +39,9 @@ const IDLE_US: [(u32, usize); 7] = [
 ];
 /// Waits and work in turns in a round, of which the first does not count: it follows upon a warm lane.
 const CYCLES: usize = 3;
-/// Work after which a lane is taken to be warm,
+/// Work after which a lane is taken to be warm.
 const WARM_UP: Duration = Duration::from_millis(12);
-/// and calls back to back after that. What a round is compared with is measured beside it, since the machine drifts within seconds.
+/// Calls back to back that follow upon that. What a round is compared with is measured beside it, since the machine drifts within seconds.
 const STEADY: usize = 3;
 /// Work of one size is as good as another's that is hardly more.
 const WORK_STEP: f64 = 1.2;

@@ -20,25 +20,24 @@ use crate::error::ExecutorError;
 
 /// A point is finished when its median is known this well.
 const RELATIVE_HALF_WIDTH: f64 = 0.02;
-/// A point with fewer measurements when the time is over is measured nevertheless,
-const MEASUREMENTS_NEEDED: usize = 3;
-/// which takes so many visits of a slow op: each measures it once.
+/// A point with fewer visits when the time is over is visited nevertheless: measurements of one visit vary less than those of two.
 const VISITS_NEEDED: usize = 3;
-/// No point is visited more often, nor measured more often in one visit: the tails are known by then.
+/// No point is visited more often: the tails are known by then.
 const VISITS_MAX: usize = 60;
+/// Nor is one measured more often in one visit.
 const MEASUREMENTS_A_VISIT: usize = 100;
 /// What a visit lasts at most; a slower op is measured once a visit.
 const VISIT: Duration = Duration::from_millis(5);
-/// And at least, where the time would not do for so many visits of each point otherwise: fewer than six tell nothing of how well the
-/// median is known, and slow ops take more than their part.
+/// What a visit lasts where the time would not do for [`VISITS_WANTED`] otherwise.
 const VISIT_LEAST: Duration = Duration::from_millis(1);
+/// Visits that each point is to have: fewer than six tell nothing of how well the median is known, and slow ops take more than their part.
 const VISITS_WANTED: u32 = 16;
 /// How long a visit repeats an op before its measurements count: other points have filled the caches meanwhile, and a core gets back half of what
 /// it has lost in each 2.4 ms of work (docs/validation.md). What serving finds cold is measured by itself (`resume.rs`).
 const WARM_UP: Duration = Duration::from_millis(5);
-/// How often a table is measured again in which an op costs less than a smaller one,
+/// How often a table is measured again in which an op costs less than a smaller one.
 const SETTLE_ROUNDS: u32 = 3;
-/// and for how long for each of its points.
+/// How long such a table is measured again, for each of its points.
 const SETTLE: Duration = Duration::from_millis(150);
 /// How much measuring a crash may cost.
 const KEEP: Duration = Duration::from_secs(10);
@@ -121,7 +120,7 @@ impl<'a> Point<'a> {
     }
 
     fn is_usable(&self) -> bool {
-        self.visits.measurements() >= MEASUREMENTS_NEEDED
+        self.visits.count() >= VISITS_NEEDED
     }
 
     /// Whether it was visited too rarely to tell how well its median is known, and so how far its measurements spread.
@@ -295,12 +294,10 @@ impl<'a> Schedule<'a> {
         dipped.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// What points with too few measurements still take, where visits last as long as so far.
+    /// What points with too few visits still take, where visits last as long as so far.
     fn still_needed(&self, visiting: Duration, visits: u32) -> Duration {
         let unusable = { self.points.iter() }.filter(|point| !point.is_usable() && !point.finished);
-        let missing: usize = unusable
-            .map(|point| VISITS_NEEDED.saturating_sub(point.visits.count()).max(1))
-            .sum();
+        let missing: usize = unusable.map(|point| VISITS_NEEDED - point.visits.count()).sum();
         visiting / visits.max(1) * missing as u32
     }
 

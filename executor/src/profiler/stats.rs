@@ -51,11 +51,6 @@ impl Visits {
         self.0.len()
     }
 
-    /// Measurements of all visits.
-    pub fn measurements(&self) -> usize {
-        self.0.iter().map(Samples::count).sum()
-    }
-
     /// What came out, each visit counting as much as any other: one in which the op was fast has more measurements.
     ///
     /// # Panics

@@ -1,7 +1,10 @@
 //! Layers composed from aiconfigurator's kernel times: matrix products and attention as measured, norms and activations by memory
 //! bandwidth, and a gap between kernels.
 
+use std::collections::BTreeSet;
+
 use super::Import;
+use super::conversion;
 use super::draft::{Decoding, Draft, Points, on_line};
 use super::gpus::Gpu;
 use super::operators::{Attention, Products};
@@ -14,9 +17,12 @@ use crate::model::{DType, ModelKind, ModelShape};
 use crate::rows::{CollectiveRow, EncoderLayerRow};
 use crate::stats::nearest_rank;
 
-const SOURCE: &str = "aiconfigurator (ai-dynamo/aiconfigurator @095f58a, Apache-2.0), vLLM 0.24.0 kernels, bf16";
+const SOURCE: &str = "aiconfigurator (ai-dynamo/aiconfigurator @095f58a, Apache-2.0)";
 
 const DTYPE: DType = DType::Bf16;
+
+/// Of what layers are.
+const LAYER: &str = "a layer composed of 8 kernels";
 
 const US_PER_MS: f64 = 1e3;
 
@@ -47,6 +53,8 @@ const SEQUENCES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const PROMPTS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Of so many of these a length must have been measured to be kept.
 const COUNTS_LEAST: usize = 3;
+/// How often a point was measured to which a line goes on, by which runs know that it lies beyond what was.
+const UNMEASURED: u64 = 0;
 
 pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
     let mut kernels = Kernels {
@@ -56,11 +64,16 @@ pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut D
         generation: Attention::default(),
         bytes_per_us: gpu.sheet.memory_bandwidth * BANDWIDTH_REACHED / 1e6,
         gap_us: import.launch_overhead_us,
+        versions: BTreeSet::new(),
     };
     for sheet in sheets {
         if sheet.has("nccl_dtype") {
             collectives(sheet, draft)?;
-        } else if sheet.has("m") {
+            continue;
+        }
+        conversion::check(sheet)?;
+        kernels.versions.append(&mut conversion::versions(sheet, "vllm")?);
+        if sheet.has("m") {
             kernels.products.read(sheet)?;
         } else if sheet.has("kv_len_before") {
             kernels.generation.read(sheet, "kv_len_before")?;
@@ -109,9 +122,19 @@ struct Kernels {
     /// Of kernels bound by memory.
     bytes_per_us: f64,
     gap_us: f64,
+    /// Of vLLM, as far as the files say.
+    versions: BTreeSet<String>,
 }
 
 impl Kernels {
+    /// What a table is composed of.
+    fn source(&self, of: &str) -> String {
+        format!(
+            "{SOURCE}, {} kernels, {DTYPE}: {of}",
+            conversion::told("vLLM", &self.versions)
+        )
+    }
+
     /// A kernel that reads and writes so many numbers in all.
     fn moves(&self, numbers: u64) -> f64 {
         ((numbers * DTYPE.bytes()) as f64 / self.bytes_per_us).max(SHORTEST_US)
@@ -191,12 +214,7 @@ fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) -> Result<(
     }
     let label = format!("model={} dtype={DTYPE}", model.name);
     let points = draft.rising(Family::EncoderLayer, &label, points)?;
-    draft.origin(
-        Family::EncoderLayer,
-        &label,
-        &format!("{SOURCE}: a layer composed of 8 kernels"),
-        None,
-    );
+    draft.origin(Family::EncoderLayer, &label, &kernels.source(LAYER), None);
     draft
         .tables
         .encoder_layer
@@ -261,22 +279,22 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
         draft.note(format!("{told} products of its widths were not measured"));
         return Ok(());
     }
-    draft.decoder_dense(of, dense, &format!("{SOURCE}: a layer composed of 8 kernels"), None)?;
-    let source = format!(
-        "{SOURCE}: context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no less than one new token after c"
+    draft.decoder_dense(of, dense, &kernels.source(LAYER), None)?;
+    let source = kernels.source(
+        "context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no less than one new token after c"
     );
     draft.decoder_prefill(of, prefill, &source, None)?;
     draft.decoder_prompts(
         of,
         prompts,
-        &format!("{SOURCE}: context attention of whole prompts of one length in one kernel"),
+        &kernels.source("context attention of whole prompts of one length in one kernel"),
         prompts_gone_on,
     )?;
-    draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), gone_on)?;
+    draft.decoder_decode(of, decode, &kernels.source("generation attention"), gone_on)?;
     draft.decoder_ends(
         of,
         ends,
-        &format!("{SOURCE}: embedding and norm by bandwidth, output matrix as measured, no sampling"),
+        &kernels.source("embedding and norm by bandwidth, output matrix as measured, no sampling"),
         None,
     )
 }
@@ -349,8 +367,10 @@ fn by_count(kernels: &Kernels, attention: &Attention, counts: &[u64], of: [u64; 
         .collect();
     let mut points = Points::new();
     for (length, us) in &lines {
-        let us = (0..counts.len()).map(|at| us.get(at).copied().unwrap_or_else(|| going_on(counts, us, at)));
-        let times = us.map(|us| Times::only(us + kernels.gap_us, 1));
+        let times = (0..counts.len()).map(|at| match us.get(at) {
+            Some(us) => Times::only(us + kernels.gap_us, 1),
+            None => Times::only(going_on(counts, us, at) + kernels.gap_us, UNMEASURED),
+        });
         let at = |count: &u64| [*count, *length];
         points.extend(counts.iter().map(at).zip(times));
     }
@@ -403,13 +423,14 @@ fn collectives(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
             line.once("message_size", points.insert(at, times))?;
         }
     }
+    let nccl = conversion::told("nccl", &conversion::versions(sheet, "nccl_")?);
     let operation = CollectiveOperation::AllReduce;
     let label = format!("operation={operation}");
     let points = draft.rising(Family::Collective, &label, points)?;
     draft.origin(
         Family::Collective,
         &label,
-        &format!("{SOURCE}: nccl 2.29.2, half; its sizes are numbers, two bytes each"),
+        &format!("{SOURCE}: {nccl}, half; its sizes are numbers, two bytes each"),
         None,
     );
     draft

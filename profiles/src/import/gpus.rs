@@ -90,6 +90,7 @@ impl Gpu {
             held_out: Tables::default(),
  certainty: Vec::new(),
  limits: Vec::new(),
+        datasheet: None,
         }
     }
 }

@@ -4,12 +4,24 @@
 use std::collections::BTreeMap;
 
 use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out, on_line};
+use super::gpus::Gpu;
+use super::profile_meta::{MustBe, ProfileMeta};
 use super::sheet::Sheet;
 use super::summary_stats::Times;
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::model::DType;
 use crate::stats::nearest_rank;
+
+/// In the words of the profile's `meta.yaml`. The source says these, and no more is known of another profile.
+const MUST_BE: MustBe = MustBe {
+    architecture: "llama",
+    model: "meta-llama/Llama-3.1-8B",
+    variant: "bf16",
+    vllm_version: "0.19.0",
+    iterations: ITERATIONS,
+    tensor_parallel: OF.tensor_parallel,
+};
 
 const SOURCE: &str = "LLMServingSim (casys-kaist/LLMServingSim @5daddb2, MIT), vLLM 0.19.0, Llama-3.1-8B bf16";
 
@@ -19,7 +31,7 @@ const OF: Decoding = Decoding {
     tensor_parallel: 1,
 };
 
-/// `measurement_iterations` in the source's `profile_meta.yaml`.
+/// `measurement_iterations` there.
 const ITERATIONS: u64 = 3;
 
 /// What one layer runs, and how often (`sequence` in the source's `profiler/models/llama.yaml`): it has two norms.
@@ -42,7 +54,21 @@ type Lines = BTreeMap<String, Points<1>>;
 /// A chunk's tokens, those cached before it, new tokens, and their context.
 type Mixed = BTreeMap<[u64; 4], Times>;
 
-pub(super) fn import(sheets: &[Sheet], draft: &mut Draft) -> Result<(), Invalid> {
+pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
+    let [meta] = metas else {
+        let must =
+            "with one meta.yaml, which the profiler writes beside its tables and which alone says whose they are";
+        return Err(Invalid::new(
+            "FILES",
+            "files",
+            must,
+            format!("{} .yaml files", metas.len()),
+        ));
+    };
+    if sheets.is_empty() {
+        return Err(Invalid::new("FILES", "files", "tables beside their meta.yaml", "none"));
+    }
+    meta.check(&MUST_BE, gpu, sheets)?;
     let (mut by_tokens, mut by_sequences, mut attention) = (None, None, None);
     for sheet in sheets {
         if sheet.has("prefill_chunk") {

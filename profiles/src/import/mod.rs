@@ -5,6 +5,7 @@
 
 mod aiconfigurator;
 mod bert;
+mod conversion;
 mod copies;
 mod draft;
 mod gpus;
@@ -12,6 +13,7 @@ mod halves;
 mod llmservingsim;
 mod operators;
 mod pairs;
+mod profile_meta;
 mod sheet;
 mod slips;
 mod summary_stats;
@@ -24,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use self::draft::Draft;
 use self::gpus::Gpu;
+use self::profile_meta::ProfileMeta;
 use self::sheet::Sheet;
 use crate::card::{Card, Source};
 use crate::error::{Invalid, ProfileError};
@@ -129,17 +132,18 @@ impl Import {
             let got = self.launch_overhead_us.to_string();
             return Err(Invalid::new("--launch-overhead-us", "value", "from 0 to 1000 µs", got).into());
         }
-        let sheets = self
-            .files
-            .iter()
-            .enumerate()
+        let is_meta = |path: &&PathBuf| self.source == ImportSource::Llmservingsim && ProfileMeta::is_one(path);
+        let (metas, tables): (Vec<&PathBuf>, Vec<&PathBuf>) = self.files.iter().partition(is_meta);
+        let metas = metas.into_iter().map(|path| ProfileMeta::open(path));
+        let metas = metas.collect::<Result<Vec<_>, _>>()?;
+        let sheets = { tables.into_iter().enumerate() }
             .map(|(number, path)| Sheet::open(number, path))
             .collect::<Result<Vec<_>, _>>()?;
         let mut draft = Draft::of(&sheets);
         match self.source {
             ImportSource::Vidur => vidur::import(&sheets, &self.models, &mut draft)?,
             ImportSource::Aiconfigurator => aiconfigurator::import(&sheets, self, &gpu, &mut draft)?,
-            ImportSource::Llmservingsim => llmservingsim::import(&sheets, &mut draft)?,
+            ImportSource::Llmservingsim => llmservingsim::import(&metas, &sheets, &gpu, &mut draft)?,
             ImportSource::TensorrtBert => bert::tensorrt(&sheets, &gpu, &mut draft)?,
             ImportSource::TensorrtPairs => pairs::import(&sheets, &gpu, &mut draft)?,
             ImportSource::FastertransformerBert => bert::faster_transformer(&sheets, &gpu, &mut draft)?,

@@ -1,5 +1,6 @@
 //! A comma-separated file of someone else's, plain or gzipped, read by column name.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -94,8 +95,18 @@ impl Sheet {
         &self.file
     }
 
+    /// Without the folders that it is in.
+    pub fn name(&self) -> Cow<'_, str> {
+        let name = Path::new(&self.file).file_name();
+        name.unwrap_or_default().to_string_lossy()
+    }
+
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.header.iter()
+    }
+
     pub fn has(&self, column: &str) -> bool {
-        self.header.iter().any(|name| name == column)
+        self.columns().any(|name| name == column)
     }
 
     pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {

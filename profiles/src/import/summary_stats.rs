@@ -120,7 +120,7 @@ impl Times {
         let p05_us = (median_us - DEVIATIONS_P95 * deviation_us).max(self.least_us);
         let p95_us = p95_us.max(median_us);
         let stats = Stats {
-            count: self.count.max(1),
+            count: self.count,
             mean_us: self.mean_us.max(LEAST_US),
             median_us,
             p05_us: p05_us.clamp(LEAST_US, median_us),

@@ -43,9 +43,6 @@ const LAYER: [&str; 9] = [
 /// Phi-2, whose attention and MLP begin with the same norm, has none; models with a gated MLP have it.
 const SECOND_NORM: &str = "post_attention_layernorm";
 
-/// The attention of the 2023 table is that of this model.
-const ATTENTION_MODEL: &str = "llama-70b";
-
 /// Of 128 batches and 79 contexts, every fourth batch and these are kept; the others show how far interpolation is off.
 const BATCH_STEP: u64 = 4;
 const CONTEXTS: [u64; 14] = [
@@ -70,7 +67,7 @@ pub(super) fn import(sheets: &[Sheet], models: &[ModelShape], draft: &mut Draft)
         if sheet.has("time_stats.mlp_up_proj.median") {
             layers(sheet, models, draft)?;
         } else if sheet.has("time_stats.attn_decode.median") {
-            attention(sheet, draft)?;
+            attention(sheet, models, draft)?;
         } else if sheet.has("time_stats.all_reduce.median") {
             collectives(sheet, CollectiveOperation::AllReduce, "all_reduce", draft)?;
         } else if sheet.has("time_stats.send_recv.median") {
@@ -164,24 +161,26 @@ fn is_gated(line: Line) -> Result<bool, Invalid> {
 
 /// The built-in model, or the one asked for, of these dimensions.
 fn model_of(line: Line, models: &[ModelShape]) -> Result<String, Invalid> {
-    let builtins: Vec<ModelShape> = ModelShape::builtin_names()
-        .iter()
-        .filter_map(|name| ModelShape::builtin(name))
-        .collect();
     let (hidden, heads) = (line.whole("n_embd")?, line.whole("n_head")?);
     let (kv_heads, intermediate) = (line.whole("n_kv_head")?, line.whole("n_expanded_embd")?);
     let gated = is_gated(line)?;
-    let candidates = if models.is_empty() { builtins.as_slice() } else { models };
-    let found = candidates.iter().find(|model| {
+    let is_it = |model: &ModelShape| {
         let dimensions = [model.hidden, model.heads, model.kv_heads, model.intermediate].map(u64::from);
-        model.kind == ModelKind::Decoder
-            && model.gated == gated
-            && dimensions == [hidden, heads, kv_heads, intermediate]
-    });
+        model.gated == gated && dimensions == [hidden, heads, kv_heads, intermediate]
+    };
     let must = "the width of a built-in decoder, or of one of --model";
-    found
-        .map(|model| model.name.clone())
-        .ok_or_else(|| line.invalid("n_embd", must))
+    decoder(models, is_it).ok_or_else(|| line.invalid("n_embd", must))
+}
+
+/// The first decoder that is it, of those asked for or else of the built-in ones.
+fn decoder(models: &[ModelShape], is_it: impl Fn(&ModelShape) -> bool) -> Option<String> {
+    let names = ModelShape::builtin_names().iter();
+    let builtins: Vec<ModelShape> = names.filter_map(|name| ModelShape::builtin(name)).collect();
+    let candidates = if models.is_empty() { builtins.as_slice() } else { models };
+    let found = candidates
+        .iter()
+        .find(|model| model.kind == ModelKind::Decoder && is_it(model));
+    found.map(|model| model.name.clone())
 }
 
 /// Every point up to 128 tokens, then every second: matrix products have steps of 16 tokens and more by then.
@@ -197,45 +196,66 @@ fn thinned(points: &Points<1>) -> Points<1> {
         .collect()
 }
 
-fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
-    let (mut chunks, mut decodes) = (
-        BTreeMap::<[u64; 2], Vec<Times>>::new(),
-        BTreeMap::<[u64; 2], Vec<Times>>::new(),
-    );
-    let mut tensor_parallel = None;
+/// Times by a chunk's tokens and those cached before it, and by sequences and those cached before their new tokens.
+#[derive(Default)]
+struct Attention {
+    chunks: BTreeMap<[u64; 2], Vec<Times>>,
+    decodes: BTreeMap<[u64; 2], Vec<Times>>,
+}
+
+fn attention(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<(), Invalid> {
+    let mut measured: BTreeMap<(String, u32), Attention> = BTreeMap::new();
+    let mut backend = None;
     for line in sheet.lines() {
-        let expected = ModelShape::builtin(ATTENTION_MODEL).expect("it is built-in");
-        if (line.whole("n_embd")?, line.whole("n_kv_head")?) != (expected.hidden.into(), expected.kv_heads.into()) {
-            return Err(line.invalid("n_embd", "that of Llama-2-70B, whose attention this table has"));
+        let model = attending_model(line, models)?;
+        let tensor_parallel = line.positive("num_tensor_parallel_workers")? as u32;
+        let of = measured.entry((model, tensor_parallel)).or_default();
+        let kernels = line.text("attention_backend")?;
+        if kernels != *backend.get_or_insert(kernels) {
+            return Err(line.invalid(
+                "attention_backend",
+                "that of the rows above, as a table is of one kernel",
+            ));
         }
-        tensor_parallel = Some(line.positive("num_tensor_parallel_workers")? as u32);
         let cached = line.whole("kv_cache_size")?;
         let reshapes = reshapes(line)?;
-        if line.text("is_prefill")? == "True" {
-            let at = [line.positive("prefill_chunk_size")?, cached];
-            chunks
-                .entry(at)
-                .or_default()
-                .push(times(line, "attn_prefill", REPETITIONS)?.plus(reshapes));
-        } else {
-            let at = [line.positive("batch_size")?, cached];
-            decodes
-                .entry(at)
-                .or_default()
-                .push(times(line, "attn_decode", REPETITIONS)?.plus(reshapes));
-        }
+        let (at, operator, points) = match line.text("is_prefill")? {
+            "True" => (line.positive("prefill_chunk_size")?, "attn_prefill", &mut of.chunks),
+            _ => (line.positive("batch_size")?, "attn_decode", &mut of.decodes),
+        };
+        let times = times(line, operator, REPETITIONS)?.plus(reshapes);
+        points.entry([at, cached]).or_default().push(times);
     }
-    let tensor_parallel = tensor_parallel.expect("a sheet has a line");
-    let of = Decoding {
-        model: ATTENTION_MODEL,
-        dtype: DTYPE,
-        tensor_parallel,
-    };
+    // As the class of Vidur's that runs it is called: `AttentionBackend.FLASH_ATTENTION`.
+    let backend = backend
+        .expect("a sheet has a line")
+        .trim_start_matches("AttentionBackend.");
+    let source = format!("{SOURCE}, {}: {backend}, with its reshapes", sheet.name());
+    for ((model, tensor_parallel), attention) in measured {
+        let of = Decoding {
+            model: &model,
+            dtype: DTYPE,
+            tensor_parallel,
+        };
+        attentions(of, attention, &source, draft)?;
+    }
+    draft.note("its sum of a chunk's and new tokens' attention is untested: no mixed batches were measured");
+    Ok(())
+}
+
+/// The model of these heads, the first of several: attention knows no other dimensions.
+fn attending_model(line: Line, models: &[ModelShape]) -> Result<String, Invalid> {
+    let dimensions = [line.whole("n_embd")?, line.whole("n_q_head")?, line.whole("n_kv_head")?];
+    let is_it = |model: &ModelShape| [model.hidden, model.heads, model.kv_heads].map(u64::from) == dimensions;
+    let must = "the width, with n_q_head and n_kv_head, of a built-in decoder, or of one of --model";
+    decoder(models, is_it).ok_or_else(|| line.invalid("n_embd", must))
+}
+
+fn attentions(of: Decoding, attention: Attention, source: &str, draft: &mut Draft) -> Result<(), Invalid> {
     let pooled = |points: BTreeMap<[u64; 2], Vec<Times>>| -> Points<2> {
         points.into_iter().map(|(at, all)| (at, Times::pooled(all))).collect()
     };
-    let (chunks, decodes) = (pooled(chunks), pooled(decodes));
-    let source = format!("{SOURCE}, profiling/a100/attention.csv of 2023, FlashAttention, with its reshapes");
+    let (chunks, decodes) = (pooled(attention.chunks), pooled(attention.decodes));
 
     let kept = decodes.iter().filter(|([batch, context], _)| {
         (*batch < BATCH_STEP || batch.is_multiple_of(BATCH_STEP)) && CONTEXTS.contains(context)
@@ -246,7 +266,7 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         &kept,
         decodes.iter().map(|(at, us)| (*at, us.median_us)),
     );
-    draft.decoder_decode(of, kept, &source, error)?;
+    draft.decoder_decode(of, kept, source, error)?;
 
     let kept = chunks
         .iter()
@@ -259,9 +279,7 @@ fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         .map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
     let error = error_where_left_out(Family::DecoderPrefill, &kept, measured);
     let source = format!("{source}; from cached tokens to contexts by straight lines");
-    draft.decoder_prefill(of, kept, &source, error)?;
-    draft.note("its sum of a chunk's and new tokens' attention is untested: no mixed batches were measured");
-    Ok(())
+    draft.decoder_prefill(of, kept, &source, error)
 }
 
 fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draft: &mut Draft) -> Result<(), Invalid> {

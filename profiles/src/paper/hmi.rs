@@ -5,7 +5,8 @@ use super::{Outcome, Paper, assumed, input, predicted};
 use crate::card::{Card, Source};
 use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier, TokensOf};
 use crate::model::{DType, ModelShape};
-use crate::roofline::{Datasheet, DerivedError, Factors, Roofline, decoder_layers, matrix_weights};
+use crate::roofline::ops::encoder_layer_flops;
+use crate::roofline::{Datasheet, DerivedError, Factors, Roofline, decoder_layers};
 use crate::rows::{AdapterRow, PlotLookupRow};
 use crate::stats::Stats;
 
@@ -17,9 +18,9 @@ const ADAPTER_LENGTHS: [u32; 3] = [16, 128, 512];
 const STEP_LENGTHS: [u32; 2] = [1, 16];
 const DECODERS: [&str; 2] = ["opt-125m", "distilgpt2"];
 const MODELS: [&str; 4] = ["bert-base", "distilbert", "tinybert-6", "tinybert-4"];
-/// Look-ups cost the same for any number of threads: the paper has one figure,
+/// Look-ups cost the same for any number of threads, since the paper has one figure.
 const THREADS: [u32; 3] = [1, 8, 64];
-/// of trigrams.
+/// Tokens of the fragments whose look-ups that figure is of.
 const TRIGRAM: u32 = 3;
 /// Costs of other fragments are in proportion to the vectors that are read for one, which changes its slope at 2 and nowhere else.
 const FRAGMENT_TOKENS: [u32; 4] = [1, 2, TRIGRAM, 8];
@@ -32,10 +33,6 @@ struct Rates {
     flops_per_s: f64,
     /// Bytes a second of the card's memory.
     bytes_per_s: f64,
-}
-
-fn flops(model: &ModelShape, batch: f64, tokens: f64) -> f64 {
-    2.0 * batch * tokens * matrix_weights(model) + 4.0 * batch * tokens * tokens * f64::from(model.hidden)
 }
 
 /// Operations and bytes of one layer's adapters, gathered for a batch.
@@ -62,7 +59,7 @@ impl Rates {
         let layers_us = batch_us - paper.number("head_launches") * launch_us - 6e6 * adapter_bytes / bytes_per_s;
         Rates {
             launch_us,
-            flops_per_s: 6e6 * (flops(&base, batch, tokens) + adapter_flops) / layers_us,
+            flops_per_s: 6e6 * (encoder_layer_flops(&base, batch, tokens) + adapter_flops) / layers_us,
             bytes_per_s,
         }
     }
@@ -83,7 +80,7 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         let layer = |batch: u32, tokens: u32| {
             rates.us(
                 number("layer_launches"),
-                flops(&model, batch.into(), tokens.into()),
+                encoder_layer_flops(&model, batch.into(), tokens.into()),
                 0.0,
             )
         };

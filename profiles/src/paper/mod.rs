@@ -248,6 +248,7 @@ impl Paper {
             held_out: Tables::default(),
             certainty: Vec::new(),
             limits: Vec::new(),
+            datasheet: None,
         }
     }
 

@@ -11,7 +11,8 @@ use super::{Outcome, Paper, assumed, input, predicted};
 use crate::card::{Card, Source};
 use crate::keys::PetKind;
 use crate::model::{DType, ModelShape};
-use crate::roofline::{Datasheet, Factors, Roofline, matrix_weights};
+use crate::roofline::ops::encoder_layer_flops;
+use crate::roofline::{Datasheet, Factors, Roofline};
 use crate::rows::{ConcurrentLayerRow, PetRow};
 use crate::stats::Stats;
 
@@ -48,10 +49,6 @@ struct Alpha {
     flops_per_s: f64,
 }
 
-fn flops(model: &ModelShape, batch: f64, tokens: f64) -> f64 {
-    2.0 * batch * tokens * matrix_weights(model) + 4.0 * batch * tokens * tokens * f64::from(model.hidden)
-}
-
 /// A cell of what the authors published of their engine on the GTX 1080 Ti; lengths of `adapters_total_ms` are those of its comment.
 #[derive(Deserialize)]
 struct EngineRow {
@@ -78,7 +75,10 @@ impl Alpha {
     fn part_of_peak(paper: &Paper) -> f64 {
         let base = builtin("bert-base");
         let layer_us = |name: &str| 1e3 * paper.number(name) / f64::from(base.layers);
-        let (small, large) = (flops(&base, 1.0, 32.0), flops(&base, 32.0, 128.0));
+        let (small, large) = (
+            encoder_layer_flops(&base, 1.0, 32.0),
+            encoder_layer_flops(&base, 32.0, 128.0),
+        );
         let (small_us, large_us) = (layer_us("v100_batch_1_by_32_ms"), layer_us("v100_batch_32_by_128_ms"));
         let flops_per_us = (large - small) / (large_us - small_us);
         1e6 * flops_per_us / (1e12 * paper.number("v100_peak_tflops"))
@@ -92,7 +92,10 @@ impl Alpha {
         let (mut squares, mut ones) = ([0.0; 3], [0.0; 2]);
         for row in engine_rows() {
             let us = 1e3 * (row.model_ms - row.adapters_total_ms / passes) / f64::from(base.layers);
-            let [constant, work] = [1.0 / us, flops(&base, row.batch.into(), row.tokens.into()) / us];
+            let [constant, work] = [
+                1.0 / us,
+                encoder_layer_flops(&base, row.batch.into(), row.tokens.into()) / us,
+            ];
             for (sum, product) in squares
                 .iter_mut()
                 .zip([constant * constant, constant * work, work * work])
@@ -125,7 +128,7 @@ impl Alpha {
     }
 
     fn us(&self, model: &ModelShape, batch: u32, tokens: u32) -> f64 {
-        self.constant_us + 1e6 * flops(model, batch.into(), tokens.into()) / self.flops_per_s
+        self.constant_us + 1e6 * encoder_layer_flops(model, batch.into(), tokens.into()) / self.flops_per_s
     }
 }
 

@@ -25,21 +25,26 @@ pub struct Need {
     pub tensor_parallel: u32,
 }
 
-/// Adds to a card what it lacks of these models, each table listed among its origins as derived. A card is left as it is where no datasheet says
-/// what it is made of, as of CPUs, and where it is a paper's testbed, whose numbers are the paper's; and so is what another shape of the same
-/// name is there for, what the card knows in another number format, which is worth more than what can be derived, and what it has no arithmetic for.
+/// Adds to an imported or derived card what it lacks of these models, each table listed among its origins as derived. A card is left as it is where
+/// no datasheet says what it is made of; where it was measured, since what is derived is no match for that; and where it is a paper's testbed, whose
+/// numbers are the paper's. So is what another shape of the same name is there for, what the card knows in another number format, which is worth
+/// more than what can be derived, and what it has no arithmetic for.
 pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
-    let is_papers = matches!(card.provenance.source, Source::Fitted | Source::Assumed);
+    let is_completed = matches!(card.provenance.source, Source::Imported | Source::Derived);
     // Mostly nothing is missing, run after run, and then no datasheet need be read.
     let lacking = needs
         .into_iter()
         .filter(|need| Missing::of(&card.tables, need) != Missing::default());
     let lacking: Vec<Need> = lacking.collect();
-    if is_papers || lacking.is_empty() {
+    if !is_completed || lacking.is_empty() {
         return;
     }
-    let sheets = Datasheet::all().into_iter();
-    let Some(sheet) = { sheets }.find(|sheet| sheet.product == card.device.name) else {
+    let of_product = || {
+        Datasheet::all()
+            .into_iter()
+            .find(|sheet| sheet.product == card.device.name)
+    };
+    let Some(sheet) = card.datasheet.clone().or_else(of_product) else {
         return;
     };
     let roofline = Roofline::new(sheet);
@@ -225,8 +230,26 @@ mod tests {
         assert!(us(8) < us(1) && us(8) > us(1) / 8.0, "{} and {} µs", us(8), us(1));
     }
 
+    /// By the sheet that they were derived from, which the product does not come with.
     #[test]
-    fn papers_cards_and_cpus_and_other_shapes_are_left_alone() {
+    fn cards_of_datasheets_of_ones_own_are_completed() {
+        let sheet = Datasheet {
+            name: "mine".into(),
+            product: "A card of mine".into(),
+            ..Datasheet::builtin("t4").unwrap()
+        };
+        let base = ModelShape::builtin("bert-base").unwrap();
+        let mut mine = super::super::derive_card(&Roofline::new(sheet.clone()), &[base], "2026-01-01", "derive");
+        assert_eq!(mine.datasheet, Some(sheet));
+        let large = ModelShape::builtin("bert-large").unwrap();
+        assert!(mine.encoder_layer(&large, DType::F32).is_err());
+        complete(&mut mine, [need(large.clone(), DType::F32)]);
+        mine.validate().unwrap();
+        assert!(mine.encoder_layer(&large, DType::F32).is_ok());
+    }
+
+    #[test]
+    fn measured_cards_and_papers_and_cpus_and_other_shapes_are_left_alone() {
         let another = ModelShape {
             layers: 3,
             ..ModelShape::builtin("bert-base").unwrap()
@@ -248,5 +271,11 @@ mod tests {
             complete(&mut after, [need(model, dtype)]);
             assert_eq!(after.digest(), before.digest(), "{name}");
         }
+        // Also where its driver calls it as its maker does.
+        let mut measured = card("t4");
+        measured.provenance.source = Source::Measured;
+        let (before, small) = (measured.digest(), ModelShape::builtin("tiny").unwrap());
+        complete(&mut measured, [need(small, DType::F32)]);
+        assert_eq!(measured.digest(), before);
     }
 }

@@ -88,6 +88,7 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
         held_out: Tables::default(),
         certainty: Vec::new(),
         limits: Vec::new(),
+        datasheet: (!sheet.is_builtin()).then(|| sheet.clone()),
     };
     let is_builtin = |model: &&ModelShape| ModelShape::builtin(&model.name).as_ref() == Some(*model);
     card.models = models.iter().filter(|model| !is_builtin(model)).cloned().collect();

@@ -8,6 +8,7 @@ mod derive;
 mod fit;
 pub mod ops;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Invalid, ProfileError};
@@ -22,7 +23,7 @@ pub use fit::{DerivedError, Factors, LeftOut, WholeModel, leave_one_card_out};
 pub(crate) use ops::matrix_weights;
 
 /// What a maker publishes of a card. Nothing of it was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Datasheet {
     /// By which `tenantry profile derive --datasheet` finds it.
@@ -94,6 +95,11 @@ impl Datasheet {
         found.max_by(|a, b| a.memory_bandwidth.total_cmp(&b.memory_bandwidth))
     }
 
+    /// Whether it comes with the product, under its name.
+    pub fn is_builtin(&self) -> bool {
+        Datasheet::all().contains(self)
+    }
+
     /// Reads one datasheet; `file` is what errors call it.
     ///
     /// # Errors
@@ -104,7 +110,8 @@ impl Datasheet {
         Ok(sheet)
     }
 
-    fn check(&self, file: &str) -> Result<(), Invalid> {
+    /// Refuses what is no rate; `file` is what errors call where it stands.
+    pub(crate) fn check(&self, file: &str) -> Result<(), Invalid> {
         if self.memory_bytes == 0 {
             return Err(Invalid::new(file, "memory_bytes", "at least 1", "0"));
         }

@@ -60,6 +60,12 @@ fn matrices(model: &ModelShape) -> f64 {
     if model.gated { 7.0 } else { 6.0 }
 }
 
+/// Floating-point operations of one encoder layer over `batch` sequences of `tokens` tokens: two for each weight of its matrices and token, and for
+/// attention, whose scores and their sums are two products of all pairs of tokens, four for each pair and dimension.
+pub fn encoder_layer_flops(model: &ModelShape, batch: f64, tokens: f64) -> f64 {
+    batch * tokens * (2.0 * matrix_weights(model) + 4.0 * tokens * f64::from(model.hidden))
+}
+
 /// One encoder layer over `batch` sequences of `tokens` tokens.
 pub fn encoder_layer(model: &ModelShape, dtype: DType, batch: u32, tokens: u32) -> Work {
     let [hidden, intermediate] = [model.hidden, model.intermediate].map(f64::from);
@@ -67,8 +73,7 @@ pub fn encoder_layer(model: &ModelShape, dtype: DType, batch: u32, tokens: u32) 
     let weights = matrix_weights(model);
     Work {
         launches: LAYER_LAUNCHES,
-        // Scores and their sums are two products of all pairs of tokens.
-        flops: 2.0 * all * weights + 4.0 * all * f64::from(tokens) * hidden,
+        flops: encoder_layer_flops(model, batch.into(), tokens.into()),
         streamed_bytes: weights * bytes,
         moved_bytes: all * (14.0 * hidden + 2.0 * intermediate) * bytes,
     }

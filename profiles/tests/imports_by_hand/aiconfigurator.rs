@@ -174,6 +174,140 @@ fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
         told.push((family, beyond.asked))
     });
     assert!(told.contains(&(Family::DecoderPrompts, 129)), "{told:?}");
+    // Prompts of 256 tokens were measured up to 16 of them, and those between 128 and 256 lie between what was and what was not.
+    let beyond = |prompts: usize, tokens: u32| {
+        let chunks = vec![(tokens, tokens); prompts];
+        let mut told = None;
+        decoder.beyond(&chunks, 0, 0, |family, beyond| {
+            if family == Family::DecoderPrompts {
+                told = Some(beyond.to_string());
+            }
+        });
+        assert_eq!(
+            decoder.covers(&chunks, 0, 0),
+            told.is_none() && prompts as u32 * tokens <= 8192
+        );
+        told
+    };
+    assert_eq!(beyond(16, 256), None);
+    assert_eq!(beyond(128, 128), None);
+    assert_eq!(beyond(17, 129).as_deref(), Some("prompts 17, measured up to 16"));
+    assert_eq!(beyond(100, 256).as_deref(), Some("prompts 100, measured up to 16"));
+    let counts = card
+        .tables
+        .decoder_prompts
+        .iter()
+        .filter(|row| row.tensor_parallel == 1);
+    let unmeasured = counts
+        .filter(|row| row.stats.count == 0)
+        .map(|row| (row.prompts, row.tokens));
+    assert_eq!(unmeasured.collect::<Vec<_>>(), [(32, 256), (64, 256), (128, 256)]);
+
+    // It is written and read as such.
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("card");
+    card.save(&place).unwrap();
+    assert_eq!(Card::load(&place).unwrap().tables, card.tables);
+}
+
+/// New tokens of as many sequences as were measured at their context, and of more.
+#[test]
+fn aiconfigurators_new_tokens_beyond_those_measured_are_told_of() {
+    let mut new_tokens = String::from("batch_size,kv_len_before,num_heads,num_key_value_heads,head_dim,latency_ms\n");
+    for (cached, most) in [(63, 256), (255, 64), (1023, 8)] {
+        for batch in [1, 2, 4, 8, 64, 256].into_iter().filter(|batch| *batch <= most) {
+            new_tokens += &format!("{batch},{cached},4,2,32,{}\n", 1e-5 * f64::from(batch * cached));
+        }
+    }
+    let prompts =
+        "batch_size,isl,num_heads,num_key_value_heads,head_dim,latency_ms\n1,64,4,2,32,0.01\n1,1024,4,2,32,0.02\n";
+    let card = tiny_llama_of(prompts, &new_tokens);
+    let decode = card
+        .decoder(&card.model("tiny-llama").unwrap(), DType::Bf16, 1)
+        .unwrap()
+        .decode;
+    let beyond = |sequences, context| decode.beyond(sequences, context).map(|beyond| beyond.to_string());
+    for (sequences, context) in [(256, 64), (64, 256), (64, 65), (8, 1024), (1, 700)] {
+        assert_eq!(beyond(sequences, context), None, "{sequences} × {context}");
+        assert!(decode.covers(sequences, context));
+    }
+    for (sequences, context, measured) in [(65, 65, 64), (256, 256, 64), (9, 257, 8), (256, 1024, 8), (300, 700, 8)] {
+        let told = format!("sequences {sequences}, measured up to {measured}");
+        assert_eq!(beyond(sequences, context), Some(told), "{sequences} × {context}");
+        assert!(!decode.covers(sequences, context));
+    }
+    assert_eq!(beyond(257, 64).as_deref(), Some("sequences 257, measured up to 256"));
+    assert_eq!(beyond(1, 4096).as_deref(), Some("context 4096, measured up to 1024"));
+}
+
+/// A conversion to CSV that keeps what the shipped one leaves out.
+#[test]
+fn rows_of_other_kernels_are_refused_where_they_stand() {
+    let [products, attention] = kernels();
+    let with = |text: &str, column: &str, cells: [&str; 2]| {
+        let line = |(number, line): (usize, &str)| match number {
+            0 => format!("{line},{column}\n"),
+            1 => format!("{line},{}\n", cells[0]),
+            _ => format!("{line},{}\n", cells[1]),
+        };
+        text.lines().enumerate().map(line).collect::<String>()
+    };
+    let of = |products: &str, attention: &str| {
+        import(
+            ImportSource::Aiconfigurator,
+            "h100-sxm",
+            &["tiny"],
+            &[products, attention],
+        )
+    };
+    for (column, right, wrong, must) in [
+        ("gemm_dtype", "bfloat16", "fp8_block", "bfloat16 or bf16"),
+        ("dtype", "bf16", "float16", "bfloat16 or bf16"),
+        ("framework", "VLLM", "TRTLLM", "VLLM, vLLM or vllm"),
+    ] {
+        assert!(of(&with(&products, column, [right; 2]), &attention).is_ok());
+        assert_eq!(
+            of(&with(&products, column, [right, wrong]), &attention).unwrap_err(),
+            format!("0.csv:3: {column}: must be {must}, got \"{wrong}\"")
+        );
+    }
+    for (column, right, wrong, must) in [
+        ("attn_dtype", "bfloat16", "fp8", "bfloat16 or bf16"),
+        ("kv_cache_dtype", "bfloat16", "fp8", "bfloat16 or bf16"),
+        ("window_size", "0", "128", "0"),
+        ("step", "0", "63", "0"),
+    ] {
+        assert!(of(&products, &with(&attention, column, [right; 2])).is_ok());
+        assert_eq!(
+            of(&products, &with(&attention, column, [right, wrong])).unwrap_err(),
+            format!("1.csv:3: {column}: must be {must}, got \"{wrong}\"")
+        );
+    }
+}
+
+#[test]
+fn versions_of_kernels_are_those_that_the_files_say() {
+    let [products, attention] = kernels();
+    let source = |products: &str| {
+        let card = import(
+            ImportSource::Aiconfigurator,
+            "h100-sxm",
+            &["tiny"],
+            &[products, &attention],
+        )
+        .unwrap();
+        card.origins.list()[0].source.clone()
+    };
+    let of = "aiconfigurator (ai-dynamo/aiconfigurator @095f58a, Apache-2.0), vLLM";
+    let layer = "kernels, bf16: a layer composed of 8 kernels";
+    assert_eq!(
+        source(&products),
+        format!("{of} of a version that the files do not say {layer}")
+    );
+    let cells = products
+        .replace(".01\n", ".01,0.24.0\n")
+        .replacen("latency_ms", "latency_ms,version", 1);
+    assert_eq!(source(&cells), format!("{of} 0.24.0 {layer}"));
 }
 
 /// A table of f16 that nobody published is the one of bf16, and not a datasheet's.
@@ -243,4 +377,9 @@ fn aiconfigurators_all_reduces_count_numbers_of_two_bytes() {
     let at: Vec<_> = rows.iter().map(|row| (row.workers, row.bytes)).collect();
     assert_eq!(at, [(2, 2048), (2, 8192)]);
     assert_eq!(median_us(rows.iter().map(|row| row.stats)), [10.0, 30.0]);
+    assert!(
+        card.origins.list()[0]
+            .source
+            .ends_with(": nccl of a version that the files do not say, half; its sizes are numbers, two bytes each")
+    );
 }

@@ -1,8 +1,114 @@
 //! LLMServingSim's layers in vLLM.
 
-use tenantry_profiles::ImportSource;
+use std::fs;
+
+use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 
 use super::{SECOND, has_note, import, median_us};
+
+/// What the profiler writes beside its tables.
+const META: &str = "profiler_version: 1.0.0\nvllm_version: 0.19.0\ngpu: NVIDIA GeForce RTX 4090\narchitecture: llama\n\
+                    model: meta-llama/Llama-3.1-8B\nvariant: bf16\ntp_degrees: [1]\nmeasurement_iterations: 3\n";
+
+/// An import of these tables and of what is said of them.
+fn profile(tables: &[&str]) -> Result<Card, String> {
+    import(
+        ImportSource::Llmservingsim,
+        "rtx-4090",
+        &[],
+        &[tables, &[META]].concat(),
+    )
+}
+
+const DECODES: &str = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n0,0,1,16,10\n0,0,2,16,12\n";
+
+/// The tables of one model and another are alike.
+#[test]
+fn a_profile_of_another_model_or_gpu_is_refused() {
+    let refused = |from: &str, to: &str| {
+        let meta = META.replace(from, to);
+        assert_ne!(meta, META);
+        import(ImportSource::Llmservingsim, "rtx-4090", &[], &[DECODES, &meta]).unwrap_err()
+    };
+    for (from, to, expected) in [
+        (
+            "Llama-3.1-8B",
+            "Llama-3.1-70B",
+            "1.yaml:5: model: must be meta-llama/Llama-3.1-8B, got meta-llama/Llama-3.1-70B",
+        ),
+        (
+            "architecture: llama",
+            "architecture: qwen3",
+            "1.yaml:4: architecture: must be llama, got qwen3",
+        ),
+        (
+            "variant: bf16",
+            "variant: fp8",
+            "1.yaml:6: variant: must be bf16, got fp8",
+        ),
+        ("0.19.0", "0.28.0", "1.yaml:2: vllm_version: must be 0.19.0, got 0.28.0"),
+        (
+            "iterations: 3",
+            "iterations: 5",
+            "1.yaml:8: measurement_iterations: must be 3, got 5",
+        ),
+        ("[1]", "[2, 4]", "1.yaml:7: tp_degrees: must be a list with 1, got 2, 4"),
+        (
+            "GeForce RTX 4090",
+            "RTX PRO 6000 Blackwell Server Edition",
+            "1.yaml:3: gpu: must be the GPU of --gpu rtx-4090, called rtx 4090, got NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        ),
+        ("variant: bf16\n", "", "1.yaml:1: variant: must be given, got nothing"),
+    ] {
+        assert_eq!(refused(from, to), expected);
+    }
+}
+
+#[test]
+fn tables_without_what_says_whose_they_are_are_refused() {
+    let refused = |texts: &[&str]| import(ImportSource::Llmservingsim, "rtx-4090", &[], texts).unwrap_err();
+    let must = "FILES: files: must be with one meta.yaml, which the profiler writes beside its tables and which alone says whose they are";
+    assert_eq!(refused(&[DECODES]), format!("{must}, got 0 .yaml files"));
+    assert_eq!(refused(&[META, DECODES, META]), format!("{must}, got 2 .yaml files"));
+    assert_eq!(
+        refused(&[META]),
+        "FILES: files: must be tables beside their meta.yaml, got none"
+    );
+}
+
+/// A profile of several degrees has a folder for each.
+#[test]
+fn the_degree_of_a_table_is_in_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let meta = folder.path().join("meta.yaml");
+    let import = |degrees: &str, table: &str| {
+        fs::write(&meta, META.replace("[1]", degrees)).unwrap();
+        let table = folder.path().join(table);
+        fs::create_dir_all(table.parent().unwrap()).unwrap();
+        fs::write(&table, DECODES).unwrap();
+        let import = Import {
+            source: ImportSource::Llmservingsim,
+            gpu: "rtx-4090".to_owned(),
+            models: Vec::new(),
+            launch_overhead_us: DEFAULT_LAUNCH_OVERHEAD_US,
+            files: vec![table, meta.clone()],
+        };
+        let card = import.run("card", "2026-01-01").map_err(|error| error.to_string());
+        card.map_err(|error| error.replace(&format!("{}/", folder.path().display()), ""))
+    };
+    assert!(import("[1, 2]", "tp1/attention.csv").is_ok());
+    assert!(import("[1, 2]", "RTX4090_tp1_attention.csv").is_ok());
+    assert!(import("[1]", "attention.csv").is_ok());
+    let must = "path: must be in a folder or of a name with tp1, as the profile is of degrees 1, 2";
+    assert_eq!(
+        import("[1, 2]", "tp2/attention.csv").unwrap_err(),
+        format!("tp2/attention.csv: {must}, got tp2")
+    );
+    assert_eq!(
+        import("[1, 2]", "attention.csv").unwrap_err(),
+        format!("attention.csv: {must}, got none")
+    );
+}
 
 /// Microseconds for milliseconds, in one row, either way.
 #[test]
@@ -11,7 +117,7 @@ fn a_figure_in_another_unit_is_refused_where_it_stands() {
         let text = format!(
             "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n0,0,1,16,10\n0,0,1,32,{line_3}\n0,0,1,64,14\n0,0,1,128,16\n"
         );
-        import(ImportSource::Llmservingsim, "rtx-4090", &[], &[&text])
+        profile(&[&text])
     };
     let table = "decoder_decode model=llama3.1-8b dtype=bf16 tensor_parallel=1";
     assert_eq!(
@@ -64,13 +170,7 @@ fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
     ] {
         attention += &format!("{chunk},{cached},{decodes},{context},{us}\n");
     }
-    let card = import(
-        ImportSource::Llmservingsim,
-        "rtx-4090",
-        &[],
-        &[&dense, sequences, &attention],
-    )
-    .unwrap();
+    let card = profile(&[&dense, sequences, &attention]).unwrap();
     let tables = &card.tables;
     // Seven kinds, the norm twice.
     assert_eq!(
@@ -103,27 +203,25 @@ fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
     assert_eq!(mixed.stats.median_us, 15.0);
     has_note(&card, "the sum of the parts is off by -13 % in the median");
 
-    let decodes = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n0,0,1,16,10\n0,0,2,16,12\n";
-    let of_decodes = import(ImportSource::Llmservingsim, "rtx-4090", &[], &[decodes]).unwrap();
+    let of_decodes = profile(&[DECODES]).unwrap();
     assert_eq!(of_decodes.tables.decoder_decode.len(), 2);
     assert_eq!(
         of_decodes.origins.list().len(),
         1,
         "nothing is said of chunks that the source has not"
     );
-    let twice = format!("{decodes}0,0,1,16,11\n");
+    let twice = format!("{DECODES}0,0,1,16,11\n");
     assert_eq!(
-        import(ImportSource::Llmservingsim, "rtx-4090", &[], &[&twice]).unwrap_err(),
+        profile(&[&twice]).unwrap_err(),
         "0.csv:4: kv_decode: must be of a shape that no row above has, got \"16\""
     );
 
     for (one, place) in [(dense.as_str(), 1), (sequences, 2), (&attention, 3)] {
-        let sheets = [&dense, sequences, &attention, one];
-        let refused = import(ImportSource::Llmservingsim, "rtx-4090", &[], &sheets).unwrap_err();
+        let refused = profile(&[&dense, sequences, &attention, one]).unwrap_err();
         assert_eq!(refused, SECOND.replace('1', "3"), "sheet {place} twice");
     }
 
-    let refused = import(ImportSource::Llmservingsim, "rtx-4090", &[], &[sequences]).unwrap_err();
+    let refused = profile(&[sequences]).unwrap_err();
     assert!(
         refused.starts_with("0.csv: header: must be given together with the same profile's dense file"),
         "{refused}"

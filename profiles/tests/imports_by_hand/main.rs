@@ -14,7 +14,9 @@ use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource, 
 fn import(source: ImportSource, gpu: &str, models: &[&str], texts: &[&str]) -> Result<Card, String> {
     let folder = tempfile::tempdir().unwrap();
     let write = |(index, text): (usize, &&str)| {
-        let file = folder.path().join(format!("{index}.csv"));
+        // What LLMServingSim says of its tables is none itself.
+        let extension = if text.contains("vllm_version:") { "yaml" } else { "csv" };
+        let file = folder.path().join(format!("{index}.{extension}"));
         fs::write(&file, text).unwrap();
         file
     };

@@ -150,17 +150,21 @@ fn operators_take_some_time_and_no_absurd_one_and_their_medians_lie_within_it() 
     }
 }
 
-#[test]
-fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
-    let at = |prefill: &str, chunk: &str, batch: &str, cached: &str, median: f64| {
+/// Attention by width, heads, and heads of keys and values, which a degree of parallelism shares: one row for each kernel, whose milliseconds are the last of
+/// its figures, after chunk, sequences and cached tokens.
+fn attention_of(dimensions: [&str; 3], degree: &str, kernels: &[(&str, &str, &str, &str, f64)]) -> String {
+    let [hidden, heads, kv_heads] = dimensions;
+    let at = |&(prefill, chunk, batch, cached, median): &(&str, &str, &str, &str, f64)| {
         let dimensions = [
-            ("n_embd", "8192"),
-            ("n_kv_head", "8"),
-            ("num_tensor_parallel_workers", "2"),
+            ("n_embd", hidden),
+            ("n_q_head", heads),
+            ("n_kv_head", kv_heads),
+            ("num_tensor_parallel_workers", degree),
             ("is_prefill", prefill),
             ("prefill_chunk_size", chunk),
             ("batch_size", batch),
             ("kv_cache_size", cached),
+            ("attention_backend", "AttentionBackend.FLASH_ATTENTION"),
         ];
         let exactly = |ms: f64| [ms, ms, ms, ms, 0.0];
         let (prefill_ms, decode_ms) = if prefill == "True" {
@@ -176,20 +180,28 @@ fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
         ];
         vidur(&dimensions, &operators)
     };
-    let rows = [
-        at("True", "64", "1", "0", 0.1),
-        at("True", "64", "1", "64", 0.2),
-        at("True", "128", "1", "0", 0.3),
-        at("False", "0", "1", "32", 0.01),
-        at("False", "0", "1", "64", 0.02),
-        at("False", "0", "4", "32", 0.04),
-        at("False", "0", "4", "64", 0.08),
-        // Neither one of the first batches nor every fourth.
-        at("False", "0", "5", "32", 0.05),
-    ];
+    let rows: Vec<String> = kernels.iter().map(at).collect();
     let header = rows[0].lines().next().unwrap();
     let lines = rows.iter().map(|row| row.lines().nth(1).unwrap());
-    let text = [header].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
+    [header].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+const LLAMA_70B: [&str; 3] = ["8192", "64", "8"];
+
+#[test]
+fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
+    let kernels = [
+        ("True", "64", "1", "0", 0.1),
+        ("True", "64", "1", "64", 0.2),
+        ("True", "128", "1", "0", 0.3),
+        ("False", "0", "1", "32", 0.01),
+        ("False", "0", "1", "64", 0.02),
+        ("False", "0", "4", "32", 0.04),
+        ("False", "0", "4", "64", 0.08),
+        // Neither one of the first batches nor every fourth.
+        ("False", "0", "5", "32", 0.05),
+    ];
+    let text = attention_of(LLAMA_70B, "2", &kernels);
     let card = import(ImportSource::Vidur, "a100-sxm", &[], &[&text]).unwrap();
     let prefill = &card.tables.decoder_prefill;
     let at: Vec<_> = prefill.iter().map(|row| (row.tokens, row.context)).collect();
@@ -222,13 +234,50 @@ fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
     };
     assert_eq!(families(only("True")), [Family::DecoderPrefill]);
     assert_eq!(families(only("False")), [Family::DecoderDecode]);
+}
 
-    let narrow = text.replacen("8192", "4096", 1);
-    let refused = import(ImportSource::Vidur, "a100-sxm", &[], &[&narrow]).unwrap_err();
+#[test]
+fn vidurs_attention_is_a_table_for_each_degree_of_parallelism() {
+    let of = |degree: &str, us: f64| attention_of(LLAMA_70B, degree, &[("False", "0", "1", "32", us / 1e3)]);
+    let (two, four) = (of("2", 20.0), of("4", 10.0));
+    let text = format!("{two}\n{}", four.lines().nth(1).unwrap());
+    let card = import(ImportSource::Vidur, "h100-sxm", &[], &[&text]).unwrap();
+    let rows = card.tables.decoder_decode.iter();
+    let by_degree: Vec<_> = rows.map(|row| (row.tensor_parallel, row.stats.median_us)).collect();
+    assert_eq!(by_degree, [(2, 23.0), (4, 13.0)], "three of each are reshapes");
+    let origins = card.origins.list();
+    assert_eq!(origins.len(), 2);
+    // Nothing of a GPU or year that nobody gave.
     assert_eq!(
-        refused,
-        "0.csv:2: n_embd: must be that of Llama-2-70B, whose attention this table has, got \"4096\""
+        origins[0].source,
+        "Vidur (microsoft/vidur @7d47513, MIT), 0.csv: FLASH_ATTENTION, with its reshapes"
     );
+
+    let other_kernel = text.replacen("FLASH_ATTENTION", "FLASHINFER", 1);
+    assert_eq!(
+        import(ImportSource::Vidur, "h100-sxm", &[], &[&other_kernel]).unwrap_err(),
+        "0.csv:3: attention_backend: must be that of the rows above, as a table is of one kernel, got \"AttentionBackend.FLASH_ATTENTION\""
+    );
+}
+
+#[test]
+fn vidurs_attention_is_that_of_the_model_with_its_heads() {
+    let of = |dimensions, models: &[&str]| {
+        let text = attention_of(dimensions, "1", &[("False", "0", "1", "32", 0.01)]);
+        let card = import(ImportSource::Vidur, "a100-sxm", models, &[&text])?;
+        Ok::<_, String>(card.tables.decoder_decode[0].model.clone())
+    };
+    assert_eq!(of(["4096", "32", "32"], &[]).as_deref(), Ok("llama-7b"));
+    let llama_3 = ["4096", "32", "8"];
+    // As the layers of these dimensions are.
+    assert_eq!(of(llama_3, &[]).as_deref(), Ok("llama3-8b"));
+    assert_eq!(of(llama_3, &["llama3.1-8b"]).as_deref(), Ok("llama3.1-8b"));
+    for (dimensions, models) in [(["4096", "64", "8"], &[][..]), (llama_3, &["llama-70b"])] {
+        assert_eq!(
+            of(dimensions, models).unwrap_err(),
+            "0.csv:2: n_embd: must be the width, with n_q_head and n_kv_head, of a built-in decoder, or of one of --model, got \"4096\""
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use minijinja::value::Serde;
 use serde::Serialize;
-use tenantry_traces::describe::{Histogram, dispersion};
+use tenantry_traces::describe::Histogram;
 
 use super::charts::{Axis, Chart, Line, LineStyle, MAX_LINES, View};
 use super::{environment, style};
@@ -18,8 +18,6 @@ const POINTS: usize = 300;
 const WINDOWS_S: [u32; 16] = [
     1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800,
 ];
-/// Fewer windows say nothing on dispersion.
-const LEAST_WINDOWS: usize = 10;
 
 /// A page on traces.
 #[derive(Clone, Copy, Debug)]
@@ -175,16 +173,7 @@ fn rates(traces: &[Trace]) -> Option<Chart> {
 }
 
 fn dispersions(traces: &[Trace]) -> Option<Chart> {
-    let at = |trace: &Trace, window_s: u32| {
-        let curves = &trace.curves;
-        let windows = window_s
-            .is_multiple_of(curves.window_s.max(1))
-            .then(|| (window_s / curves.window_s.max(1)) as usize)?;
-        let enough = curves.counts.len() / windows >= LEAST_WINDOWS;
-        dispersion(&curves.counts, windows)
-            .filter(|&d| enough && d > 0.0)
-            .map(rounded)
-    };
+    let at = |trace: &Trace, window_s: u32| trace.curves.dispersion(window_s).filter(|&of_window| of_window > 0.0);
     let windows: Vec<u32> = WINDOWS_S
         .into_iter()
         .filter(|&window| traces.iter().any(|trace| at(trace, window).is_some()))

@@ -4,18 +4,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
-use tenantry_traces::describe::{Histogram, concentration, dispersion, silence_before};
+use tenantry_traces::describe::{Histogram, MAX_SECONDS, concentration, silence_before};
 use tenantry_traces::read::Record;
 use tenantry_traces::{Request, Time, TraceError};
 
 use super::gaps::{self, Gaps};
 use super::{LengthFigures, PrefixFigures, RateFigures, TenantFigures, Trace, TraceCurves, TraceFigures};
 use crate::summary::rounded;
-
-/// Two years: longer than any recording, and 256 MiB of counts.
-const MAX_SECONDS: u64 = 1 << 26;
-/// Dispersion of fewer windows says nothing.
-const LEAST_WINDOWS: usize = 10;
 
 /// Takes a trace piece by piece.
 #[derive(Clone, Debug)]
@@ -216,21 +211,23 @@ impl Collector {
             max: per_s(f64::from(most)),
             window_s: self.window_s,
         });
-        let dispersion_at = |(name, seconds): (&'static str, u32)| {
-            let windows = (seconds % self.window_s == 0).then_some((seconds / self.window_s) as usize)?;
-            // Of instants, the last window is cut off by the last one, and the first by the first where the clock does not begin there.
-            let cut_off = usize::from(self.last.is_some());
-            let from = usize::from(self.begins > 0).min(counts.len() - cut_off);
-            let whole = &counts[from..counts.len() - cut_off];
-            let enough = whole.len() / windows.max(1) >= LEAST_WINDOWS;
-            Some((name, rounded(dispersion(whole, windows).filter(|_| enough)?)))
+        let cut_off = usize::from(self.last.is_some());
+        let from = usize::from(self.begins > 0).min(counts.len() - cut_off);
+        let curves = TraceCurves {
+            whole: from..counts.len() - cut_off,
+            counts,
+            window_s: self.window_s,
+            input: self.input,
+            output: self.output,
+            by_tenant,
         };
+        let dispersion_at = |(name, window_s): (&'static str, u32)| Some((name, curves.dispersion(window_s)?));
         let tenants = || {
             Some(TenantFigures {
-                count: by_tenant.len() as u64,
+                count: curves.by_tenant.len() as u64,
                 highest: highest?,
-                top_1_percent_share: rounded(concentration(&by_tenant, 0.01)?),
-                top_10_percent_share: rounded(concentration(&by_tenant, 0.1)?),
+                top_1_percent_share: rounded(concentration(&curves.by_tenant, 0.01)?),
+                top_10_percent_share: rounded(concentration(&curves.by_tenant, 0.1)?),
             })
         };
         let prefixes = (self.blocks > 0).then(|| PrefixFigures {
@@ -253,28 +250,22 @@ impl Collector {
                     .collect(),
                 gaps: match self.last {
                     Some(_) if self.late == 0 => self.gaps.figures(),
-                    _ => gaps::by_windows(&counts, self.window_s, begins_s),
+                    _ => gaps::by_windows(&curves.counts, self.window_s, begins_s),
                 },
-                empty_seconds_share: (self.window_s == 1 && !counts.is_empty()).then(|| {
-                    let empty = counts.iter().filter(|&&count| count == 0).count();
-                    rounded(empty as f64 / counts.len() as f64)
+                empty_seconds_share: (self.window_s == 1 && !curves.counts.is_empty()).then(|| {
+                    let empty = curves.counts.iter().filter(|&&count| count == 0).count();
+                    rounded(empty as f64 / curves.counts.len() as f64)
                 }),
-                holes: gaps::holes(&counts, self.window_s, lasted_s),
-                input_tokens: LengthFigures::of(&self.input),
-                output_tokens: LengthFigures::of(&self.output),
+                holes: gaps::holes(&curves.counts, self.window_s, lasted_s),
+                input_tokens: LengthFigures::of(&curves.input),
+                output_tokens: LengthFigures::of(&curves.output),
                 prefixes,
                 tenants: tenants(),
                 out_of_order: (self.late > 0).then_some(self.late),
                 management_requests: None,
                 unread_columns: Vec::new(),
             },
-            curves: TraceCurves {
-                counts,
-                window_s: self.window_s,
-                input: self.input,
-                output: self.output,
-                by_tenant,
-            },
+            curves,
         }
     }
 }

@@ -11,9 +11,10 @@ pub use collect::Collector;
 pub use compare::{Comparison, Row};
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
-use tenantry_traces::describe::Histogram;
+use tenantry_traces::describe::{Histogram, dispersion};
 
 use crate::human;
 use crate::summary::rounded;
@@ -37,7 +38,7 @@ impl Trace {
             (figures.requests_per_s, figures.span_s) = (None, None);
             figures.dispersion.clear();
             (figures.gaps, figures.empty_seconds_share, figures.holes) = (None, None, None);
-            curves.counts.clear();
+            (curves.counts, curves.whole) = (Vec::new(), 0..0);
         }
         if other.figures.gaps.is_none_or(|gaps| gaps.cv.is_none()) {
             figures.gaps = figures.gaps.map(|gaps| GapFigures { cv: None, ..gaps });
@@ -210,6 +211,9 @@ pub struct TenantFigures {
 pub struct TraceCurves {
     /// Requests in each window of `window_s` seconds.
     pub counts: Vec<u32>,
+    /// Which of them are whole. Of instants the last one ends the time, so that its window is cut off, and the first begins it where the clock does
+    /// not begin there.
+    pub whole: Range<usize>,
     /// The window, in seconds.
     pub window_s: u32,
     /// Input lengths.
@@ -218,6 +222,21 @@ pub struct TraceCurves {
     pub output: Histogram,
     /// Requests of each tenant that asked, most first.
     pub by_tenant: Vec<f64>,
+}
+
+/// Dispersion of fewer windows says nothing.
+const LEAST_WINDOWS: usize = 10;
+
+impl TraceCurves {
+    /// The variance of the counts of whole windows of so many seconds, over their mean; none where there are too few of them.
+    pub fn dispersion(&self, window_s: u32) -> Option<f64> {
+        let windows = window_s
+            .is_multiple_of(self.window_s.max(1))
+            .then(|| (window_s / self.window_s.max(1)) as usize)?;
+        let whole = &self.counts[self.whole.clone()];
+        let enough = whole.len() / windows.max(1) >= LEAST_WINDOWS;
+        dispersion(whole, windows).filter(|_| enough).map(rounded)
+    }
 }
 
 /// The figures of some traces, a column each.

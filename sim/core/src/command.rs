@@ -411,6 +411,15 @@ impl Commands {
         self.pools.clear();
     }
 
+    /// Sets an instance's timer, unless one is set that goes off as early.
+    #[inline]
+    pub fn wake(&mut self, instance: InstanceId, at: Time, set: &mut Option<Time>) {
+        if set.is_none_or(|set| at < set) {
+            *set = Some(at);
+            self.list.push(Command::SetTimer { instance, at });
+        }
+    }
+
     /// Where what is pushed from now on begins: see [`Commands::submit`].
     #[inline]
     pub fn mark(&self) -> Mark {

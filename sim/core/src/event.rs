@@ -50,6 +50,30 @@ pub struct Done<'a> {
     pub answers: &'a [Answer],
 }
 
+impl<'a> Done<'a> {
+    /// Its failures, to be asked for member by member.
+    #[inline]
+    pub fn failures(&self) -> Failures<'a> {
+        Failures(self.failures)
+    }
+}
+
+/// The failures of a batch that members have not been asked of.
+#[derive(Clone, Copy, Debug)]
+pub struct Failures<'a>(&'a [MemberFailure]);
+
+impl Failures<'_> {
+    /// Why a member failed, if it did. Members are asked for in order.
+    #[inline]
+    pub fn of(&mut self, member: usize) -> Option<FailureReason> {
+        let (first, others) = self.0.split_first()?;
+        (first.member as usize == member).then(|| {
+            self.0 = others;
+            first.reason
+        })
+    }
+}
+
 /// What a model makes of a request, as far as a dispatcher sees it. Whether the answer is right is nobody's to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {

@@ -25,6 +25,7 @@ pub mod run;
 pub mod server;
 pub mod slab;
 pub mod spec;
+pub mod timers;
 pub mod topology;
 
 pub use command::{Command, Commands, Verdict};

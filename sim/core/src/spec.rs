@@ -13,6 +13,7 @@ mod tasks;
 
 pub use lengths::LengthsFound;
 pub use route::{AnswerJoin, DispatchSpec, OrderSpec, RouteSpec, StageSpec};
+pub(crate) use runtimes::stream_of;
 pub use runtimes::{
     AllocateSpec, CostPart, PeriodicSpec, RuntimeLengths, RuntimeRef, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec,
     ShapeKind, SolverSpec, StreamSpec,

@@ -8,8 +8,7 @@ mod contention;
 mod lanes;
 mod submitting;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,12 +16,13 @@ use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
 use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, Event, RunOutcome};
-use tenantry_core::ids::{BatchId, InstanceId, LaneId};
+use tenantry_core::ids::{BatchId, LaneId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::PetGroup;
 use tenantry_core::policy::coordinated::{Planner, PoolPlan};
 use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::{PlotSpec, StopSpec};
+use tenantry_core::timers::Timers;
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_profiles::Contention;
 use tenantry_traces::{Duration, Time};
@@ -60,8 +60,7 @@ pub struct VirtualMachine {
     /// By instance: transfers under way between it and those that have link lanes. They share its link.
     on_link: Vec<u32>,
     pending: PendingEvents,
-    timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
-    timers_set: u64,
+    timers: Timers,
     now: Time,
     /// Busy time before is not counted.
     count_from: Time,
@@ -149,8 +148,7 @@ impl VirtualMachine {
             beside: vec![Beside::default(); gpus],
             on_link: vec![0; topology.instances.len()],
             pending: PendingEvents::new(topology.lanes.len()),
-            timers_set: 0,
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
             now: Time::ZERO,
             count_from: Time::ZERO,
             leaps: Vec::new(),
@@ -199,7 +197,7 @@ impl VirtualMachine {
 
     /// Events so far: a measure of the machine's work.
     pub fn events(&self) -> u64 {
-        self.pending.made() + self.timers_set
+        self.pending.made() + self.timers.count()
     }
 
     /// Ops that were started so far.
@@ -260,10 +258,7 @@ impl VirtualMachine {
     #[inline(never)]
     fn perform_other(&mut self, now: Time, command: &Command) {
         match command {
-            Command::SetTimer { instance, at } => {
-                self.timers.push(Reverse((*at, self.timers_set, *instance)));
-                self.timers_set += 1;
-            }
+            Command::SetTimer { instance, at } => self.timers.set(*at, *instance),
             Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
             Command::Park { instance, request } | Command::Release { instance, request } => {
                 if let Some(last_tokens) = self.last_tokens.get_mut(instance.index()) {
@@ -293,11 +288,7 @@ impl Machine for VirtualMachine {
         if self.calls.is_multiple_of(INTERRUPT_CHECK) && self.interrupt.load(Ordering::Relaxed) {
             return Err(MachineError::Interrupted);
         }
-        let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
-        let until = match (deadline, timer) {
-            (Some(due), Some((at, _))) => Some(due.min(at)),
-            (due, timer) => due.or(timer.map(|(at, _)| at)),
-        };
+        let until = self.timers.or_before(deadline);
         loop {
             let first = self.pending.first();
             match until {
@@ -312,11 +303,10 @@ impl Machine for VirtualMachine {
                     if !first.is_before(noticed) {
                         self.now = noticed;
                         self.awake = noticed;
-                        if let Some((_, instance)) = timer.filter(|(at, _)| *at <= noticed) {
-                            self.timers.pop();
-                            return Ok(Next::Event(noticed, Event::Timer(instance)));
-                        }
-                        return Ok(Next::Due(noticed));
+                        return Ok(match self.timers.go_off(noticed) {
+                            Some(instance) => Next::Event(noticed, Event::Timer(instance)),
+                            None => Next::Due(noticed),
+                        });
                     }
                 }
                 _ => {}

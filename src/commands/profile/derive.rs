@@ -7,6 +7,7 @@ use serde_json::json;
 use tenantry_profiles::paper::{Outcome, Paper, Role, Sensitivity};
 use tenantry_profiles::roofline::{Datasheet, Roofline, derive_card};
 use tenantry_profiles::{Card, ProfileError, describe};
+use tenantry_reports::manifest::quoted;
 
 use super::{models, show};
 use crate::cli::{DeriveArgs, OutputArgs};
@@ -65,9 +66,14 @@ fn datasheet(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), F
     };
     let models = models(&args.models, &DEFAULT_MODELS)?;
     let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
+    // A file by its name, without the paths of this machine.
+    let asked = Path::new(name)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(name);
     let command = format!(
         "tenantry profile derive --datasheet {} --models {}",
-        sheet.name,
+        quoted(asked),
         names.join(",")
     );
     let mut card = derive_card(&Roofline::new(sheet), &models, &today(), &command);

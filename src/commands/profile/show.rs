@@ -151,7 +151,7 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
         "moved_to_rise": { "points": table.moved.points, "farthest": table.moved.farthest },
         "axes": table.axes.iter().map(|axis| json!({ "name": axis.name, "values": axis.values })).collect::<Vec<_>>(),
         "leap": table.leap.as_ref().map(|leap| json!({ "at": leap.at, "beside": leap.beside, "times": leap.times })),
-        "leave_out_error": table.error.as_ref().map(|error| {
+        "leave_out_error": told_error(table).map(|error| {
             json!({
                 "points": error.of.name(),
                 "predictions": error.predictions,
@@ -163,10 +163,15 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
     })
 }
 
+/// The error of interpolation, where it says something: of what was computed, how well lines follow a formula says nothing of how far it is from a
+/// card.
+fn told_error(table: &TableSummary) -> Option<&TableError> {
+    table.error.as_ref().filter(|_| table.measurements.is_some())
+}
+
 /// One row of the table of tables.
 fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
-    // Of what was computed, how well lines follow a formula says nothing of how far it is from a card.
-    let told = summary.error.as_ref().filter(|_| summary.measurements.is_some());
+    let told = told_error(summary);
     let error = |read: fn(&TableError) -> f64| {
         told.map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
     };

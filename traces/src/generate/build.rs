@@ -42,7 +42,7 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
         groups: TenantGroups::new(spec)?,
     };
     let presence = Presence::new(spec.seed, spec.tenants, &spec.presence)?;
-    if spec.stop == Stop::default() && is_endless(&spec.arrivals) {
+    if spec.stop == Stop::default() && spec.arrivals.is_endless() {
         return Err(TraceError::spec(
             "workload.stop",
             "given, since these arrivals never end",
@@ -122,54 +122,17 @@ fn must_be_drawn(requests: &Requests) -> Result<(), TraceError> {
     Ok(())
 }
 
-fn is_endless(arrivals: &ArrivalsSpec) -> bool {
-    match arrivals {
-        ArrivalsSpec::Ramp { .. } | ArrivalsSpec::ThreadBursts { .. } => false,
-        ArrivalsSpec::Counts(counts) => counts.cut.repeat,
-        ArrivalsSpec::Trace(trace) => trace.cut.repeat,
-        ArrivalsSpec::Activity(activity) => activity.repeat,
-        ArrivalsSpec::Shape(shape) => shape.repeat,
-        ArrivalsSpec::Superpose(parts) => parts.iter().any(is_endless),
-        ArrivalsSpec::Scaled { arrivals, .. } => is_endless(arrivals),
-        ArrivalsSpec::Part(part) => part.cut.repeat || (part.cut.length.is_none() && is_endless(&part.arrivals)),
-        ArrivalsSpec::Poisson { .. }
-        | ArrivalsSpec::Constant { .. }
-        | ArrivalsSpec::Gamma { .. }
-        | ArrivalsSpec::Mmpp { .. }
-        | ArrivalsSpec::PeriodicPerTenant { .. }
-        | ArrivalsSpec::ClosedLoop { .. }
-        | ArrivalsSpec::Regimes { .. }
-        | ArrivalsSpec::Twitter { .. } => true,
-    }
-}
-
 /// Whether more of these arrivals come in less time, rather than at a higher rate in the same; nothing where it is so for some of them alone.
 pub fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
-    match arrivals {
-        ArrivalsSpec::Trace(_) | ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::ThreadBursts { .. } => {
-            Some(true)
-        }
-        ArrivalsSpec::Superpose(parts) => {
-            let first = is_compressed(parts.first()?)?;
-            parts
-                .iter()
-                .all(|part| is_compressed(part) == Some(first))
-                .then_some(first)
-        }
-        ArrivalsSpec::Scaled { arrivals, .. } => is_compressed(arrivals),
-        ArrivalsSpec::Part(part) => is_compressed(&part.arrivals),
-        ArrivalsSpec::Poisson { .. }
-        | ArrivalsSpec::Constant { .. }
-        | ArrivalsSpec::Gamma { .. }
-        | ArrivalsSpec::Mmpp { .. }
-        | ArrivalsSpec::Ramp { .. }
-        | ArrivalsSpec::Counts(_)
-        | ArrivalsSpec::Activity(_)
-        | ArrivalsSpec::Shape(_)
-        | ArrivalsSpec::ClosedLoop { .. }
-        | ArrivalsSpec::Regimes { .. }
-        | ArrivalsSpec::Twitter { .. } => Some(false),
-    }
+    let is_it = |leaf: &ArrivalsSpec| {
+        matches!(
+            leaf,
+            ArrivalsSpec::Trace(_) | ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::ThreadBursts { .. }
+        )
+    };
+    let mut leaves = arrivals.leaves().into_iter().map(is_it);
+    let first = leaves.next()?;
+    leaves.all(|leaf| leaf == first).then_some(first)
 }
 
 /// What all arrivals of one workload have in common.

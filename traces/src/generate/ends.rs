@@ -48,25 +48,14 @@ pub fn end(arrivals: &ArrivalsSpec) -> Result<Option<Time>, TraceError> {
 
 /// Whether nothing is drawn of their instants, or nothing anew from round to round, so that all rounds of a part are alike.
 pub fn draws_nothing(arrivals: &ArrivalsSpec) -> bool {
-    match arrivals {
+    arrivals.leaves().into_iter().all(|leaf| match leaf {
         ArrivalsSpec::Constant { .. }
         | ArrivalsSpec::Trace(_)
         | ArrivalsSpec::PeriodicPerTenant { .. }
         | ArrivalsSpec::ThreadBursts { .. } => true,
         ArrivalsSpec::Counts(counts) => matches!(counts.placement, Placement::Even),
-        ArrivalsSpec::Superpose(parts) => parts.iter().all(draws_nothing),
-        ArrivalsSpec::Scaled { arrivals, .. } => draws_nothing(arrivals),
-        ArrivalsSpec::Part(part) => draws_nothing(&part.arrivals),
-        ArrivalsSpec::Poisson { .. }
-        | ArrivalsSpec::Gamma { .. }
-        | ArrivalsSpec::Mmpp { .. }
-        | ArrivalsSpec::Ramp { .. }
-        | ArrivalsSpec::Activity(_)
-        | ArrivalsSpec::Shape(_)
-        | ArrivalsSpec::ClosedLoop { .. }
-        | ArrivalsSpec::Regimes { .. }
-        | ArrivalsSpec::Twitter { .. } => false,
-    }
+        _ => false,
+    })
 }
 
 fn end_of_part(part: &PartSpec) -> Result<Option<Time>, TraceError> {

@@ -404,7 +404,10 @@ impl WorkloadSpec {
     /// Where the numbers of the fitted generators in it come from, for reports.
     pub fn sources(&self) -> Vec<&'static str> {
         let mut sources = Vec::new();
-        self.arrivals.add_sources(&mut sources);
+        let is_twitter = |leaf: &&ArrivalsSpec| matches!(leaf, ArrivalsSpec::Twitter { .. });
+        if self.arrivals.leaves().iter().any(is_twitter) {
+            sources.push(fit::twitter::RATES_SOURCE);
+        }
         match &self.lengths {
             LengthsSpec::Independent { input, output } => {
                 let mut parts = input.parts();
@@ -479,15 +482,35 @@ impl ArrivalsSpec {
         }
     }
 
-    fn add_sources(&self, sources: &mut Vec<&'static str>) {
+    /// What they are made of; themselves where they are made of nothing else.
+    pub fn leaves(&self) -> Vec<&ArrivalsSpec> {
         match self {
-            ArrivalsSpec::Twitter { .. } if !sources.contains(&fit::twitter::RATES_SOURCE) => {
-                sources.push(fit::twitter::RATES_SOURCE);
-            }
-            ArrivalsSpec::Superpose(parts) => parts.iter().for_each(|part| part.add_sources(sources)),
-            ArrivalsSpec::Scaled { arrivals, .. } => arrivals.add_sources(sources),
-            ArrivalsSpec::Part(part) => part.arrivals.add_sources(sources),
-            _ => {}
+            ArrivalsSpec::Superpose(parts) => parts.iter().flat_map(ArrivalsSpec::leaves).collect(),
+            ArrivalsSpec::Scaled { arrivals, .. } => arrivals.leaves(),
+            ArrivalsSpec::Part(part) => part.arrivals.leaves(),
+            _ => vec![self],
+        }
+    }
+
+    /// Whether they go on for ever.
+    pub fn is_endless(&self) -> bool {
+        match self {
+            ArrivalsSpec::Ramp { .. } | ArrivalsSpec::ThreadBursts { .. } => false,
+            ArrivalsSpec::Counts(counts) => counts.cut.repeat,
+            ArrivalsSpec::Trace(trace) => trace.cut.repeat,
+            ArrivalsSpec::Activity(activity) => activity.repeat,
+            ArrivalsSpec::Shape(shape) => shape.repeat,
+            ArrivalsSpec::Superpose(parts) => parts.iter().any(ArrivalsSpec::is_endless),
+            ArrivalsSpec::Scaled { arrivals, .. } => arrivals.is_endless(),
+            ArrivalsSpec::Part(part) => part.cut.repeat || (part.cut.length.is_none() && part.arrivals.is_endless()),
+            ArrivalsSpec::Poisson { .. }
+            | ArrivalsSpec::Constant { .. }
+            | ArrivalsSpec::Gamma { .. }
+            | ArrivalsSpec::Mmpp { .. }
+            | ArrivalsSpec::PeriodicPerTenant { .. }
+            | ArrivalsSpec::ClosedLoop { .. }
+            | ArrivalsSpec::Regimes { .. }
+            | ArrivalsSpec::Twitter { .. } => true,
         }
     }
 }

@@ -306,9 +306,9 @@ impl EncoderServer {
         let state = &mut self.instances[instance.index()];
         state.running -= 1;
         let size = members.len() as u32;
-        let mut failures = done.failures.iter().peekable();
+        let mut failures = done.failures();
         for (index, member) in members.iter().enumerate() {
-            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
+            let failure = failures.of(index);
             if let Some(slots) = &mut self.instances[instance.index()].slots {
                 // What went wrong elsewhere leaves what was brought in as good as it is, and so what another slot has of the tenant.
                 let is_bad = matches!(failure, Some(FailureReason::LoadFailed | FailureReason::OutOfMemory));
@@ -359,11 +359,7 @@ impl EncoderServer {
                     }
                 }
                 Decision::AskAt(at) => {
-                    let timer = &mut self.instances[instance.index()].timer;
-                    if timer.is_none_or(|set| at < set) {
-                        *timer = Some(at);
-                        commands.list.push(Command::SetTimer { instance, at });
-                    }
+                    commands.wake(instance, at, &mut self.instances[instance.index()].timer);
                     return;
                 }
                 Decision::Wait => return,

@@ -20,6 +20,19 @@ pub struct RuntimesSpec {
     pub scale: Option<ScaleSpec>,
 }
 
+impl RuntimesSpec {
+    /// Whose requests those of a class are: a class without a stream of its own goes to the last.
+    pub fn stream_of(&self, class: u16) -> usize {
+        stream_of(class, self.streams.len())
+    }
+}
+
+/// Of so many streams.
+#[inline]
+pub(crate) fn stream_of(class: u16, streams: usize) -> usize {
+    usize::from(class).min(streams - 1)
+}
+
 /// Requests of one model and one latency target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSpec {

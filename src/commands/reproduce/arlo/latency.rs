@@ -1,5 +1,6 @@
 //! Latency of Arlo and its baselines: Figs. 2, 6, 7, 8 and 10.
 
+use tenantry_profiles::roofline::ops::encoder_layer_flops;
 use tenantry_reports::RunSummary;
 use tenantry_traces::Entry;
 
@@ -28,15 +29,7 @@ pub fn section_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let loaded = lab.load("arlo/fig-6a", &[&lengths])?;
     let run = &loaded.runs[0];
     let model = &run.system.pool.model;
-    // Of a layer: products with its matrices, and attention, which grows with the square.
-    let operations = |tokens: u32| {
-        let (tokens, hidden, intermediate) = (
-            f64::from(tokens),
-            f64::from(model.hidden),
-            f64::from(model.intermediate),
-        );
-        tokens * hidden * (8.0 * hidden + 4.0 * intermediate + 4.0 * tokens)
-    };
+    let operations = |tokens: u32| encoder_layer_flops(model, 1.0, tokens.into());
     let mut workload = workload(run)?;
     let (mut needed, mut done) = (0.0, 0.0);
     while let Some(entry) = workload.next().map_err(Failure::bad_input)? {

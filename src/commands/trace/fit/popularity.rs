@@ -16,7 +16,7 @@ use crate::failure::Failure;
 pub const LEAST: usize = 20;
 
 /// Weights that are printed at most: they take ten megabytes.
-const WEIGHTS_MAX: u32 = 1_000_000;
+pub const WEIGHTS_MAX: u32 = 1_000_000;
 
 pub fn popularity(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     check_tenants(args)?;

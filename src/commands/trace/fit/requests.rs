@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use tenantry_reports::trace::{Collector, Trace};
+use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::read::Format;
 use tenantry_traces::{Lengths, Time};
 
@@ -16,8 +17,6 @@ use crate::failure::Failure;
 
 /// Requests that the check generates at most: each has a tenant and lengths.
 const GENERATED: f64 = 2e7;
-/// Two years, as `trace info` takes them.
-const MAX_SECONDS: u64 = 1 << 26;
 
 pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     popularity::check_tenants(args)?;
@@ -99,8 +98,14 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
             .collect()
     };
     let checked = keys(unseen_counts, unseen.tenants.len() as u32);
-    let all_tenants = || recording.tenants() as u32;
-    let tenants = args.tenants.map_or_else(all_tenants, std::num::NonZeroU32::get);
+    let all_tenants = recording.tenants();
+    let with_weights = all_tenants.min(popularity::WEIGHTS_MAX as usize);
+    if says_who && args.tenants.is_none() && with_weights < all_tenants {
+        notes.push(format!(
+            "{all_tenants} tenants ask, and weights are printed for {with_weights}"
+        ));
+    }
+    let tenants = args.tenants.map_or(with_weights as u32, std::num::NonZeroU32::get);
     Ok(Fitted {
         generated: generate(args, &checked, check_s(unseen_counts, GENERATED), watchdog)?,
         real: unseen.trace(unseen_counts, "real, unseen", (format, recording.skipped))?,

@@ -361,9 +361,9 @@ impl CascadeServer {
         counts.answered += members.len() as u64;
         counts.computed += done.timing.busy;
         let share = Duration(done.timing.busy.0 / members.len() as u64);
-        let mut failures = done.failures.iter().peekable();
+        let mut failures = done.failures();
         for (index, member) in members.iter().enumerate() {
-            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
+            let failure = failures.of(index);
             let answer = done.answers.get(index).copied();
             let asked_at = self.entries[member.request].arrival;
             if let Some(scaler) = &mut self.stages[pool].scaler {
@@ -445,11 +445,7 @@ impl CascadeServer {
         match self.decide(now, instance) {
             Decision::Start => self.start(now, instance, commands),
             Decision::AskAt(at) => {
-                let timer = &mut self.instances[instance.index()].timer;
-                if timer.is_none_or(|set| at < set) {
-                    *timer = Some(at);
-                    commands.list.push(Command::SetTimer { instance, at });
-                }
+                commands.wake(instance, at, &mut self.instances[instance.index()].timer);
             }
             Decision::Wait => {}
         }

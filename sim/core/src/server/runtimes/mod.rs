@@ -19,7 +19,7 @@ use crate::op::{BatchShape, Infer, Member, NO_SLOT, Op, OpKind, Sequence};
 use crate::policy::admit::{self, Admit};
 use crate::policy::levels::{LevelSpec, Levels};
 use crate::slab::Slab;
-use crate::spec::{ClusterSpec, RuntimeRef, RuntimesSpec, ShapeKind, StreamSpec, SystemSpec};
+use crate::spec::{ClusterSpec, RuntimeRef, RuntimesSpec, ShapeKind, StreamSpec, SystemSpec, stream_of};
 use crate::topology::Topology;
 use fleet::Fleet;
 pub use fleet::FleetUse;
@@ -203,15 +203,14 @@ impl RuntimeServer {
         }
     }
 
-    /// A class without a stream of its own goes to the last.
     fn stream_of(&self, class: u16) -> usize {
-        usize::from(class).min(self.streams.len() - 1)
+        stream_of(class, self.streams.len())
     }
 
     /// Puts a waiting request into the line of the instance that the policy chooses.
     fn dispatch(&mut self, now: Time, id: RequestId, commands: &mut Commands) {
         let request = &mut self.requests[id];
-        let stream = usize::from(request.class).min(self.streams.len() - 1);
+        let stream = stream_of(request.class, self.streams.len());
         let state = &mut self.streams[stream];
         let Some(instance) = state.levels.dispatch(request.input_tokens) else {
             request.instance = NOWHERE;

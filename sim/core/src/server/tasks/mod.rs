@@ -326,9 +326,9 @@ impl TaskServer {
         };
         self.instances[instance.index()].running -= 1;
         let size = members.len() as u32;
-        let mut failures = done.failures.iter().peekable();
+        let mut failures = done.failures();
         for (index, member) in members.iter().enumerate() {
-            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
+            let failure = failures.of(index);
             let request = &self.requests[member.request];
             let waits = Waits::of_batch(request.arrival, submitted, done.timing, now);
             let verdict = Verdict::of_run(request.cancelled, failure);
@@ -365,11 +365,7 @@ impl TaskServer {
                     None => self.plan(now, instance, commands),
                 },
                 Ready::At(at) => {
-                    let timer = &mut self.instances[instance.index()].timer;
-                    if timer.is_none_or(|set| at < set) {
-                        *timer = Some(at);
-                        commands.list.push(Command::SetTimer { instance, at });
-                    }
+                    commands.wake(instance, at, &mut self.instances[instance.index()].timer);
                     return;
                 }
                 Ready::Later => return,

@@ -1,0 +1,155 @@
+//! What LLMServingSim's profiler writes beside its tables: of which model they are, and how they were measured. The tables themselves say none of it.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::gpus::Gpu;
+use super::sheet::Sheet;
+use crate::error::{Invalid, ProfileError};
+use crate::yaml::{line_of, read};
+
+/// What a profile must be of. One of another release has other columns.
+pub(super) struct MustBe {
+    pub architecture: &'static str,
+    pub model: &'static str,
+    pub variant: &'static str,
+    pub vllm_version: &'static str,
+    pub iterations: u64,
+    pub tensor_parallel: u32,
+}
+
+/// A profile's `meta.yaml`; it says more.
+#[derive(Debug, Deserialize)]
+struct Said {
+    architecture: String,
+    model: String,
+    variant: String,
+    vllm_version: String,
+    measurement_iterations: u64,
+    gpu: String,
+    tp_degrees: Vec<u32>,
+}
+
+/// One such file.
+pub(super) struct ProfileMeta {
+    /// As errors call it.
+    file: String,
+    text: String,
+    said: Said,
+}
+
+impl ProfileMeta {
+    /// Whether a file is one: tables are of comma-separated values.
+    pub fn is_one(path: &Path) -> bool {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    }
+
+    pub fn open(path: &Path) -> Result<ProfileMeta, ProfileError> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|source| ProfileError::Io {
+            path: file.clone(),
+            must: "readable",
+            source,
+        })?;
+        let said = read(&file, &text)?;
+        Ok(ProfileMeta { file, text, said })
+    }
+
+    /// Refuses tables of another model, measured otherwise, or on another GPU.
+    pub fn check(&self, must_be: &MustBe, gpu: &Gpu, sheets: &[Sheet]) -> Result<(), Invalid> {
+        let said = &self.said;
+        let iterations = [said.measurement_iterations, must_be.iterations].map(|count| count.to_string());
+        for (field, must, got) in [
+            ("architecture", must_be.architecture, &said.architecture),
+            ("model", must_be.model, &said.model),
+            ("variant", must_be.variant, &said.variant),
+            ("vllm_version", must_be.vllm_version, &said.vllm_version),
+            ("measurement_iterations", &iterations[1], &iterations[0]),
+        ] {
+            if got != must {
+                return Err(self.invalid(field, must, got));
+            }
+        }
+        let words = model_words(&gpu.sheet.name);
+        let said_words: Vec<String> = said
+            .gpu
+            .split(|c: char| !c.is_alphanumeric())
+            .map(str::to_lowercase)
+            .collect();
+        if !words.iter().all(|word| said_words.contains(word)) {
+            let must = format!("the GPU of --gpu {}, called {}", gpu.sheet.name, words.join(" "));
+            return Err(self.invalid("gpu", &must, &said.gpu));
+        }
+        let degree = must_be.tensor_parallel;
+        let degrees: Vec<String> = said.tp_degrees.iter().map(u32::to_string).collect();
+        if !said.tp_degrees.contains(&degree) {
+            return Err(self.invalid("tp_degrees", &format!("a list with {degree}"), &degrees.join(", ")));
+        }
+        for sheet in sheets {
+            match degree_of(sheet.file()) {
+                Some(named) if named == degree => {}
+                None if said.tp_degrees == [degree] => {}
+                named => {
+                    let must = format!(
+                        "in a folder or of a name with tp{degree}, as the profile is of degrees {}",
+                        degrees.join(", ")
+                    );
+                    return Err(sheet.invalid(
+                        "path",
+                        must,
+                        named.map_or("none".to_owned(), |named| format!("tp{named}")),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn invalid(&self, field: &str, must: &str, got: &str) -> Invalid {
+        let invalid = Invalid::new(&self.file, field, must, got);
+        match line_of(&self.text, field) {
+            Some(line) => invalid.in_line(line),
+            None => invalid,
+        }
+    }
+}
+
+/// What a datasheet's name calls its GPU, without form and memory, of which drivers' names say other things: `rtx pro 6000` of
+/// `rtx-pro-6000`, `h100` of `h100-sxm`.
+fn model_words(datasheet: &str) -> Vec<String> {
+    let is_number = |word: &str| word.contains(|c: char| c.is_ascii_digit());
+    let words: Vec<&str> = datasheet.split('-').collect();
+    let end = words
+        .iter()
+        .position(|word| is_number(word))
+        .map_or(words.len(), |number| number + 1);
+    words[..end].iter().map(|word| word.to_lowercase()).collect()
+}
+
+/// The cards that share a layer, as the profiler's folders say (`bf16/tp2/dense.csv`) and names made of them (`tp2_dense.csv`).
+fn degree_of(path: &str) -> Option<u32> {
+    let words = path.split(['/', '\\', '_', '-', '.']);
+    words.rev().find_map(|word| word.strip_prefix("tp")?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_known_by_its_number_and_what_is_before() {
+        assert_eq!(model_words("rtx-pro-6000"), ["rtx", "pro", "6000"]);
+        assert_eq!(model_words("a100-sxm-40g"), ["a100"]);
+        assert_eq!(model_words("gtx-1080-ti"), ["gtx", "1080"]);
+    }
+
+    #[test]
+    fn a_degree_is_in_a_folder_or_a_name() {
+        assert_eq!(degree_of("/perf/RTX4090/bf16/tp2/dense.csv"), Some(2));
+        assert_eq!(degree_of("/tp4/RTX4090_llama31_8b_tp1_attention.csv.gz"), Some(1));
+        assert_eq!(degree_of("/tpu/dense.csv"), None);
+    }
+}
