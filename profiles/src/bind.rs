@@ -7,7 +7,7 @@ use crate::beyond::{ChunkAttention, EncoderLayers, Operations, WholePromptAttent
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, PromptsTogether, WholeSteps};
-use crate::error::{DERIVES, MEASURES, MissingTable};
+use crate::error::MissingTable;
 use crate::family::Family;
 use crate::grid::Grid;
 use crate::keys::{
@@ -593,12 +593,11 @@ impl Card {
         };
         let model = asked.strip_prefix("model=").and_then(|rest| rest.split(' ').next());
         let models = model.map(|name| format!(" --models {name}")).unwrap_or_default();
-        // Nobody need have a card that was derived.
-        let derived = { self.provenance.command.split_once(" --models ") }.filter(|(by, _)| by.starts_with(DERIVES));
-        let command = match (derived, model) {
-            (Some((by, others)), Some(model)) => format!("{by} --models {others},{model}"),
-            _ => format!("{MEASURES}{device}{models}"),
-        };
+        // Nobody need have a card that was derived, and what its datasheet gives it has got.
+        let is_derived = self
+            .provenance
+            .command
+            .starts_with("tenantry profile derive --datasheet ");
         MissingTable {
             card: self.name.clone(),
             family: family.name(),
@@ -607,7 +606,7 @@ impl Card {
                 asked => asked.to_owned(),
             },
             found,
-            command,
+            command: (!is_derived).then(|| format!("tenantry profile --device {device}{models}")),
         }
     }
 }

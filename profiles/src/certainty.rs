@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::card::{Card, Device};
+use crate::card::{Card, Device, Provenance};
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::model::ModelShape;
-use crate::origin::Origin;
+use crate::origin::{Origin, Origins};
+use crate::slice::Slice;
 use crate::stats::nearest_rank;
 
 /// How well one table's medians are known: half the width of their 95 % confidence intervals, as a share of the median.
@@ -66,8 +67,7 @@ impl Card {
         let slices = self.tables.slices();
         for (index, certainty) in self.certainty.iter().enumerate() {
             let field = |name: &str| format!("certainty[{index}].{name}");
-            let known =
-                |slice: &&crate::slice::Slice| (slice.family, &slice.label) == (certainty.family, &certainty.table);
+            let known = |slice: &&Slice| (slice.family, &slice.label) == (certainty.family, &certainty.table);
             if slices.iter().find(known).is_none() {
                 let must = format!("a table of {} that the card has", certainty.family);
                 return Err(Invalid::new(
@@ -157,8 +157,25 @@ impl Card {
         Ok(())
     }
 
-    /// Adds what another card of the same device has beside: its tables, those that this one has too left out, each with an origin that says by which
-    /// command it was measured and when.
+    /// Where each table comes from, and when where that is the card's own command: that of all that was added to a card says nothing of one table.
+    fn table_origins(&self) -> Vec<Origin> {
+        let Provenance { command, date, .. } = &self.provenance;
+        let of_table = |slice: &Slice| {
+            let origin = self.origin(slice.family, &slice.label);
+            Origin {
+                table: Some(slice.label.clone()),
+                source: match origin.source == *command {
+                    true => format!("{command}, on {date}"),
+                    false => origin.source.clone(),
+                },
+                ..origin
+            }
+        };
+        self.tables.slices().iter().map(of_table).collect()
+    }
+
+    /// Adds what another card of the same device has beside: its tables, those that this one has too left out. Each table has an origin then that
+    /// says by which command it was measured and when.
     ///
     /// # Errors
     /// It is another device's, or was measured with another libtorch.
@@ -174,14 +191,7 @@ impl Card {
         self.certainty.append(&mut other.certainty);
         other.held_out.leave_out(&self.tables);
         other.tables.leave_out(&self.tables);
-        let of_other = format!("{}, on {}", other.provenance.command, other.provenance.date);
-        for slice in other.tables.slices() {
-            self.origins.push(Origin {
-                table: Some(slice.label.clone()),
-                source: of_other.clone(),
-                ..other.origin(slice.family, &slice.label)
-            });
-        }
+        self.origins = Origins::new([self.table_origins(), other.table_origins()].concat());
         self.held_out.replace_with(&other.held_out);
         self.tables.replace_with(&other.tables);
         for limits in other.limits {
@@ -259,7 +269,10 @@ mod tests {
             source(Family::Pet, &pet.label),
             "tenantry profile --device cpu --models tiny --add, on 1970-01-01"
         );
-        assert_eq!(source(Family::EncoderLayer, &label), card.provenance.command);
+        assert_eq!(
+            source(Family::EncoderLayer, &label),
+            "none: tenantry_profiles::testing::synthetic_card, on 1970-01-01"
+        );
         assert_eq!(
             card.certainty_of(Family::EncoderLayer, &label).unwrap().widest,
             Some(0.01)

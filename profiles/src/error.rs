@@ -93,7 +93,7 @@ fn list(names: &[String]) -> String {
 
 /// A cost that the card has no table for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("card {card}: {family}: must hold {asked}, got {found}; {} it with `{command}`", MissingTable::verb(.command))]
+#[error("card {card}: {family}: must hold {asked}, got {found}; {}", MissingTable::advice(.command))]
 pub struct MissingTable {
     /// The card's name.
     pub card: String,
@@ -103,29 +103,22 @@ pub struct MissingTable {
     pub asked: String,
     /// What the card has instead.
     pub found: String,
-    /// The command that measures it, or derives it where the card was derived.
-    pub command: String,
+    /// The command that measures it; none where the card was derived, of a device that nobody need have.
+    pub command: Option<String>,
 }
 
-/// How commands that measure begin.
-pub(crate) const MEASURES: &str = "tenantry profile --device ";
-/// How commands that derive begin.
-pub(crate) const DERIVES: &str = "tenantry profile derive ";
-
 impl MissingTable {
-    fn verb(command: &str) -> &'static str {
-        match command.starts_with(DERIVES) {
-            true => "derive",
-            false => "measure",
+    fn advice(command: &Option<String>) -> String {
+        match command {
+            Some(command) => format!("measure it with `{command}`"),
+            None => "its datasheet gives no more".to_owned(),
         }
     }
 
-    /// The same where a scenario's file asks: a command that measures measures all that its systems need, whatever their shapes.
+    /// The same where a scenario's file asks: the command measures all that its systems need, whatever their shapes.
     pub fn asked_by(mut self, file: &str) -> MissingTable {
-        if !self.command.starts_with(DERIVES) {
-            let device = self.command.split(" --models ").next().unwrap_or_default();
-            self.command = format!("{device} --for {file}");
-        }
+        let of_device = |command: &str| command.split(" --models ").next().unwrap_or_default().to_owned();
+        self.command = { self.command.as_deref() }.map(|command| format!("{} --for {file}", of_device(command)));
         self
     }
 }

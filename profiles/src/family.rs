@@ -114,6 +114,17 @@ named!(Family {
     Plan => "plan",
 });
 
+/// How costs change along a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// More never costs less, and beyond what was measured the last slope goes on.
+    Rises,
+    /// Whatever was measured; beyond, costs stay what they are at the ends.
+    Any,
+    /// Whatever was measured; beyond, what is above the least cost of the table goes on in proportion.
+    RisesBeyond,
+}
+
 impl Family {
     /// The family's file in a profile's folder.
     pub fn file(self) -> String {
@@ -130,18 +141,23 @@ impl Family {
         (self, axis) != (Family::StaticModel, 1)
     }
 
-    /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with the tasks that split a pool before
+    /// How costs change along a dimension. They rise but with the threads that share a look-up's work; with the tasks that split a pool before
     /// its dynamic programs do; with neither pauses nor work where work is handed over, since their ratio decides which core is woken; with
     /// the work before which a lane was idle, of which large products are less sensitive than many small ones; and with the labels of tokens, since
     /// a product of two columns takes longer than one of sixteen.
-    pub(crate) fn rises(self, axis: usize) -> bool {
-        !matches!(
-            (self, axis),
+    pub(crate) fn growth(self, axis: usize) -> Growth {
+        match (self, axis) {
             (Family::PlotLookup | Family::Plan, 0)
-                | (Family::HandOver, _)
-                | (Family::Resume | Family::CopyResume | Family::LookupResume, 1)
-                | (Family::TaggingHead, 2)
-        )
+            | (Family::HandOver, _)
+            | (Family::Resume | Family::CopyResume | Family::LookupResume, 1) => Growth::Any,
+            (Family::TaggingHead, 2) => Growth::RisesBeyond,
+            _ => Growth::Rises,
+        }
+    }
+
+    /// Whether costs rise with a dimension.
+    pub(crate) fn rises(self, axis: usize) -> bool {
+        self.growth(axis) == Growth::Rises
     }
 
     /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met, and no cards shared a layer.

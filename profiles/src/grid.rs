@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use crate::cost::{Beyond, Cost, Spread, whole};
+use crate::family::Growth;
 use crate::slice::{Missing, Point, Slice};
 
 /// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
@@ -154,15 +155,15 @@ impl<const N: usize> Grid<N> {
             complete_triangle(&mut nodes, &knots);
         }
         let mut medians: Vec<f64> = nodes.iter().map(|node| node[0]).collect();
-        let rises: [bool; N] = std::array::from_fn(|axis| slice.family.rises(axis));
-        monotone(&mut medians, shape, rises);
+        let growth: [Growth; N] = std::array::from_fn(|axis| slice.family.growth(axis));
+        monotone(&mut medians, shape, growth.map(|growth| growth == Growth::Rises));
         for (node, median) in nodes.iter_mut().zip(medians) {
             node[0] = median;
         }
         let least_ns = nodes.iter().map(|node| node[0]).fold(f64::INFINITY, f64::min);
         let mut extended = (knots, nodes);
         for axis in 0..N {
-            extended = extend(extended, axis, least_ns, rises);
+            extended = extend(extended, axis, least_ns, growth);
         }
         let (knots, nodes) = extended;
         let mut names = slice.axes.iter();
@@ -410,12 +411,12 @@ fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N], counts: [b
 /// in proportion (the roofline of the nearest points). Along the other axes the slope never falls, else two extrapolated costs
 /// could cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
 /// slope goes on, but never below `least_ns`, the smallest measured cost. Mean and quantiles keep the ratio to the median
-/// that they have at the outermost measured point. Along an axis that costs do not rise along, they stay what they are at its ends.
+/// that they have at the outermost measured point. Along an axis that costs do not rise along, see [`Growth`].
 fn extend<const N: usize>(
     (mut knots, nodes): ([Vec<u64>; N], Vec<Node>),
     axis: usize,
     least_ns: f64,
-    rises: [bool; N],
+    growth: [Growth; N],
 ) -> ([Vec<u64>; N], Vec<Node>) {
     let shape = knots.each_ref().map(Vec::len);
     let inner: usize = shape[axis + 1..].iter().product();
@@ -438,16 +439,20 @@ fn extend<const N: usize>(
     across[axis] = 1;
     let (mut beyond_slopes, mut zeros) = (vec![0.0; lines], vec![0.0; lines]);
     for line in 0..lines {
-        if !rises[axis] {
-            zeros[line] = median(line, 0);
-        } else if length == 1 {
-            beyond_slopes[line] = median(line, 0) / last as f64;
-            zeros[line] = median(line, 0);
-        } else {
-            beyond_slopes[line] = slope(line, octave_below, length - 1);
-            zeros[line] = (median(line, 0) - slope(line, 0, 1) * first as f64).max(least_ns);
-        }
+        (beyond_slopes[line], zeros[line]) = match growth[axis] {
+            Growth::Any => (0.0, median(line, 0)),
+            Growth::RisesBeyond => {
+                let above_least = (median(line, length - 1) - least_ns).max(0.0);
+                (above_least / last as f64, median(line, 0))
+            }
+            Growth::Rises if length == 1 => (median(line, 0) / last as f64, median(line, 0)),
+            Growth::Rises => {
+                let zero = median(line, 0) - slope(line, 0, 1) * first as f64;
+                (slope(line, octave_below, length - 1), zero.max(least_ns))
+            }
+        };
     }
+    let rises = growth.map(|growth| growth == Growth::Rises);
     running_max(&mut beyond_slopes, across, rises);
     running_max(&mut zeros, across, rises);
 

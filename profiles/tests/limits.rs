@@ -1,7 +1,9 @@
 //! How many tables of the measured cards that ship are within the limits on interpolation: none fewer than there were, and the numbers of
 //! `docs/profiles-accuracy.md`.
 
-use tenantry_profiles::{Card, LeftOut, ModelKind, ModelShape, Source, TableError, leave_out_errors};
+use std::collections::BTreeMap;
+
+use tenantry_profiles::{Card, LeftOut, ModelKind, ModelShape, Source, TableError, TaggingHeadRow, leave_out_errors};
 
 /// Cards' tables of encoders and of what needs no model, or of decoders, that were within the first limit and within the second.
 const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
@@ -80,10 +82,49 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
     );
 }
 
+/// How much longer labels take than two of them, as the page says.
+#[test]
+fn the_page_has_what_labels_cost() {
+    let card = Card::embedded("cpu-epyc-zen5").unwrap().unwrap();
+    let mut ratios: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let of_two = |row: &TaggingHeadRow| {
+        let rows = card.tables.tagging_head.iter();
+        let at = |row: &TaggingHeadRow| (row.model.clone(), row.batch, row.tokens);
+        let two = { rows }.find(|two| two.classes == 2 && at(two) == at(row));
+        two.expect("each has two classes").stats.median_us
+    };
+    for row in &card.tables.tagging_head {
+        ratios
+            .entry(row.classes)
+            .or_default()
+            .push(row.stats.median_us / of_two(row));
+    }
+    let mut middle = |classes: u32| {
+        let ratios = ratios.get_mut(&classes).expect("they were measured");
+        ratios.sort_by(f64::total_cmp);
+        (
+            ratios.len(),
+            ratios[(ratios.len() - 1) / 2],
+            ratios[0],
+            ratios[ratios.len() - 1],
+        )
+    };
+    let (points, three, ..) = middle(3);
+    let ((_, nine, ..), (_, sixteen, least, most)) = (middle(9), middle(16));
+    let said = format!(
+        "Of the {points} batches, lengths and models of `cpu-epyc-zen5`, three labels take {three:.2} times as long as two in the middle, nine \
+         {nine:.2} times and sixteen {sixteen:.2} times, from {least:.2} to {most:.2}."
+    );
+    let page = include_str!("../../docs/profiles-accuracy.md").replace('\n', " ");
+    assert!(page.contains(&said), "docs/profiles-accuracy.md must say {said}");
+}
+
 /// A GPU whose minutes did not do for points held out: each of its tables is checked at its own points.
 #[test]
 fn the_page_has_the_numbers_of_the_card_without_points_held_out() {
-    let errors = leave_out_errors(&Card::embedded("h200-sxm").unwrap().unwrap());
+    let card = Card::embedded("h200-sxm").unwrap().unwrap();
+    let mut errors = leave_out_errors(&card);
+    errors.retain(|error| card.origin(error.family, &error.table).kind == Source::Measured);
     assert!(errors.iter().all(|error| error.of == LeftOut::Own));
     let within = |limit: fn(&&TableError) -> bool| errors.iter().filter(limit).count();
     let said = format!(

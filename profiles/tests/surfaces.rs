@@ -613,6 +613,24 @@ fn beyond_the_measured_the_last_doubling_goes_on() {
     );
 }
 
+/// Of the shipped cards, one of which knows two labels alone: they need not cost more up to the most that were measured, and do beyond.
+#[test]
+fn more_labels_cost_more_beyond_those_that_were_measured() {
+    for (name, most) in [("cpu", 2), ("cpu-epyc-zen5", 16)] {
+        let card = tenantry_profiles::Card::embedded(name).unwrap().unwrap();
+        let surface = card.tagging_head(&tiny(), DType::F32).unwrap();
+        let at = |classes: u32| surface.cost(32, 32, classes).median_ns as f64;
+        // In proportion, less what the smallest batch takes as well.
+        assert!(at(1000) > 20.0 * at(most) && at(1000) < 500.0 * at(most), "{name}");
+        assert!(at(2 * most) > at(most) && at(2 * most) <= 2.0 * at(most), "{name}");
+        let small = |classes: u32| surface.cost(1, 1, classes).median_ns;
+        assert!(
+            small(1000) < 30 * small(most),
+            "{name}: a head of one token is mostly not its product"
+        );
+    }
+}
+
 #[test]
 fn a_single_point_grows_in_proportion() {
     let mut card = synthetic_card();
@@ -655,8 +673,10 @@ fn missing_tables_name_the_command_that_measures_them() {
     derived.provenance.command = "tenantry profile derive --datasheet mine.yaml --models tiny".into();
     let message = derived.encoder_layer(&large, DType::F32).unwrap_err();
     let message = message.asked_by("s.yaml").to_string();
-    let command = "; derive it with `tenantry profile derive --datasheet mine.yaml --models tiny,bert-large`";
-    assert!(message.ends_with(command), "{message}");
+    assert!(
+        message.ends_with("model=bert-base dtype=f32; its datasheet gives no more"),
+        "{message}"
+    );
 
     let mut without = card.clone();
     without.tables.copy.clear();

@@ -15,6 +15,7 @@ mod met;
 mod pending;
 mod pet_prices;
 pub mod plan;
+mod ppm;
 pub mod prices;
 mod runtime_prices;
 pub mod simulate;

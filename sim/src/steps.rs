@@ -17,6 +17,7 @@ use tenantry_profiles::{
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
+use crate::ppm::{ONE, scaled};
 use crate::prices::{Extrapolated, messages};
 
 /// The costs of one pool's steps, bound once.
@@ -116,16 +117,6 @@ struct Sums {
     attention_ns: Vec<u64>,
     /// By how much the rest is scaled, in parts of a million; empty where nothing is.
     scale_ppm: Vec<u64>,
-}
-
-/// One, in parts of a million.
-const UNIT: u64 = 1_000_000;
-
-fn scaled(ns: u64, ppm: u64) -> u64 {
-    match ns.checked_mul(ppm) {
-        Some(product) => product / UNIT,
-        None => (u128::from(ns) * u128::from(ppm) / u128::from(UNIT)) as u64,
-    }
 }
 
 #[derive(Debug)]
@@ -404,7 +395,7 @@ impl StepPrices {
     #[inline]
     fn scale_ppm(&self, chunk_tokens: u32, sequences: u32, context: u32) -> u64 {
         match &self.whole {
-            None => UNIT,
+            None => ONE,
             Some(whole) => self.scale_to_ppm(whole, chunk_tokens, sequences, context),
         }
     }
@@ -421,7 +412,7 @@ impl StepPrices {
         let tokens = chunk_tokens + sequences - 1;
         let parts = u64::from(whole.layers) * attention
             + self.base_ns(whole.layers, sequences, tokens, sequences, LookedUp::default());
-        (whole.cost(nearest).median_ns * UNIT / parts.max(1)).max(1)
+        (whole.cost(nearest).median_ns * ONE / parts.max(1)).max(1)
     }
 
     /// How much longer a step takes while `streams` instances make steps on one processor, in parts of a million; nothing where that
@@ -429,7 +420,7 @@ impl StepPrices {
     pub fn streams_ppm(&self, streams: u32, sequences: u32) -> Option<u64> {
         let concurrent = self.concurrent.as_ref()?;
         let ns = |streams| concurrent.median_ns(streams, sequences);
-        Some((ns(streams) * UNIT / ns(1).max(1)).max(UNIT))
+        Some((ns(streams) * ONE / ns(1).max(1)).max(ONE))
     }
 
     /// How far that is beyond what was measured.

@@ -28,9 +28,9 @@ pub struct TableUsed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     table: String,
-    /// How far prices are off, where that is beyond the limits.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    beyond_limits: Vec<String>,
+    /// How far prices are off, where that is beyond the limits: at the farthest, in parts of a million, and in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beyond_limits: Option<(u64, String)>,
 }
 
 impl TableUsed {
@@ -47,18 +47,24 @@ impl TableUsed {
     }
 }
 
-fn how_far(beyond: &BeyondLimits) -> Vec<String> {
+fn how_far(beyond: &BeyondLimits) -> Option<(u64, String)> {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let interpolation = beyond.interpolation.as_ref().map(|error| {
         let points = match error.of {
             LeftOut::HeldOut => "",
-            LeftOut::Own => " at its own points, left out one by one",
+            LeftOut::Own => "own: ",
         };
-        format!("{} and {}{points}", percent(error.median), percent(error.p95))
+        format!("{points}{} and {}", percent(error.median), percent(error.p95))
     });
     let moved =
         { beyond.moved }.map(|moved| format!("prices that rise are up to {} off its points", percent(moved.farthest)));
-    interpolation.into_iter().chain(moved).collect()
+    let farthest = [
+        beyond.interpolation.as_ref().map(|error| error.p95),
+        beyond.moved.map(|moved| moved.farthest),
+    ];
+    let farthest = farthest.into_iter().flatten().fold(0.0, f64::max);
+    let words: Vec<String> = interpolation.into_iter().chain(moved).collect();
+    (!words.is_empty()).then(|| ((1e6 * farthest) as u64, words.join("; ")))
 }
 
 /// A sentence on a scenario that gives its cards more memory than they have to be used.
@@ -405,8 +411,11 @@ pub fn of_another_device(card: &Card, is_cpu: bool) -> Option<String> {
     })
 }
 
-/// A sentence on each origin other than a measurement, with the tables from there, and one on each card's measured tables that are known less
-/// well than they should be.
+/// Tables that are told of one by one, of those whose prices are off by more than they should be.
+const FARTHEST_TOLD: usize = 4;
+
+/// A sentence on each origin other than a measurement, with the tables from there, and of each card one on its measured tables whose prices are off by
+/// more than they should be, and one on those whose points were moved.
 pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     let (measured, others): (Vec<&TableUsed>, Vec<&TableUsed>) =
         tables.iter().partition(|used| used.kind == Source::Measured);
@@ -420,31 +429,45 @@ pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
         let origin = (used.card.as_str(), used.kind, format!("{}{error}", used.source));
         by_origin.entry(origin).or_default().push(&used.table);
     }
-    let mut by_card: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut off: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
+    let mut moved: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for used in measured {
-        let how: Vec<&str> = used
-            .beyond_limits
-            .iter()
-            .chain(&used.error)
-            .map(String::as_str)
-            .collect();
-        let of_card = by_card.entry(&used.card).or_default();
-        of_card.push(format!("{} ({})", used.table, how.join("; ")));
+        if let Some((farthest, how)) = &used.beyond_limits {
+            let of_card = off.entry(&used.card).or_default();
+            of_card.push((*farthest, format!("{} ({how})", used.table)));
+        }
+        if let Some(error) = &used.error {
+            let of_card = moved.entry(&used.card).or_default();
+            of_card.push(format!("{}: {error}", used.table));
+        }
     }
     let of_origin = |((card, kind, source), tables): (&(&str, Source, String), &Vec<&str>)| {
         format!("Card {card}, {kind} ({source}): {}.", tables.join("; "))
     };
-    let of_card = |(card, tables): (&&str, &Vec<String>)| {
+    let of_card = |(card, mut tables): (&str, Vec<(u64, String)>)| {
+        tables.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let told: Vec<&str> = tables
+            .iter()
+            .take(FARTHEST_TOLD)
+            .map(|(_, table)| table.as_str())
+            .collect();
+        let more = match tables.len() - told.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
         format!(
-            "Card {card} was measured, and between the points of these tables its prices are off by more than they should be ({:.0} % in the median, \
-             {:.0} % at p95), or points were moved: {}.",
+            "Card {card} was measured, and between the points of {} of the tables that priced this its prices are off by more than they should be \
+             ({:.0} % in the median, {:.0} % at p95; own: where each of a table's own points is left out, since none was held out), the farthest: \
+             {}{more} (`tenantry profile show {card}`).",
+            tables.len(),
             100.0 * TableError::MEDIAN_LIMIT,
             100.0 * TableError::P95_LIMIT,
-            tables.join("; ")
+            told.join("; ")
         )
     };
-    let sentences = by_origin.iter().map(of_origin);
-    sentences.chain(by_card.iter().map(of_card)).collect()
+    let of_moved = |(card, tables): (&str, Vec<String>)| format!("Card {card}: {}.", tables.join("; "));
+    let sentences = by_origin.iter().map(of_origin).chain(off.into_iter().map(of_card));
+    sentences.chain(moved.into_iter().map(of_moved)).collect()
 }
 
 /// An op family priced beyond what was measured, and how far at most.

@@ -73,6 +73,11 @@ pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut D
         }
         conversion::check(sheet)?;
         kernels.versions.append(&mut conversion::versions(sheet, "vllm")?);
+        // One layer's kernels are one engine's.
+        if let (Some(first), Some(other)) = (kernels.versions.first(), kernels.versions.iter().nth(1)) {
+            let must = format!("one version of vLLM in all files, such as {first}");
+            return Err(sheet.invalid("version", must, other));
+        }
         if sheet.has("m") {
             kernels.products.read(sheet)?;
         } else if sheet.has("kv_len_before") {

@@ -7,9 +7,10 @@ use crate::cells::one_of;
 use crate::error::Invalid;
 
 /// What a column of kernels' tables must say, where a conversion keeps it: rows of another number format or framework, of sliding windows, or
-/// of new tokens after `step` cached ones would be taken for those beside them.
-fn must_say(column: &str) -> Option<&'static [&'static str]> {
+/// of new tokens after `step` cached ones would be taken for those beside them. Where `kv_len_before` says how many are cached, `step` is it.
+fn must_say(sheet: &Sheet, column: &str) -> Option<&'static [&'static str]> {
     match column {
+        "step" if sheet.has("kv_len_before") => None,
         "window_size" | "step" => Some(&["0"]),
         "framework" => Some(&["VLLM", "vLLM", "vllm"]),
         column if column.ends_with("dtype") => Some(&["bfloat16", "bf16"]),
@@ -20,7 +21,9 @@ fn must_say(column: &str) -> Option<&'static [&'static str]> {
 /// Refuses rows that are not of kernels as the others are.
 pub(super) fn check(sheet: &Sheet) -> Result<(), Invalid> {
     for column in sheet.columns() {
-        let Some(allowed) = must_say(column) else { continue };
+        let Some(allowed) = must_say(sheet, column) else {
+            continue;
+        };
         for line in sheet.lines() {
             if !allowed.contains(&line.text(column)?) {
                 return Err(line.invalid(column, &one_of(allowed)));
@@ -38,7 +41,7 @@ pub(super) fn versions(sheet: &Sheet, called: &str) -> Result<BTreeSet<String>, 
         return versions.collect();
     }
     let name = sheet.name();
-    let after = name.split_once(called).map_or("", |(_, after)| after);
+    let after = name.rsplit_once(called).map_or("", |(_, after)| after);
     let end = after
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(after.len());

@@ -4,6 +4,7 @@ use crate::card::Source;
 use crate::keys::{Direction, DispatchOperation, LoadSource};
 use crate::model::{DType, ModelShape};
 use crate::origin::Origin;
+use crate::roofline::COPY_BYTES;
 use crate::rows::{CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelLoadRow};
 use crate::stats::Stats;
 use crate::tables::Tables;
@@ -16,7 +17,6 @@ pub(super) struct Draft {
     pub models: Vec<ModelShape>,
 }
 
-const COPY_BYTES: [u64; 6] = [1 << 10, 1 << 15, 1 << 20, 1 << 23, 1 << 26, 1 << 30];
 const LOAD_BYTES: [u64; 3] = [1 << 20, 1 << 26, 1 << 31];
 
 /// A host's link, disk and hand-overs, as far as a paper tells.

@@ -29,7 +29,8 @@ const STEP_TOKENS: [u32; 10] = [1, 8, 32, 64, 128, 256, 512, 1024, 2048, 8192];
 const CONTEXTS: [u32; 6] = [16, 128, 512, 1024, 2048, 4096];
 const SEQUENCES: [u32; 7] = [1, 4, 16, 32, 64, 128, 256];
 const RANKS: [u32; 2] = [16, 64];
-const COPY_BYTES: [u64; 6] = [1 << 10, 1 << 15, 1 << 20, 1 << 23, 1 << 26, 1 << 30];
+/// Sizes of copies whose costs lie on a line between them.
+pub(crate) const COPY_BYTES: [u64; 6] = [1 << 10, 1 << 15, 1 << 20, 1 << 23, 1 << 26, 1 << 30];
 const LOAD_BYTES: [u64; 4] = [1 << 20, 1 << 26, 1 << 30, 1 << 36];
 const THREADS: [u32; 2] = [1, 8];
 

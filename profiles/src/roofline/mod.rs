@@ -17,7 +17,7 @@ use crate::names::near_miss;
 use crate::stats::Stats;
 
 pub use complete::{Need, complete};
-pub(crate) use derive::decoder_layers;
+pub(crate) use derive::{COPY_BYTES, decoder_layers};
 pub use derive::{derive_card, fill};
 pub use fit::{DerivedError, Factors, LeftOut, WholeModel, leave_one_card_out};
 pub(crate) use ops::matrix_weights;

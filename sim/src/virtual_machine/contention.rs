@@ -9,24 +9,14 @@ use tenantry_traces::Duration;
 
 use super::VirtualMachine;
 use super::lanes::Work;
+use crate::ppm::{ONE, scaled};
 use crate::prices::Cores;
-
-pub const UNDISTURBED: u64 = 1_000_000;
-
-/// What `ns` of work take at a stretch, in nanoseconds.
-pub fn stretched(ns: u64, stretch_ppm: u64) -> u64 {
-    match ns.checked_mul(stretch_ppm) {
-        Some(product) => product / UNDISTURBED,
-        // Hours: a division of 128 bits is slow.
-        None => (u128::from(ns) * u128::from(stretch_ppm) / u128::from(UNDISTURBED)) as u64,
-    }
-}
 
 /// What is done of the work in `ns` at a stretch, in nanoseconds.
 fn worked(ns: u64, stretch_ppm: u64) -> u64 {
-    match ns.checked_mul(UNDISTURBED) {
+    match ns.checked_mul(ONE) {
         Some(product) => product / stretch_ppm,
-        None => (u128::from(ns) * u128::from(UNDISTURBED) / u128::from(stretch_ppm)) as u64,
+        None => (u128::from(ns) * u128::from(ONE) / u128::from(stretch_ppm)) as u64,
     }
 }
 
@@ -47,8 +37,8 @@ const LANE_KINDS: [LaneKind; 6] = [
 impl ContentionPpm {
     pub fn new(of: &Contention) -> ContentionPpm {
         let factor = |disturbed: bool, factor: f64| match disturbed {
-            true => (factor * UNDISTURBED as f64).round() as u64,
-            false => UNDISTURBED,
+            true => (factor * ONE as f64).round() as u64,
+            false => ONE,
         };
         let beside = |kind: LaneKind, what: usize| {
             let [computing, copying, looking_up] = [0, 1, 2].map(|bit| what >> bit & 1 == 1);
@@ -58,7 +48,7 @@ impl ContentionPpm {
                 }
                 LaneKind::Copy | LaneKind::Link => factor(computing, of.copy_beside_compute),
                 LaneKind::Lookup => factor(computing, of.lookup_beside_compute),
-                LaneKind::Solve | LaneKind::Disk => UNDISTURBED,
+                LaneKind::Solve | LaneKind::Disk => ONE,
             }
         };
         ContentionPpm(LANE_KINDS.map(|kind| std::array::from_fn(|what| beside(kind, what))))
@@ -118,7 +108,7 @@ impl VirtualMachine {
     pub(super) fn stretch(&self, kind: LaneKind, card: usize, op: OpRef) -> u64 {
         let beside = &self.beside[card];
         match beside.busy {
-            1 if kind != LaneKind::Link => UNDISTURBED,
+            1 if kind != LaneKind::Link => ONE,
             _ => self.disturbed(kind, beside, op),
         }
     }
@@ -127,7 +117,7 @@ impl VirtualMachine {
     fn disturbed(&self, kind: LaneKind, beside: &Beside, op: OpRef) -> u64 {
         let mut disturbed = self.contention.0[kind as usize][beside.what()];
         if kind == LaneKind::Compute && beside.computing > 1 {
-            disturbed = disturbed * self.among_streams(beside.computing, op) / UNDISTURBED;
+            disturbed = disturbed * self.among_streams(beside.computing, op) / ONE;
         }
         if let Some(far_end) = self.far_end(kind, op) {
             disturbed *= u64::from(self.on_link[far_end.index()]);
@@ -147,9 +137,7 @@ impl VirtualMachine {
     fn among_streams(&self, streams: u32, op: OpRef) -> u64 {
         let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
         let (kind, shape) = (&self.board.op(op).kind, self.board.shape(op.batch));
-        self.prices
-            .streams_ppm(pool, kind, streams, shape)
-            .unwrap_or(UNDISTURBED)
+        self.prices.streams_ppm(pool, kind, streams, shape).unwrap_or(ONE)
     }
 
     /// The instance between which and the lane's own a transfer goes: it has a link too, and no lane that transfers queue for. Nothing where
@@ -225,7 +213,7 @@ impl VirtualMachine {
                     *left_ns = left_ns.saturating_sub(worked(now.since(*since).0, running.stretch_ppm));
                     *since = now;
                 }
-                let at = *since + Duration(stretched(*left_ns, stretch_ppm));
+                let at = *since + Duration(scaled(*left_ns, stretch_ppm));
                 self.pending.lane_ends(at, lane);
             }
             Work::Steps => {

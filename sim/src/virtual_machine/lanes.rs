@@ -9,8 +9,8 @@ use tenantry_profiles::Rhythm;
 use tenantry_traces::{Duration, Time};
 
 use super::VirtualMachine;
-use super::contention::stretched;
 use super::submitting::Owner;
+use crate::ppm::scaled;
 use crate::prices::{Before, ModelBefore, OpSpread, Warmth};
 
 /// An op that runs, or is about to.
@@ -175,7 +175,7 @@ impl VirtualMachine {
         });
         match work {
             Work::Whole { left_ns, since } => {
-                let at = since + Duration(stretched(left_ns, stretch_ppm));
+                let at = since + Duration(scaled(left_ns, stretch_ppm));
                 self.pending.lane_ends(at, lane);
             }
             Work::Steps => self.next_segment(lane, op, stretch_ppm),

@@ -82,7 +82,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     say(
         output,
         &format!(
-            "measuring {models} on {device_name} for {seconds} s, longer where three measurements of each point take longer"
+            "measuring {models} on {device_name} for {seconds} s, longer where three visits of each point take longer"
         ),
     );
     if partial.exists() {

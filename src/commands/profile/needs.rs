@@ -18,8 +18,8 @@ use crate::runs::scenario;
 /// What is measured where neither models nor a scenario are given.
 const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];
 const DEFAULT_BOTTLENECKS: [u32; 2] = [16, 64];
-/// What heads of other numbers of classes lie between: a product of three columns or of nine takes longer than one of two or of sixteen, so that a
-/// line between these two would miss the labels of most tokens (three for inferences, nine for names of persons, places, organizations and others).
+/// What heads of other numbers of classes lie between: a product of three columns or of nine mostly takes longer than a line between two and sixteen
+/// says, and these are what tokens are labelled with (nine for names of persons, places, organizations and others).
 const DEFAULT_CLASSES: [u32; 4] = [2, 3, 9, 16];
 /// Of decoders' LoRA; a full suite takes all of them.
 const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];

@@ -229,7 +229,7 @@ impl StreamSpec {
                     family: "static_model",
                     asked: format!("model={} of {} tokens or more", self.model.name, runtime.max_length),
                     found: format!("{} at most", compiled.lengths().last().unwrap_or(0)),
-                    command: format!("tenantry profile --device cuda:0 --models {}", self.model.name),
+                    command: Some(format!("tenantry profile --device cuda:0 --models {}", self.model.name)),
                 }),
             };
         }
