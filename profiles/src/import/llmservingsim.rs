@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out, on_line};
 use super::gpus::Gpu;
-use super::profile_meta::{MustBe, ProfileMeta};
+use super::profile_meta::{self, MustBe, ProfileMeta};
 use super::sheet::Sheet;
 use super::summary_stats::Times;
 use crate::error::Invalid;
@@ -55,20 +55,24 @@ type Lines = BTreeMap<String, Points<1>>;
 type Mixed = BTreeMap<[u64; 4], Times>;
 
 pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
-    let [meta] = metas else {
-        let must =
-            "with one meta.yaml, which the profiler writes beside its tables and which alone says whose they are";
-        return Err(Invalid::new(
-            "FILES",
-            "files",
-            must,
-            format!("{} .yaml files", metas.len()),
-        ));
-    };
     if sheets.is_empty() {
         return Err(Invalid::new("FILES", "files", "tables beside their meta.yaml", "none"));
     }
-    meta.check(&MUST_BE, gpu, sheets)?;
+    match metas {
+        [] => {
+            profile_meta::check_degrees(MUST_BE.tensor_parallel, None, sheets)?;
+            draft.note(
+                "no meta.yaml was given, which alone says whose these tables are: they are taken for those of the release, whatever model, format \
+                 and vLLM they are of",
+            );
+        }
+        [meta] => meta.check(&MUST_BE, gpu, sheets)?,
+        several => {
+            let must = "with one meta.yaml at most, which says whose all tables are";
+            let got = format!("{} .yaml files", several.len());
+            return Err(Invalid::new("FILES", "files", must, got));
+        }
+    }
     let (mut by_tokens, mut by_sequences, mut attention) = (None, None, None);
     for sheet in sheets {
         if sheet.has("prefill_chunk") {

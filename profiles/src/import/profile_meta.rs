@@ -88,24 +88,7 @@ impl ProfileMeta {
         if !said.tp_degrees.contains(&degree) {
             return Err(self.invalid("tp_degrees", &format!("a list with {degree}"), &degrees.join(", ")));
         }
-        for sheet in sheets {
-            match degree_of(sheet.file()) {
-                Some(named) if named == degree => {}
-                None if said.tp_degrees == [degree] => {}
-                named => {
-                    let must = format!(
-                        "in a folder or of a name with tp{degree}, as the profile is of degrees {}",
-                        degrees.join(", ")
-                    );
-                    return Err(sheet.invalid(
-                        "path",
-                        must,
-                        named.map_or("none".to_owned(), |named| format!("tp{named}")),
-                    ));
-                }
-            }
-        }
-        Ok(())
+        check_degrees(degree, Some(&said.tp_degrees), sheets)
     }
 
     fn invalid(&self, field: &str, must: &str, got: &str) -> Invalid {
@@ -115,6 +98,33 @@ impl ProfileMeta {
             None => invalid,
         }
     }
+}
+
+/// Refuses tables of other degrees of parallelism, as far as their names or the profile's degrees say.
+pub(super) fn check_degrees(degree: u32, of_profile: Option<&[u32]>, sheets: &[Sheet]) -> Result<(), Invalid> {
+    for sheet in sheets {
+        let named = degree_of(sheet.file());
+        let is_it = match (named, of_profile) {
+            (Some(named), _) => named == degree,
+            (None, Some(degrees)) => degrees == [degree],
+            (None, None) => true,
+        };
+        if !is_it {
+            let must = match of_profile.unwrap_or_default() {
+                [] => format!("in a folder or of a name with tp{degree}, where it says any"),
+                degrees => {
+                    let degrees: Vec<String> = degrees.iter().map(u32::to_string).collect();
+                    format!(
+                        "in a folder or of a name with tp{degree}, as the profile is of degrees {}",
+                        degrees.join(", ")
+                    )
+                }
+            };
+            let got = named.map_or("none".to_owned(), |named| format!("tp{named}"));
+            return Err(sheet.invalid("path", must, got));
+        }
+    }
+    Ok(())
 }
 
 /// What a datasheet's name calls its GPU, without form and memory, of which drivers' names say other things: `rtx pro 6000` of

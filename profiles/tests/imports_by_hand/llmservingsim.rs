@@ -65,13 +65,23 @@ fn a_profile_of_another_model_or_gpu_is_refused() {
 }
 
 #[test]
-fn tables_without_what_says_whose_they_are_are_refused() {
-    let refused = |texts: &[&str]| import(ImportSource::Llmservingsim, "rtx-4090", &[], texts).unwrap_err();
-    let must = "FILES: files: must be with one meta.yaml, which the profiler writes beside its tables and which alone says whose they are";
-    assert_eq!(refused(&[DECODES]), format!("{must}, got 0 .yaml files"));
-    assert_eq!(refused(&[META, DECODES, META]), format!("{must}, got 2 .yaml files"));
+fn tables_without_what_says_whose_they_are_are_taken_for_the_releases_and_say_so() {
+    let import = |texts: &[&str]| import(ImportSource::Llmservingsim, "rtx-4090", &[], texts);
+    let card = import(&[DECODES]).unwrap();
+    let said = |card: &Card| {
+        card.provenance
+            .notes
+            .iter()
+            .any(|note| note.contains("no meta.yaml was given"))
+    };
+    assert!(said(&card) && !said(&import(&[META, DECODES]).unwrap()));
+    let must = "FILES: files: must be with one meta.yaml at most, which says whose all tables are";
     assert_eq!(
-        refused(&[META]),
+        import(&[META, DECODES, META]).unwrap_err(),
+        format!("{must}, got 2 .yaml files")
+    );
+    assert_eq!(
+        import(&[META]).unwrap_err(),
         "FILES: files: must be tables beside their meta.yaml, got none"
     );
 }
