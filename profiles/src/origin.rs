@@ -4,6 +4,7 @@
 //! what they used of these, and of measured tables that are known less well than they should be, so a card remembers which of its tables were
 //! bound to surfaces.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
@@ -164,32 +165,32 @@ impl Card {
     /// so that they rise, or interpolation is off by more than the limits. By family and name: what a report must tell its reader.
     pub fn used_to_be_told(&self) -> Vec<UsedTable> {
         let used = self.origins.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let origins = used.iter().map(|(family, table)| self.origin(*family, table));
-        let tables = used.iter().zip(origins).map(|((family, table), origin)| UsedTable {
-            family: *family,
-            table: table.clone(),
-            beyond_limits: match origin.kind {
-                Source::Measured => self.beyond_limits(*family, table),
-                _ => BeyondLimits::default(),
-            },
-            origin,
-        });
-        tables.filter(UsedTable::is_to_be_told).collect()
-    }
-
-    /// Found once, since the runs of a sweep use the same tables.
-    fn beyond_limits(&self, family: Family, table: &str) -> BeyondLimits {
         let known = &self.origins.beyond_limits;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let find = || {
-            let is_it = |slice: &&Slice| (slice.family, slice.label.as_str()) == (family, table);
-            let slices = self.tables.slices();
-            let slice = slices.iter().find(is_it);
-            slice.map_or_else(BeyondLimits::default, |slice| {
-                BeyondLimits::of(slice, &self.held_out.slices())
-            })
+        // Both are large, and a sweep's runs mostly use tables that are known.
+        let slices = LazyCell::new(|| (self.tables.slices(), self.held_out.slices()));
+        let mut beyond_limits = |family: Family, table: &str| {
+            let find = || {
+                let (tables, held_out) = &*slices;
+                let is_it = |slice: &&Slice| (slice.family, slice.label.as_str()) == (family, table);
+                let slice = tables.iter().find(is_it);
+                slice.map_or_else(BeyondLimits::default, |slice| BeyondLimits::of(slice, held_out))
+            };
+            known.entry((family, table.to_owned())).or_insert_with(find).clone()
         };
-        known.entry((family, table.to_owned())).or_insert_with(find).clone()
+        let tables = used.iter().map(|(family, table)| {
+            let origin = self.origin(*family, table);
+            UsedTable {
+                family: *family,
+                table: table.clone(),
+                beyond_limits: match origin.kind {
+                    Source::Measured => beyond_limits(*family, table),
+                    _ => BeyondLimits::default(),
+                },
+                origin,
+            }
+        });
+        tables.filter(UsedTable::is_to_be_told).collect()
     }
 
     /// Refuses an origin of a table that the card does not have, and a second one of the same; `file` is what errors call

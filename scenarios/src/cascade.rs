@@ -52,12 +52,8 @@ pub(crate) fn route(
     for (index, stage) in raw.stages.iter().enumerate() {
         let path = path.key("stages").index(index);
         check_stage(raw, index, around, &path, problems);
-        let model = match models.find(&stage.model.0, path.key("model")) {
-            Ok(model) => model,
-            Err(problem) => {
-                problems.extend(problem);
-                continue;
-            }
+        let Some(model) = models.named(&stage.model.0, path.key("model"), problems) else {
+            continue;
         };
         if model.kind == ModelKind::Decoder {
             problems.push(Problem::new(

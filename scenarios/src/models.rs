@@ -28,6 +28,11 @@ impl<'a> Models<'a> {
         }
     }
 
+    /// The model of a name that stands at `path`, or what is wrong among the problems.
+    pub fn named(&self, name: &str, path: Path, problems: &mut Vec<Problem>) -> Option<ModelShape> {
+        self.find(name, path).map_err(|problem| problems.extend(problem)).ok()
+    }
+
     /// The model of a name that stands at `path`.
     ///
     /// # Errors

@@ -142,12 +142,8 @@ fn systems(raw: &RawScenario, models: &Models<'_>, kinds: &[TaskKind], problems:
                 }
             },
         };
-        let model = match models.find(name, path_of_name) {
-            Ok(model) => model,
-            Err(problem) => {
-                problems.extend(problem);
-                continue;
-            }
+        let Some(model) = models.named(name, path_of_name, problems) else {
+            continue;
         };
         let mut spec = system_of(system, &model, raw, &path, kinds, models, problems);
         if let Some(cascade) = &system.cascade {

@@ -60,12 +60,8 @@ pub(crate) fn resolve(
     )];
     for (index, stream) in runtimes.streams.iter().enumerate() {
         let path = path.key("streams").index(index);
-        let model = match models.find(&stream.model, path.key("model")) {
-            Ok(model) => model,
-            Err(problem) => {
-                problems.extend(problem);
-                continue;
-            }
+        let Some(model) = models.named(&stream.model, path.key("model"), problems) else {
+            continue;
         };
         let stream = Stream {
             name: &stream.name.0,

@@ -60,7 +60,7 @@ pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: 
     }
     match metas {
         [] => {
-            profile_meta::check_degrees(MUST_BE.tensor_parallel, None, sheets)?;
+            profile_meta::check_degrees(MUST_BE.tensor_parallel, &[], sheets)?;
             draft.note(
                 "no meta.yaml was given, which alone says whose these tables are: they are taken for those of the release, whatever model, format \
                  and vLLM they are of",

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use itertools::Itertools;
 use serde::Deserialize;
 
 use super::gpus::Gpu;
@@ -84,11 +85,11 @@ impl ProfileMeta {
             return Err(self.invalid("gpu", &must, &said.gpu));
         }
         let degree = must_be.tensor_parallel;
-        let degrees: Vec<String> = said.tp_degrees.iter().map(u32::to_string).collect();
         if !said.tp_degrees.contains(&degree) {
-            return Err(self.invalid("tp_degrees", &format!("a list with {degree}"), &degrees.join(", ")));
+            let got = said.tp_degrees.iter().join(", ");
+            return Err(self.invalid("tp_degrees", &format!("a list with {degree}"), &got));
         }
-        check_degrees(degree, Some(&said.tp_degrees), sheets)
+        check_degrees(degree, &said.tp_degrees, sheets)
     }
 
     fn invalid(&self, field: &str, must: &str, got: &str) -> Invalid {
@@ -100,26 +101,20 @@ impl ProfileMeta {
     }
 }
 
-/// Refuses tables of other degrees of parallelism, as far as their names or the profile's degrees say.
-pub(super) fn check_degrees(degree: u32, of_profile: Option<&[u32]>, sheets: &[Sheet]) -> Result<(), Invalid> {
+/// Refuses tables of other degrees of parallelism than one: as their paths say, or the profile, whose degrees are none where nobody says them.
+pub(super) fn check_degrees(degree: u32, of_profile: &[u32], sheets: &[Sheet]) -> Result<(), Invalid> {
     for sheet in sheets {
         let named = degree_of(sheet.file());
-        let is_it = match (named, of_profile) {
-            (Some(named), _) => named == degree,
-            (None, Some(degrees)) => degrees == [degree],
-            (None, None) => true,
+        let is_it = match named {
+            Some(named) => named == degree,
+            None => of_profile.iter().all(|other| *other == degree),
         };
         if !is_it {
-            let must = match of_profile.unwrap_or_default() {
-                [] => format!("in a folder or of a name with tp{degree}, where it says any"),
-                degrees => {
-                    let degrees: Vec<String> = degrees.iter().map(u32::to_string).collect();
-                    format!(
-                        "in a folder or of a name with tp{degree}, as the profile is of degrees {}",
-                        degrees.join(", ")
-                    )
-                }
+            let why = match of_profile {
+                [] => "where it says any".to_owned(),
+                degrees => format!("as the profile is of degrees {}", degrees.iter().join(", ")),
             };
+            let must = format!("in a folder or of a name with tp{degree}, {why}");
             let got = named.map_or("none".to_owned(), |named| format!("tp{named}"));
             return Err(sheet.invalid("path", must, got));
         }

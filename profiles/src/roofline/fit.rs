@@ -67,6 +67,7 @@ pub struct DerivedError {
 impl DerivedError {
     /// Of a family; none where no card has one of its tables measured.
     pub fn of(family: Family) -> Option<DerivedError> {
+        let of_one = |at: [f64; 2]| (1, at, at);
         let (cards, [median, p95], [worst_median, worst_p95]) = match family {
             // Whole encoders, each of seven cards derived with factors that were fitted to the others; of the worst, also by the H200.
             Family::EncoderLayer | Family::StaticModel => {
@@ -78,14 +79,14 @@ impl DerivedError {
             Family::DecoderEnds => (5, [0.40, 0.83], [0.70, 1.41]),
             Family::Collective => (3, [0.33, 0.80], [0.45, 0.91]),
             // No source publishes these: they are by the H200 alone.
-            Family::Embedding => (1, [0.66, 0.76], [0.66, 0.76]),
-            Family::Head => (1, [0.72, 0.81], [0.72, 0.81]),
-            Family::Adapter => (1, [0.27, 0.50], [0.27, 0.50]),
-            Family::Lora => (1, [0.50, 0.77], [0.50, 0.77]),
-            Family::Pet => (1, [0.37, 0.90], [0.37, 0.90]),
-            Family::ConcurrentLayer => (1, [0.52, 0.73], [0.52, 0.73]),
-            Family::Copy => (1, [0.63, 1.11], [0.63, 1.11]),
-            Family::ModelLoad => (1, [0.72, 1.22], [0.72, 1.22]),
+            Family::Embedding => of_one([0.66, 0.76]),
+            Family::Head => of_one([0.72, 0.81]),
+            Family::Adapter => of_one([0.27, 0.50]),
+            Family::Lora => of_one([0.50, 0.77]),
+            Family::Pet => of_one([0.37, 0.90]),
+            Family::ConcurrentLayer => of_one([0.52, 0.73]),
+            Family::Copy => of_one([0.63, 1.11]),
+            Family::ModelLoad => of_one([0.72, 1.22]),
             _ => return None,
         };
         Some(DerivedError {
