@@ -8,7 +8,7 @@ use tenantry_core::Server;
 use tenantry_core::log::Log;
 use tenantry_core::op::OpKind;
 use tenantry_core::policy::scale::HeadroomSpec;
-use tenantry_core::spec::{OrderSpec, ScaleRule, ScaleSpec};
+use tenantry_core::spec::{BatchSpec, OrderSpec, ScaleRule, ScaleSpec};
 use tenantry_traces::{Duration, Entry, Time};
 
 /// As many cards as the load needs and a fifth more, which start up in 300 ms.
@@ -149,4 +149,26 @@ fn each_stage_scales_by_its_own_load_on_cards_that_it_may_share() {
     let together = Server::new(&cluster(3, MEMORY), &system, TENANTS).expect("it fits");
     assert!(together.memory().shared_bytes < record.memory.shared_bytes);
     assert_eq!(scaling.cards[0].1, [1, 1]);
+}
+
+/// Who waits for a batch that nobody fills any more keeps no timer going: the run ends, and says who waits. Where somebody comes much later, cards
+/// have been given back meanwhile.
+#[test]
+fn a_run_ends_though_some_wait_for_a_full_batch() {
+    let mut system = alone(stage("bert-base", &[0, 1], None));
+    let stage = &mut system.route.as_mut().expect("it has one").stages[0];
+    stage.pool.batch = BatchSpec::FixedSize { size: 8 };
+    stage.scale = Some(ScaleSpec {
+        cards_at_start: 2,
+        ..headroom(2)
+    });
+    // Ten come to each card.
+    let early = (0..20).map(|ticket| request(ticket, ticket * 100, 0, 40));
+    let record = logged(&system, 2, early.clone().collect()).0;
+    assert_eq!((record.counts.served, record.counts.unfinished), (16, 4));
+    let late = (20..24).map(|ticket| request(ticket, 60_000_000 + ticket * 100, 0, 40));
+    let record = logged(&system, 2, early.chain(late).collect()).0;
+    let scaling = record.scaling.expect("its cards come and go");
+    assert_eq!((record.counts.served, scaling.released), (24, 1), "{scaling:?}");
+    assert!(scaling.card_time.as_secs_f64() < 70.0, "{scaling:?}");
 }

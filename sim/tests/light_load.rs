@@ -227,3 +227,32 @@ fn adapters_are_gone_with_their_card() {
         "on the card that stays once, on the other each time that it comes"
     );
 }
+
+/// A request that waits for room in host memory, which all cards share, would wait on another card too: none is asked for.
+#[test]
+fn no_card_is_asked_for_where_host_memory_has_no_room() {
+    let with = |host_slots| {
+        let mut system = scaled();
+        let lora = generation().lora.map(|lora| LoraSpec {
+            slots: 8,
+            host_slots,
+            ..lora
+        });
+        system.pool.generation.as_mut().expect("it generates").lora = lora;
+        let entries = vec![request(0, 0, 0, 20, 20), request(1, 10, 1, 20, 20)];
+        let (record, log) = simulate(&system, 3, 400, Jitter::None, entries, false);
+        assert_eq!(record.counts.served, 2);
+        let mut waits = log.commands.iter().filter_map(|logged| match &logged.command {
+            Command::Finish(finish) if finish.ticket == 1 => Some(finish.waits.queue),
+            _ => None,
+        });
+        (cards(&record), waits.next().expect("it was served"))
+    };
+    let (all_in_memory, at_once) = with(None);
+    let (one_in_memory, later) = with(Some(1));
+    assert!(
+        later > at_once,
+        "it waits for the first one's adapters: {later:?} and {at_once:?}"
+    );
+    assert_eq!((all_in_memory, one_in_memory), (vec![(0.0, 1)], vec![(0.0, 1)]));
+}

@@ -53,6 +53,29 @@ fn an_urgent_class_goes_first_where_batches_are_planned_online() {
     assert_eq!(order[..6], [0, 15, 16, 17, 18, 19], "the first found the card idle");
 }
 
+/// Long queries that cannot be in time any more wait while short ones can be: a batch is as urgent as those of it that are not lost.
+#[test]
+fn who_is_lost_goes_after_who_can_be_in_time() {
+    let mut system = tasks(40);
+    of(&mut system).planning = PlanningSpec::Online {
+        window: 64,
+        targets: vec![Duration::from_micros(1), Duration::from_millis(2)],
+    };
+    // The first finds the card idle.
+    let mut entries = vec![request(0, 0, 0, 64)];
+    for ticket in 1..=40 {
+        let is_short = ticket > 32;
+        let Entry::Request(mut query) = request(ticket, 50, (ticket % 40) as u32, if is_short { 4 } else { 64 }) else {
+            unreachable!("it is a request")
+        };
+        query.class = u16::from(is_short);
+        entries.push(Entry::Request(query));
+    }
+    let mut first = order(&system, entries)[1..9].to_vec();
+    first.sort_unstable();
+    assert_eq!(first, Vec::from_iter(33..=40));
+}
+
 /// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait when the card is free for
 /// them; batches are of up to 16.
 fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {

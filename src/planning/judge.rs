@@ -253,13 +253,16 @@ impl Judge {
         let mut latencies = Durations::default();
         let all = self.batches.iter().flat_map(|batch| &batch.latencies_ns);
         all.for_each(|latency| latencies.record(Duration(*latency)));
-        let mut score = Vec::new();
-        let served = self.batches.iter_mut().map(|batch| &mut batch.latencies_ns);
-        for batch in served.filter(|batch| !batch.is_empty()) {
-            let at = ((batch.len() as f64 * self.quantile).ceil() as usize).clamp(1, batch.len()) - 1;
-            let (_, latency, _) = batch.select_nth_unstable(at);
-            score.push(*latency as f64 / 1e6);
-        }
+        let quantile = self.quantile;
+        let at_quantile = |batch: &mut Batch| {
+            let served = batch.latencies_ns.len();
+            let at = ((served as f64 * quantile).ceil() as usize).max(1) - 1;
+            (served > 0).then(|| {
+                let (_, latency, _) = batch.latencies_ns.select_nth_unstable(at.min(served - 1));
+                *latency as f64 / 1e6
+            })
+        };
+        let score = self.batches.iter_mut().map(at_quantile).collect();
         let of_batches = self.batches.iter().map(|batch| batch.in_time);
         let shares = { of_batches.clone() }.filter_map(|batch| batch.share(record.interrupted));
         // A run that was stopped goes on as well as it can.

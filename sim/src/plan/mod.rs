@@ -41,8 +41,8 @@ pub struct Sample {
     /// When they come by many seeds, where few runs tell too little of that. It is the load's, and not written with each of its runs.
     #[serde(skip)]
     pub bursts: Option<Arc<Bursts>>,
-    /// Of each batch, the latency at the target's quantile, in milliseconds: for tests between candidates.
-    pub score: Vec<f64>,
+    /// Of each batch, the latency at the target's quantile, in milliseconds, where anybody was served: for tests between candidates.
+    pub score: Vec<Option<f64>>,
     /// Of all requests that were served.
     pub latencies: Durations,
     /// What they took as the target reckons it, where that is not the latency: [`Target::taken`](tenantry_core::in_time::Target::taken).
@@ -66,6 +66,12 @@ impl Sample {
     /// What requests that were served took as the target reckons it.
     pub fn taken(&self) -> &Durations {
         self.taken.as_ref().unwrap_or(&self.latencies)
+    }
+
+    /// By how much larger the scores of its batches are than another run's over the same requests, where both served some of a batch.
+    pub fn differences(&self, other: &Sample) -> Vec<f64> {
+        let pairs = self.score.iter().zip(&other.score);
+        pairs.filter_map(|(own, other)| Some((*own)? - (*other)?)).collect()
     }
 }
 

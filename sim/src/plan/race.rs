@@ -219,8 +219,6 @@ where
     /// By how much larger the scores of a cell's batches are than another's, in the repeats that both have run.
     fn differences(&self, cell: Cell, other: Cell) -> Vec<Vec<f64>> {
         let pairs = self.samples(cell).iter().zip(self.samples(other));
-        pairs
-            .map(|(a, b)| a.score.iter().zip(&b.score).map(|(a, b)| a - b).collect())
-            .collect()
+        pairs.map(|(own, other)| own.differences(other)).collect()
     }
 }

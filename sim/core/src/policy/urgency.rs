@@ -7,6 +7,11 @@ use tenantry_traces::Time;
 /// tokens (`tenantry reproduce pets`, Fig. 12), and planning takes its time.
 const ALLOWANCE_PARTS: u64 = 4;
 
+/// Whether a query that takes so long by itself cannot be answered by its deadline any more.
+pub fn is_lost(now: Time, deadline: Time, alone_ns: u64) -> bool {
+    deadline.0 < now.0 + alone_ns
+}
+
 /// Takes what is to be planned out of `waiting`, at most `window` queries.
 ///
 /// Who can still be answered in time comes before who cannot, each by deadline: a query of a class with time to spare is overtaken until its own
@@ -27,7 +32,7 @@ pub fn first_due<Q: Copy>(
         .map(|(place, query)| {
             let alone_ns = predicted_ns(std::slice::from_ref(query));
             let deadline = deadline(query);
-            (deadline.0 < now.0 + alone_ns, deadline, place)
+            (is_lost(now, deadline, alone_ns), deadline, place)
         })
         .collect();
     if order.len() > window {

@@ -29,7 +29,7 @@ fn made_up(
                 .iter()
                 .for_each(|ms| latencies.record(Duration((ms * 1e6) as u64)));
             Sample {
-                score,
+                score: score.into_iter().map(Some).collect(),
                 latencies,
                 taken: None,
                 first_token: None,
@@ -350,9 +350,9 @@ fn the_tightest_may_be_the_fewest_cards() {
                 14.. => 5.0,
                 _ => 0.0,
             };
-            sample.score.iter_mut().for_each(|ms| *ms -= faster_by);
+            sample.score.iter_mut().flatten().for_each(|ms| *ms -= faster_by);
             sample.latencies = Durations::default();
-            for ms in &sample.score {
+            for ms in sample.score.iter().flatten() {
                 sample.latencies.record(Duration((ms * 1e6) as u64));
             }
         }
@@ -378,4 +378,19 @@ fn what_is_exactly_as_fast_is_no_doubt() {
     assert_eq!(race.tied, [Cell { candidate: 1, level: 0 }]);
     assert!(race.confidence > 0.99, "{race:?}");
     assert_eq!(search.samples(race.tied[0]).len(), 1);
+}
+
+/// Batches are compared with the same ones of another run, whoever served nobody in one of them.
+#[test]
+fn batches_are_compared_by_their_number() {
+    let of = |score: [Option<f64>; 3]| {
+        let run = made_up(&[vec![1.0]], 0.0)(&[(Cell { candidate: 0, level: 0 }, 0)]);
+        let Ok(mut samples) = run;
+        samples[0].score = score.to_vec();
+        samples.remove(0)
+    };
+    let own = of([None, Some(2.0), Some(3.0)]);
+    let other = of([Some(1.0), None, Some(5.0)]);
+    assert_eq!(own.differences(&other), [-2.0]);
+    assert!(own.differences(&of([Some(1.0), None, None])).is_empty());
 }

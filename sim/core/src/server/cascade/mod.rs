@@ -185,7 +185,7 @@ impl CascadeServer {
 
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
-        if self.jobs.is_empty() {
+        if self.is_at_rest() {
             self.stages_idled(now);
         }
         match *event {

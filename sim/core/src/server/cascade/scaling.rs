@@ -139,10 +139,22 @@ impl CascadeServer {
 
     pub(super) fn scaling_timer(&mut self, now: Time, commands: &mut Commands) {
         self.cards.armed = false;
-        self.ask_stages(now, commands);
+        if !self.is_at_rest() {
+            self.ask_stages(now, commands);
+        }
     }
 
-    /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
+    /// Whether nothing happens any more until somebody comes: nobody is inside, or all who are wait for a batch that others must fill.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let starts = || {
+            let mut cards = self.stages.iter().flat_map(|stage| &stage.cards);
+            cards.any(|card| matches!(card.state, State::Starting(_)))
+        };
+        let asks = || self.instances.iter().any(|instance| instance.timer.is_some());
+        self.jobs.is_empty() || (self.running.is_empty() && !self.cards.armed && !asks() && !starts())
+    }
+
+    /// What was due while all were [at rest](Self::is_at_rest), at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
     /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
     pub(super) fn stages_idled(&mut self, now: Time) {
         // In the order of time, since a card's use is counted up to each release.

@@ -53,7 +53,11 @@ impl GenerationServer {
             self.park(now, instance, commands);
         }
         if self.instances[instance.index()].emptying {
-            self.empty(now, instance, commands);
+            match self.has_deleted(instance) {
+                // Since it was to be emptied a tenant was deleted, whose requests end where they are.
+                true => self.instances[instance.index()].emptying = false,
+                false => self.empty(now, instance, commands),
+            }
         }
         self.dispatch(now, commands);
         self.advance(now, instance, commands);

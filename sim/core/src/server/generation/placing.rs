@@ -172,10 +172,13 @@ impl GenerationServer {
                 .slots
                 .as_ref()
                 .is_none_or(|slots| slots.has_room_for(sequence.tenant))
-            && self.host.as_ref().is_none_or(|host| {
-                let on_card = state.slots.as_ref().is_some_and(|slots| slots.holds(sequence.tenant));
-                on_card || host.has_room_for(sequence.tenant)
-            })
+            && (self.host_has_room_for(sequence.tenant)
+                || state.slots.as_ref().is_some_and(|slots| slots.holds(sequence.tenant)))
+    }
+
+    /// Whether a tenant's adapters can come through host memory, where that does not hold all tenants'.
+    pub(super) fn host_has_room_for(&self, tenant: u32) -> bool {
+        self.host.as_ref().is_none_or(|host| host.has_room_for(tenant))
     }
 
     /// Whether an instance's cards are there, with the model, where they come and go.
@@ -467,6 +470,12 @@ impl GenerationServer {
             let sequence = &self.sequences[id];
             sequence.to_prefill == 0 && !self.tenancy.is_deleted(sequence.tenant)
         })
+    }
+
+    /// Whether somebody on an instance ends where it is, since its tenant was deleted, and has more to make.
+    pub(super) fn has_deleted(&self, instance: InstanceId) -> bool {
+        let mut here = self.instances[instance.index()].here();
+        here.any(|id| self.sequences[id].ended.is_none() && self.tenancy.is_deleted(self.sequences[id].tenant))
     }
 
     /// Whether instances that run more than this one, which runs `load`, have room for everyone on it.

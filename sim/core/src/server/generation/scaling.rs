@@ -275,8 +275,10 @@ impl GenerationServer {
             return;
         };
         let light = cards.light > 0;
-        // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests.
-        let first_waits = || self.queue.first().is_some() && self.next_placement().is_none();
+        // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests. Who waits for room in host memory waits
+        // on any card.
+        let helps = |id| self.host_has_room_for(self.sequences[id].tenant);
+        let first_waits = || self.queue.first().is_some_and(helps) && self.next_placement().is_none();
         if light && !first_waits() {
             return;
         }

@@ -486,9 +486,19 @@ impl RuntimeServer {
         }
     }
 
+    /// Cards that are ours and stay: those that only end what is in hand serve nobody else.
+    fn cards_that_stay(&self) -> u32 {
+        let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
+        let goes = |on: usize| matches!(self.instances[on].state, State::Off | State::Leaving(None));
+        gpus.filter(|&gpu| !self.on_gpu(gpu).all(goes)).count() as u32
+    }
+
     /// Looks at the number of cards, if that is due.
     fn scale(&mut self, now: Time, commands: &mut Commands) {
-        let cards = self.fleet.cards;
+        if self.fleet.scaler.as_ref().is_none_or(|scaler| now < scaler.due()) {
+            return;
+        }
+        let cards = self.cards_that_stay();
         match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, cards)) {
             None => {}
             Some(Scale::Add(cards)) => {

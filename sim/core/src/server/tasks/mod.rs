@@ -29,7 +29,7 @@ use crate::policy::admit::{self, Admit};
 use crate::policy::coordinated::{Batching, PoolPlan};
 use crate::policy::place::{self, Loads, Place};
 use crate::policy::streams::{StreamOperator, StreamScheduler};
-use crate::policy::urgency::first_due;
+use crate::policy::urgency::{first_due, is_lost};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
 use crate::topology::Topology;
@@ -320,7 +320,7 @@ impl TaskServer {
                 members,
             } => (instance, submitted, members),
             Running::Planning(instance) => {
-                self.planned(instance, done.plan.expect("a planner answers"));
+                self.planned(now, instance, done.plan.expect("a planner answers"));
                 return self.advance(now, instance, commands);
             }
         };
@@ -454,12 +454,12 @@ impl TaskServer {
             EngineSpec::Shared { .. } => {
                 let plan = alone(&pool[0]);
                 state.asked = Some(pool);
-                return self.planned(instance, &plan);
+                return self.planned(now, instance, &plan);
             }
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => {
                 let plan = by_task(&pool, self.max_batch as usize);
                 state.asked = Some(pool);
-                return self.planned(instance, &plan);
+                return self.planned(now, instance, &plan);
             }
         };
         let mark = commands.mark();
@@ -478,17 +478,23 @@ impl TaskServer {
         commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
-    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline; of batches as they came, the one with the first that came.
-    fn planned(&mut self, instance: InstanceId, plan: &PoolPlan) {
-        let looks_at_costs = self.looks_at_costs();
+    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline that can be kept; of batches as they
+    /// came, the one with the first that came.
+    fn planned(&mut self, now: Time, instance: InstanceId, plan: &PoolPlan) {
+        let (looks_at_costs, urgent_first) = (self.looks_at_costs(), self.urgent_first());
         let state = &mut self.instances[instance.index()];
         let pool = state.asked.take().expect("a plan was asked for");
         let requests = &self.requests;
-        let mut batches = planned(plan, &pool, |id| requests.get(id).is_some());
+        // With one target for all, who is late is no less urgent than who came after it.
+        let lost = |query: &Candidate| {
+            let alone_ns = || self.latencies.predicted_ns(std::slice::from_ref(query));
+            urgent_first && is_lost(now, query.deadline, alone_ns())
+        };
+        let mut batches = planned(plan, &pool, |id| requests.get(id).is_some(), lost);
         if let PlanningSpec::Online { .. } = self.planning {
             let urgency = |batch: &Planned| match looks_at_costs {
-                true => batch.deadline.0,
-                false => batch.first.into(),
+                true => batch.due,
+                false => (false, Time(batch.first.into())),
             };
             let next = (0..batches.len()).min_by_key(|&index| urgency(&batches[index]));
             let Some(next) = next else { return };

@@ -26,8 +26,8 @@ pub(crate) struct Planned {
     pub model: u16,
     /// Each with the number of its mini-batch, ascending.
     pub members: Vec<(RequestId, u32)>,
-    /// The earliest of its members'.
-    pub deadline: Time,
+    /// Whether all of its members are lost, whenever it runs; and the earliest deadline of those that are not, or else of all.
+    pub due: (bool, Time),
     /// The place in its pool of the first that came of them.
     pub first: u32,
 }
@@ -103,19 +103,25 @@ pub(crate) fn alone(query: &Candidate) -> PoolPlan {
     }
 }
 
-/// A plan's batches without queries that have left meanwhile; those of which none is left are left out.
-pub(crate) fn planned(plan: &PoolPlan, pool: &[Candidate], is_there: impl Fn(RequestId) -> bool) -> Vec<Planned> {
+/// A plan's batches without queries that have left meanwhile; those of which none is left are left out. `is_lost` is said of a query that cannot
+/// be answered by its deadline any more.
+pub(crate) fn planned(
+    plan: &PoolPlan,
+    pool: &[Candidate],
+    is_there: impl Fn(RequestId) -> bool,
+    is_lost: impl Fn(&Candidate) -> bool,
+) -> Vec<Planned> {
     let batch = |batch: &PlannedBatch| {
         let mut planned = Planned {
             model: batch.model,
             members: Vec::new(),
-            deadline: Time(u64::MAX),
+            due: (true, Time(u64::MAX)),
             first: u32::MAX,
         };
         for &(place, mini) in &batch.members {
             let query = &pool[place as usize];
             if is_there(query.id) {
-                planned.deadline = planned.deadline.min(query.deadline);
+                planned.due = planned.due.min((is_lost(query), query.deadline));
                 planned.first = planned.first.min(place);
                 planned.members.push((query.id, mini));
             }

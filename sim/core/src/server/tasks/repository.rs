@@ -147,7 +147,9 @@ impl Repository {
             );
             return;
         }
-        self.entries[task] = match self.checked(nth, registration, models, pool, tasks) {
+        let checked = checked(registration, models);
+        let loaded = checked.and_then(|checked| self.load(nth, registration, checked, (pool, tasks)));
+        self.entries[task] = match loaded {
             Ok(task) => Entry::Loaded(task),
             Err(refusal) => {
                 let fault = refusal.fault;
@@ -157,83 +159,15 @@ impl Repository {
         };
     }
 
-    fn checked(
+    /// Takes a task whose header and file are as they must be, as long as there is room on the card.
+    fn load(
         &mut self,
         nth: u32,
         registration: &Registration,
-        models: &[(&str, &ModelShape)],
-        pool: &PoolSpec,
-        tasks: &TasksSpec,
+        Checked { index, model, kind }: Checked<'_>,
+        (pool, tasks): (&PoolSpec, &TasksSpec),
     ) -> Result<Task, Refusal> {
         let file = registration.file.as_ref();
-        let of_file = |fault: &TaskFault, why: &str| Refusal {
-            fault: *fault,
-            why: format!("{}: {why}", registration.place()),
-        };
-        let fault = file.and_then(|file| file.fault.as_ref());
-        if let Some((fault @ TaskFault::Unreadable, why)) = fault {
-            return Err(of_file(fault, why));
-        }
-        // What is wrong with a value, and by which key a scenario and a file say it.
-        let refuse = |fault, [key, in_file]: [&str; 2], must: String, got: String| match file {
-            None => Refusal::new(fault, registration.place(), key, &must, got),
-            Some(_) => Refusal {
-                fault,
-                why: format!("{}: {in_file}: must be {must}, got {got}", registration.place()),
-            },
-        };
-        let named = |fault, keys, known: &[&str], got: &str| {
-            let near =
-                near_miss(got, known.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
-            refuse(
-                fault,
-                keys,
-                format!("one of {}", known.join(", ")),
-                format!("{got}{near}"),
-            )
-        };
-        let names: Vec<&str> = models.iter().map(|(name, _)| *name).collect();
-        let index = names.iter().position(|name| *name == registration.model);
-        let index = index.ok_or_else(|| {
-            let keys = ["model", "__metadata__.shared_model"];
-            named(TaskFault::UnknownModel, keys, &names, &registration.model)
-        })?;
-        let model = models[index].1;
-        let mut kinds = PetKind::ALL.iter().copied();
-        let kind = kinds.find(|kind| kind.name() == registration.kind).ok_or_else(|| {
-            let known: Vec<&str> = PetKind::ALL.iter().map(|kind| kind.name()).collect();
-            named(
-                TaskFault::UnknownKind,
-                ["kind", "__metadata__.kind"],
-                &known,
-                &registration.kind,
-            )
-        })?;
-        if let Some((fault, why)) = fault {
-            return Err(of_file(fault, why));
-        }
-        if let Some(shape) = &registration.trained_on
-            && !same_layers(shape, model)
-        {
-            let must = format!("a model with the layers of {}", names[index]);
-            return Err(refuse(
-                TaskFault::WrongShape,
-                ["trained_on"; 2],
-                must,
-                shape.name.clone(),
-            ));
-        }
-        if let (Some(must), Some(elements)) = (mask_elements(kind, model), registration.mask_elements)
-            && elements != must
-        {
-            let must = format!("{must}, the weights of {}", names[index]);
-            return Err(refuse(
-                TaskFault::WrongMask,
-                ["mask_elements"; 2],
-                must,
-                elements.to_string(),
-            ));
-        }
         let number = pool.dtype.bytes();
         let operators_bytes = match tasks.engine.has_operators(kind) {
             true => file
@@ -280,7 +214,7 @@ impl Repository {
         }
         by_kind.sort_unstable();
         Ok(Task {
-            model: index as u16,
+            model: index,
             kind,
             position,
             registration: nth,
@@ -375,4 +309,90 @@ fn full_parameters(model: &ModelShape, own_embeddings: bool) -> u64 {
 /// Whether parameters of one fit the layers of the other; names and embeddings do not matter.
 fn same_layers(a: &ModelShape, b: &ModelShape) -> bool {
     (a.layers, a.hidden, a.intermediate) == (b.layers, b.hidden, b.intermediate)
+}
+
+/// Whose model a task shares, and of which kind it is.
+struct Checked<'a> {
+    /// Of the shared model.
+    index: u16,
+    model: &'a ModelShape,
+    kind: PetKind,
+}
+
+/// What a registration names, where its header and its file are as they must be.
+fn checked<'a>(registration: &Registration, models: &[(&str, &'a ModelShape)]) -> Result<Checked<'a>, Refusal> {
+    let file = registration.file.as_ref();
+    let of_file = |fault: &TaskFault, why: &str| Refusal {
+        fault: *fault,
+        why: format!("{}: {why}", registration.place()),
+    };
+    let fault = file.and_then(|file| file.fault.as_ref());
+    if let Some((fault @ TaskFault::Unreadable, why)) = fault {
+        return Err(of_file(fault, why));
+    }
+    // What is wrong with a value, and by which key a scenario and a file say it.
+    let refuse = |fault, [key, in_file]: [&str; 2], must: String, got: String| match file {
+        None => Refusal::new(fault, registration.place(), key, &must, got),
+        Some(_) => Refusal {
+            fault,
+            why: format!("{}: {in_file}: must be {must}, got {got}", registration.place()),
+        },
+    };
+    let named = |fault, keys, known: &[&str], got: &str| {
+        let near =
+            near_miss(got, known.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        refuse(
+            fault,
+            keys,
+            format!("one of {}", known.join(", ")),
+            format!("{got}{near}"),
+        )
+    };
+    let names: Vec<&str> = models.iter().map(|(name, _)| *name).collect();
+    let index = names.iter().position(|name| *name == registration.model);
+    let index = index.ok_or_else(|| {
+        let keys = ["model", "__metadata__.shared_model"];
+        named(TaskFault::UnknownModel, keys, &names, &registration.model)
+    })?;
+    let model = models[index].1;
+    let mut kinds = PetKind::ALL.iter().copied();
+    let kind = kinds.find(|kind| kind.name() == registration.kind).ok_or_else(|| {
+        let known: Vec<&str> = PetKind::ALL.iter().map(|kind| kind.name()).collect();
+        named(
+            TaskFault::UnknownKind,
+            ["kind", "__metadata__.kind"],
+            &known,
+            &registration.kind,
+        )
+    })?;
+    if let Some((fault, why)) = fault {
+        return Err(of_file(fault, why));
+    }
+    if let Some(shape) = &registration.trained_on
+        && !same_layers(shape, model)
+    {
+        let must = format!("a model with the layers of {}", names[index]);
+        return Err(refuse(
+            TaskFault::WrongShape,
+            ["trained_on"; 2],
+            must,
+            shape.name.clone(),
+        ));
+    }
+    if let (Some(must), Some(elements)) = (mask_elements(kind, model), registration.mask_elements)
+        && elements != must
+    {
+        let must = format!("{must}, the weights of {}", names[index]);
+        return Err(refuse(
+            TaskFault::WrongMask,
+            ["mask_elements"; 2],
+            must,
+            elements.to_string(),
+        ));
+    }
+    Ok(Checked {
+        index: index as u16,
+        model,
+        kind,
+    })
 }
