@@ -4,15 +4,12 @@ use serde_json::Value as Json;
 use serde_yaml::Value;
 
 use crate::decode::decode;
-use crate::error::Problem;
+use crate::error::{PROBLEMS_MAX, Problem};
 use crate::path::Path;
 use crate::plan::Way;
 use crate::raw::{RawPlan, RawScenario};
 use crate::resolve::resolve;
 use crate::scenario::written;
-
-/// More would not help to find the mistake.
-const PROBLEMS_MAX: usize = 10;
 
 /// A value of one of a system's keys.
 #[derive(Clone, Debug)]

@@ -62,6 +62,9 @@ impl From<ScenarioError> for ScenarioErrors {
     }
 }
 
+/// Of a sweep or of choices, more would not help to find the mistake.
+pub(crate) const PROBLEMS_MAX: usize = 10;
+
 /// What is found where a key is none of those that there are.
 const UNKNOWN_KEY: &str = "an unknown key";
 

@@ -9,7 +9,8 @@ use tenantry_profiles::{ModelKind, ModelShape};
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
-use crate::scalar::Count;
+use crate::rules::Rules;
+use crate::scalar::{Count, Index};
 
 /// What must hold between a system's model and how its requests run.
 pub(crate) fn check(
@@ -20,182 +21,137 @@ pub(crate) fn check(
     problems: &mut Vec<Problem>,
 ) {
     let Some(generation) = &system.generation else {
-        if model.kind == ModelKind::Decoder {
-            let must = format!("given, since {} is a decoder", model.name);
-            problems.push(Problem::new(path.key("generation"), must, "nothing"));
-        }
-        if system.place == RawPlace::LargestWorkingSet {
-            let must = "least-loaded or round-robin for an encoder, which keeps nothing of a request";
-            problems.push(Problem::new(path.key("place"), must, "largest-working-set"));
-        }
-        let needed = [
-            ("batch", system.batch.is_none()),
-            ("pipeline", system.pipeline.is_none()),
-        ];
-        for (key, _) in needed.into_iter().filter(|(_, absent)| *absent) {
-            problems.push(Problem::new(path.key(key), "given", "nothing"));
+        return check_encoder(system, model, Rules::below(path, problems));
+    };
+    check_decoder(system, model, Rules::below(path, problems));
+    if system.plot.is_some() {
+        check_lookups(system, generation, Rules::below(path, problems));
+    }
+    let (path, gpus) = (path.key("generation"), raw.cluster.gpus.0);
+    check_own_state(system, generation, Rules::below(&path, problems));
+    check_prefix(system, generation, Rules::below(&path, problems));
+    check_sizes(generation, model, gpus, Rules::below(&path, problems));
+    check_prefill_gpus(system, generation, gpus, Rules::below(&path, problems));
+    check_card_scale(generation, gpus, Rules::below(&path, problems));
+}
+
+/// What an encoder must have, and what only a decoder has.
+fn check_encoder(system: &RawSystem, model: &ModelShape, mut rules: Rules<'_>) {
+    let is_decoder = model.kind == ModelKind::Decoder;
+    let must = format!("given, since {} is a decoder", model.name);
+    rules.hold(!is_decoder, "generation", must, "nothing");
+    rules.hold(
+        system.place != RawPlace::LargestWorkingSet,
+        "place",
+        "least-loaded or round-robin for an encoder, which keeps nothing of a request",
+        "largest-working-set",
+    );
+    rules.hold(system.batch.is_some(), "batch", "given", "nothing");
+    rules.hold(system.pipeline.is_some(), "pipeline", "given", "nothing");
+}
+
+/// What a decoder has in other words, or not at all.
+fn check_decoder(system: &RawSystem, model: &ModelShape, mut rules: Rules<'_>) {
+    if let RawPadding::To(tokens) = system.padding {
+        let why = "for a decoder, whose sequences are not padded";
+        rules.left_out(true, "padding.to", why, tokens.0);
+    }
+    let instead = "for a decoder, which has generation instead";
+    let pipeline = system.pipeline.is_some() && system.plot.is_none();
+    rules.left_out(system.batch.is_some(), "batch", instead, "an encoder's");
+    rules.left_out(pipeline, "pipeline", instead, "an encoder's");
+    let is_encoder = model.kind == ModelKind::Encoder;
+    let why = format!(", since {} is an encoder", model.name);
+    rules.hold(!is_encoder, "generation", format!("left out{why}"), "a decoder's");
+    let instances = system.instances_per_gpu.0;
+    let must = "1 for a decoder, whose instance fills its card";
+    rules.hold(instances == 1, "instances_per_gpu", must, instances);
+}
+
+/// What tenants have of their own, by `tenant_state` or by low-rank adapters.
+fn check_own_state(system: &RawSystem, generation: &RawGeneration, mut rules: Rules<'_>) {
+    if system.tenant_state == RawTenantState::Head {
+        if let Some(slots) = generation.slots {
+            let why = "where tenant_state is head; low-rank adapters have slots of their own";
+            rules.left_out(true, "slots", why, slots.0);
         }
         return;
+    }
+    let why = "where tenant_state says what tenants have of their own";
+    rules.left_out(generation.lora.is_some(), "lora", why, "low-rank adapters");
+    let must = "given where tenants have models or adapters of their own: for how many of them an instance has room";
+    rules.hold(generation.slots.is_some(), "slots", must, "nothing");
+    let cards = generation.tensor_parallel.0;
+    let must = "1 where tenant_state is model or adapters";
+    rules.hold(cards == 1, "tensor_parallel", must, cards);
+    let mixed = system.tenant_state == RawTenantState::Model && generation.join == RawJoin::AnyTenant;
+    let must = "head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model serves nobody else";
+    rules.hold(!mixed, "join", must, "any-tenant");
+}
+
+/// A beginning that all prompts have in common.
+fn check_prefix(system: &RawSystem, generation: &RawGeneration, mut rules: Rules<'_>) {
+    let Some(prefix) = generation.shared_prefix else {
+        return;
     };
-    if let RawPadding::To(tokens) = system.padding {
-        let must = "left out for a decoder, whose sequences are not padded";
-        problems.push(Problem::new(path.key("padding").key("to"), must, tokens.0));
-    }
-    let in_generation = path.key("generation");
-    let encoders = [
-        ("batch", system.batch.is_some()),
-        ("pipeline", system.pipeline.is_some() && system.plot.is_none()),
-    ];
-    for (key, _) in encoders.into_iter().filter(|(_, given)| *given) {
-        let must = "left out for a decoder, which has generation instead";
-        problems.push(Problem::new(path.key(key), must, "an encoder's"));
-    }
-    if system.plot.is_some() {
-        check_lookups(system, generation, path, problems);
-    }
-    if model.kind == ModelKind::Encoder {
-        let must = format!("left out, since {} is an encoder", model.name);
-        problems.push(Problem::new(in_generation.clone(), must, "a decoder's"));
-    }
-    let owns = system.tenant_state != RawTenantState::Head;
-    if owns && generation.lora.is_some() {
-        let must = "left out where tenant_state says what tenants have of their own";
-        problems.push(Problem::new(in_generation.key("lora"), must, "low-rank adapters"));
-    }
-    if owns && generation.slots.is_none() {
-        let must =
-            "given where tenants have models or adapters of their own: for how many of them an instance has room";
-        problems.push(Problem::new(in_generation.key("slots"), must, "nothing"));
-    }
-    if let Some(slots) = generation.slots.filter(|_| !owns) {
-        let must = "left out where tenant_state is head; low-rank adapters have slots of their own";
-        problems.push(Problem::new(in_generation.key("slots"), must, slots.0));
-    }
-    if owns && generation.tensor_parallel.0 != 1 {
-        let must = "1 where tenant_state is model or adapters";
-        problems.push(Problem::new(
-            in_generation.key("tensor_parallel"),
-            must,
-            generation.tensor_parallel.0,
-        ));
-    }
-    if system.tenant_state == RawTenantState::Model && generation.join == RawJoin::AnyTenant {
-        let must = "head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model serves nobody else";
-        problems.push(Problem::new(in_generation.key("join"), must, "any-tenant"));
-    }
-    if system.instances_per_gpu.0 != 1 {
-        let must = "1 for a decoder, whose instance fills its card";
-        problems.push(Problem::new(
-            path.key("instances_per_gpu"),
-            must,
-            system.instances_per_gpu.0,
-        ));
-    }
-    if generation.page_tokens.0 > model.positions {
-        let must = format!("at most {}, the positions of {}", model.positions, model.name);
-        problems.push(Problem::new(
-            in_generation.key("page_tokens"),
-            must,
-            generation.page_tokens.0,
-        ));
-    }
-    if let Some(prefix) = generation.shared_prefix.filter(|_| system.plot.is_some()) {
-        let must = "left out above a table: the texts that it is built from have no beginning in common";
-        problems.push(Problem::new(in_generation.key("shared_prefix"), must, prefix.tokens.0));
-    }
-    if let Some(prefix) = generation.shared_prefix
-        && prefix.tokens.0 < generation.page_tokens.0
-    {
-        let must = format!(
-            "at least page_tokens ({}), since whole pages of it are shared",
-            generation.page_tokens.0
-        );
-        problems.push(Problem::new(
-            in_generation.key("shared_prefix").key("tokens"),
-            must,
-            prefix.tokens.0,
-        ));
-    }
-    if generation.prefix_caching && generation.shared_prefix.is_some() {
-        let must = "left out where prefix_caching is true: what an evicted request left is not looked up beside it";
-        problems.push(Problem::new(in_generation.key("shared_prefix"), must, "given"));
-    }
-    if let RawSequenceEnd::Eos { token, .. } = generation.stop
-        && token.0 >= model.vocabulary
+    let (tokens, page) = (prefix.tokens.0, generation.page_tokens.0);
+    let why = "above a table: the texts that it is built from have no beginning in common";
+    rules.left_out(system.plot.is_some(), "shared_prefix", why, tokens);
+    let must = format!("at least page_tokens ({page}), since whole pages of it are shared");
+    rules.hold(tokens >= page, "shared_prefix.tokens", must, tokens);
+    let why = "where prefix_caching is true: what an evicted request left is not looked up beside it";
+    rules.left_out(generation.prefix_caching, "shared_prefix", why, "given");
+}
+
+/// What fits a model, a card or a batch.
+fn check_sizes(generation: &RawGeneration, model: &ModelShape, gpus: u32, mut rules: Rules<'_>) {
+    let (page, batch) = (generation.page_tokens.0, generation.max_batch.0);
+    let must = format!("at most {}, the positions of {}", model.positions, model.name);
+    rules.hold(page <= model.positions, "page_tokens", must, page);
+    if let RawSequenceEnd::Eos {
+        token: Index(token), ..
+    } = generation.stop
     {
         let must = format!("below {}, the vocabulary of {}", model.vocabulary, model.name);
-        problems.push(Problem::new(
-            in_generation.key("stop").key("eos").key("token"),
-            must,
-            token.0,
-        ));
+        rules.hold(token < model.vocabulary, "stop.eos.token", must, token);
     }
-    if !raw.cluster.gpus.0.is_multiple_of(generation.tensor_parallel.0) {
-        let must = format!("a divisor of cluster.gpus ({})", raw.cluster.gpus.0);
-        problems.push(Problem::new(
-            in_generation.key("tensor_parallel"),
-            must,
-            generation.tensor_parallel.0,
-        ));
+    if let Some(Count(light)) = generation.consolidate.map(|consolidate| consolidate.light) {
+        let must = format!("below max_batch ({batch}), or every card is lightly loaded");
+        rules.hold(light < batch, "consolidate.light", must, light);
     }
-    if let Some(consolidate) = generation.consolidate
-        && consolidate.light.0 >= generation.max_batch.0
+    if let RawPrefill::Chunked {
+        max_tokens: Count(chunk),
+    } = generation.prefill
     {
-        let must = format!(
-            "below max_batch ({}), or every card is lightly loaded",
-            generation.max_batch.0
-        );
-        let light = in_generation.key("consolidate").key("light");
-        problems.push(Problem::new(light, must, consolidate.light.0));
+        let must = format!("above max_batch ({batch}), or a full batch leaves no token of a step to a prompt");
+        rules.hold(chunk > batch, "prefill.chunked.max_tokens", must, chunk);
     }
-    if let RawPrefill::Chunked { max_tokens } = generation.prefill
-        && max_tokens.0 <= generation.max_batch.0
-    {
-        let must = format!(
-            "above max_batch ({}), or a full batch leaves no token of a step to a prompt",
-            generation.max_batch.0
-        );
-        let max_tokens_key = in_generation.key("prefill").key("chunked").key("max_tokens");
-        problems.push(Problem::new(max_tokens_key, must, max_tokens.0));
-    }
-    check_prefill_gpus(system, generation, raw.cluster.gpus.0, &in_generation, problems);
-    check_card_scale(generation, raw.cluster.gpus.0, &in_generation, problems);
-    if !model.kv_heads.is_multiple_of(generation.tensor_parallel.0) {
-        let must = format!(
-            "a divisor of the {} heads of {} that keys and values have",
-            model.kv_heads, model.name
-        );
-        problems.push(Problem::new(
-            in_generation.key("tensor_parallel"),
-            must,
-            generation.tensor_parallel.0,
-        ));
-    }
+    let parallel = generation.tensor_parallel.0;
+    let must = format!("a divisor of cluster.gpus ({gpus})");
+    rules.hold(gpus.is_multiple_of(parallel), "tensor_parallel", must, parallel);
+    let heads = model.kv_heads;
+    let must = format!(
+        "a divisor of the {heads} heads of {} that keys and values have",
+        model.name
+    );
+    rules.hold(heads.is_multiple_of(parallel), "tensor_parallel", must, parallel);
 }
 
 /// What must hold where some cards only take prompts in.
-fn check_prefill_gpus(
-    system: &RawSystem,
-    generation: &RawGeneration,
-    gpus: u32,
-    path: &Path,
-    problems: &mut Vec<Problem>,
-) {
+fn check_prefill_gpus(system: &RawSystem, generation: &RawGeneration, gpus: u32, mut rules: Rules<'_>) {
     let Some(Count(prefill_gpus)) = generation.prefill_gpus else {
         return;
     };
-    let mut must = |must: String| problems.push(Problem::new(path.key("prefill_gpus"), must, prefill_gpus));
-    if prefill_gpus >= gpus {
-        must(format!(
-            "below cluster.gpus ({gpus}), since the others go on from prompts"
-        ));
-    }
-    if !prefill_gpus.is_multiple_of(generation.tensor_parallel.0) {
-        must(format!(
-            "a multiple of tensor_parallel ({})",
-            generation.tensor_parallel.0
-        ));
-    }
+    let mut must = |holds: bool, must: String| rules.hold(holds, "prefill_gpus", must, prefill_gpus);
+    let parallel = generation.tensor_parallel.0;
+    must(
+        prefill_gpus < gpus,
+        format!("below cluster.gpus ({gpus}), since the others go on from prompts"),
+    );
+    must(
+        prefill_gpus.is_multiple_of(parallel),
+        format!("a multiple of tensor_parallel ({parallel})"),
+    );
     let unless = [
         (
             generation.join != RawJoin::AnyTenant,
@@ -207,62 +163,46 @@ fn check_prefill_gpus(
         ),
         (system.plot.is_some(), "lower layers are looked up"),
     ];
-    for (_, why) in unless.into_iter().filter(|(is_so, _)| *is_so) {
-        must(format!("left out where {why}"));
+    for (is_so, why) in unless {
+        must(!is_so, format!("left out where {why}"));
     }
 }
 
 /// What must hold where cards come and go.
-fn check_card_scale(generation: &RawGeneration, gpus: u32, path: &Path, problems: &mut Vec<Problem>) {
+fn check_card_scale(generation: &RawGeneration, gpus: u32, mut rules: Rules<'_>) {
     let Some(RawCardScale { start, min, .. }) = generation.scale else {
         return;
     };
-    let path = path.key("scale");
-    let of_instance = generation.tensor_parallel.0;
+    let parallel = generation.tensor_parallel.0;
     let bounds = [
-        ("start", start.0, "cluster.gpus", gpus),
-        ("min", min.0, "start", start.0),
+        ("scale.start", start.0, "cluster.gpus", gpus),
+        ("scale.min", min.0, "start", start.0),
     ];
     for (key, cards, of, most) in bounds {
-        if cards > most {
-            problems.push(Problem::new(path.key(key), format!("at most {of} ({most})"), cards));
-        }
-        if !cards.is_multiple_of(of_instance) {
-            let must = format!("a multiple of tensor_parallel ({of_instance})");
-            problems.push(Problem::new(path.key(key), must, cards));
-        }
+        rules.hold(cards <= most, key, format!("at most {of} ({most})"), cards);
+        let must = format!("a multiple of tensor_parallel ({parallel})");
+        rules.hold(cards.is_multiple_of(parallel), key, must, cards);
     }
-    if generation.consolidate.is_none() {
-        let must = "left out without consolidate, whose `light` says which cards are lightly loaded";
-        problems.push(Problem::new(path.clone(), must, "given"));
-    }
-    if generation.prefill_gpus.is_some() {
-        let must = "left out where some cards only take prompts in, which are not emptied";
-        problems.push(Problem::new(path, must, "given"));
-    }
+    let why = "without consolidate, whose `light` says which cards are lightly loaded";
+    rules.left_out(generation.consolidate.is_none(), "scale", why, "given");
+    let why = "where some cards only take prompts in, which are not emptied";
+    rules.left_out(generation.prefill_gpus.is_some(), "scale", why, "given");
 }
 
 /// What must hold where a decoder's lower layers are looked up.
-fn check_lookups(system: &RawSystem, generation: &RawGeneration, path: &Path, problems: &mut Vec<Problem>) {
+fn check_lookups(system: &RawSystem, generation: &RawGeneration, mut rules: Rules<'_>) {
     let pipeline = system.pipeline.unwrap_or(RawPipeline::Synchronous);
-    if !matches!(pipeline, RawPipeline::Synchronous | RawPipeline::PrefetchRetrieval) {
-        let must =
-            "synchronous or prefetch-retrieval for a decoder, whose tenants' parameters come in before they join";
-        problems.push(Problem::new(path.key("pipeline"), must, "another"));
-    }
-    let path = path.key("generation");
-    if generation.lora.is_some() {
-        let must = "left out where lower layers are looked up; tenant_state has adapters for the upper ones";
-        problems.push(Problem::new(path.key("lora"), must, "low-rank adapters"));
-    }
-    if generation.tensor_parallel.0 != 1 {
-        let must = "1 where lower layers are looked up";
-        problems.push(Problem::new(
-            path.key("tensor_parallel"),
-            must,
-            generation.tensor_parallel.0,
-        ));
-    }
+    rules.hold(
+        matches!(pipeline, RawPipeline::Synchronous | RawPipeline::PrefetchRetrieval),
+        "pipeline",
+        "synchronous or prefetch-retrieval for a decoder, whose tenants' parameters come in before they join",
+        "another",
+    );
+    let why = "where lower layers are looked up; tenant_state has adapters for the upper ones";
+    rules.left_out(generation.lora.is_some(), "generation.lora", why, "low-rank adapters");
+    let parallel = generation.tensor_parallel.0;
+    let must = "1 where lower layers are looked up";
+    rules.hold(parallel == 1, "generation.tensor_parallel", must, parallel);
 }
 
 /// What `generation` means.

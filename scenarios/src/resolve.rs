@@ -2,10 +2,9 @@
 
 use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec,
-    SwapSpec, SystemSpec, TasksSpec, TenantState,
+    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, RuntimesSpec, SwapSpec,
+    SystemSpec, TasksSpec, TenantState,
 };
-use tenantry_core::topology::INSTANCES_MAX;
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
 use tenantry_traces::outcome::AnswersSpec;
@@ -16,10 +15,11 @@ use crate::error::Problem;
 use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
-use crate::scalar::{Count, Part};
+use crate::rules::Rules;
+use crate::scalar::Count;
 use crate::scenario::GroupNames;
 use crate::tasks::{self, TaskKind};
-use crate::{generation, runtimes, workload};
+use crate::{generation, runtimes, system_rules, workload};
 
 /// Each tenant takes some tens of bytes in a server.
 const TENANTS_MAX: u32 = 100_000_000;
@@ -172,116 +172,38 @@ fn system_of(
     models: &Models<'_>,
     problems: &mut Vec<Problem>,
 ) -> SystemSpec {
-    if system.preset.is_some() {
-        let must = "left out here: presets are filled in before a sweep, so list one system for each instead";
-        problems.push(Problem::new(path.key("preset"), must, "a preset"));
-    }
-    let stages = { system.cascade.iter() }.flat_map(|cascade| cascade.stages.iter().enumerate());
-    let most = INSTANCES_MAX / u64::from(raw.cluster.gpus.0);
-    let most_of_stage = most / (stages.clone().count() as u64).max(1);
-    let of_stages = stages.filter_map(|(index, stage)| {
-        let path = path.key("cascade").key("stages").index(index).key("instances_per_gpu");
-        Some((path, stage.instances_per_gpu?.0, most_of_stage))
-    });
-    let of_system = (path.key("instances_per_gpu"), system.instances_per_gpu.0, most);
-    for (path, instances, most) in of_stages.chain([of_system]) {
-        if u64::from(instances) > most {
-            let must = format!("at most {most}, {INSTANCES_MAX} instances on all cards");
-            problems.push(Problem::new(path, must, instances));
-        }
-    }
-    let of_several = |batch: &RawBatch| !matches!(batch, RawBatch::PerTenant { .. });
-    if system.tenant_state == RawTenantState::Model && system.batch.as_ref().is_some_and(of_several) {
-        let must = "per-tenant where tenant_state is model, since a tenant's model serves nobody else";
-        problems.push(Problem::new(path.key("batch"), must, "a batch of several tenants"));
-    }
-    if system.tenant_state == RawTenantState::Model
-        && system
-            .pipeline
-            .is_some_and(|pipeline| pipeline_of(pipeline).parameters == ParameterPipeline::NextLayer)
-    {
-        let must = "synchronous or prefetch where tenant_state is model, since a whole model comes in one piece";
-        problems.push(Problem::new(path.key("pipeline"), must, "layerwise"));
-    }
+    let why = "here: presets are filled in before a sweep, so list one system for each instead";
+    Rules::below(path, problems).left_out(system.preset.is_some(), "preset", why, "a preset");
+    system_rules::instances(system, raw.cluster.gpus.0, path, problems);
+    system_rules::own_models(system, Rules::below(path, problems));
     if let Some(plot) = &system.plot {
-        let path = path.key("plot");
-        if plot.lower_layers.0 >= model.layers {
-            let must = format!("fewer than the {} layers of model {}", model.layers, system.model);
-            problems.push(Problem::new(path.key("lower_layers"), must, plot.lower_layers.0));
-        }
-        // A token alone has no shorter fragment: its table has every token.
-        if plot.fragment_tokens.0 == 1 && plot.fallbacks.ppm() > 0 {
-            let must = "0 % where fragments are single tokens, which have no shorter ones to fall back on";
-            problems.push(Problem::new(path.key("fallbacks"), must, plot.fallbacks));
-        }
-        let mut at_most_all = |path: Path, domain_hits: Part, fallbacks: Part| {
-            if domain_hits.ppm() + fallbacks.ppm() > 1_000_000 {
-                let must = "at most 100% together with fallbacks";
-                let got = format!("{domain_hits} and {fallbacks}");
-                problems.push(Problem::new(path.key("domain_hits"), must, got));
-            }
-        };
-        at_most_all(path.clone(), plot.domain_hits, plot.fallbacks);
-        if let RawMet::Shares { domain_hits, fallbacks } = plot.met {
-            at_most_all(path.key("met").key("shares"), domain_hits, fallbacks);
-        }
-        if plot.met == RawMet::Counted && system.generation.is_some() {
-            let must = "as-built or shares for a decoder, since nobody knows the tokens that it will make";
-            problems.push(Problem::new(path.key("met"), must, "counted"));
-        }
+        system_rules::plot(plot, system, model, Rules::below(&path.key("plot"), problems));
     }
-    check_files(system, raw.tenants.domain_count(), path, problems);
-    let only_classifies = [
-        (system.generation.is_some(), "a decoder has none"),
-        (system.tasks.is_some(), "tasks of several kinds share a batch"),
-        (system.runtimes.is_some(), "runtimes answer with one class"),
-        (system.cascade.is_some(), "a route is chosen by one confidence"),
-    ];
-    if system.heads == RawHeads::Tagging
-        && let Some((_, why)) = only_classifies.iter().find(|(is_so, _)| *is_so)
-    {
-        let must = format!("classification here: {why}");
-        problems.push(Problem::new(path.key("heads"), must, "tagging"));
-    }
+    system_rules::files(
+        system,
+        raw.tenants.domain_count(),
+        Rules::below(&path.key("files"), problems),
+    );
+    system_rules::heads(system, Rules::below(path, problems));
     let tasks = tasks::resolve(system, model, raw, path, kinds, models, problems);
     let runtimes = runtimes::resolve(system, model, raw, path, models, problems);
     if tasks.is_none() && runtimes.is_none() {
         generation::check(system, model, raw, path, problems);
         if system.cascade.is_some() {
-            check_cascade(system, path, problems);
+            system_rules::cascade(system, Rules::below(path, problems));
         }
     }
-    let longest = match system.padding {
-        // A decoder's first token takes a position too.
-        RawPadding::Longest if model.kind == ModelKind::Decoder => model.positions - 1,
-        RawPadding::Longest => tasks.as_ref().map_or(model.positions, |tasks| tasks.max_tokens),
-        RawPadding::To(tokens) => {
-            if tokens.0 > model.positions {
-                let must = format!(
-                    "at most {}, the longest input of model {}",
-                    model.positions, system.model
-                );
-                problems.push(Problem::new(path.key("padding").key("to"), must, tokens.0));
-            }
-            tokens.0
-        }
-    };
-    let longest = match &runtimes {
-        Some(runtimes) => runtimes
-            .streams
-            .iter()
-            .filter_map(|s| s.runtimes.last())
-            .map(|r| r.max_length)
-            .max()
-            .unwrap_or(0),
-        None => longest,
-    };
-    if let Some(RawLength::Fixed(tokens)) = raw.workload.lengths.input
-        && tokens.0 > longest
-    {
+    if let RawPadding::To(Count(tokens)) = system.padding {
+        let must = format!(
+            "at most {}, the longest input of model {}",
+            model.positions, system.model
+        );
+        Rules::below(path, problems).hold(tokens <= model.positions, "padding.to", must, tokens);
+    }
+    let longest = longest_input(system, model, tasks.as_ref(), runtimes.as_ref());
+    if let Some(RawLength::Fixed(Count(tokens))) = raw.workload.lengths.input {
         let must = format!("at most {longest}, the longest input of system {}", system.name.0);
-        let input = Path::default().key("workload").key("lengths").key("input").key("fixed");
-        problems.push(Problem::new(input, must, tokens.0));
+        Rules::below(&Path::default(), problems).hold(tokens <= longest, "workload.lengths.input.fixed", must, tokens);
     }
     SystemSpec {
         name: system.name.0.clone(),
@@ -299,97 +221,22 @@ fn system_of(
     }
 }
 
-/// What a system of several models cannot have.
-fn check_cascade(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
-    let mut must = |key: &str, must: &str| problems.push(Problem::new(path.key(key), must, "another"));
-    if system.tenant_state != RawTenantState::Head {
-        must(
-            "tenant_state",
-            "head (nothing to be swapped) where several models serve",
-        );
+/// Tokens of the longest input that a system serves.
+fn longest_input(
+    system: &RawSystem,
+    model: &ModelShape,
+    tasks: Option<&TasksSpec>,
+    runtimes: Option<&RuntimesSpec>,
+) -> u32 {
+    if let Some(runtimes) = runtimes {
+        let longest = runtimes.streams.iter().filter_map(|stream| stream.runtimes.last());
+        return longest.map(|runtime| runtime.max_length).max().unwrap_or(0);
     }
-    if system.plot.is_some() {
-        must("plot", "left out where several models serve");
-    }
-    if system
-        .pipeline
-        .is_some_and(|pipeline| pipeline != RawPipeline::Synchronous)
-    {
-        must(
-            "pipeline",
-            "synchronous where several models serve, since nothing is to be fetched",
-        );
-    }
-    if system.generation.is_some() {
-        must("generation", "left out where several models serve");
-    }
-    if system.tasks.is_some() {
-        must("tasks", "left out where several models serve");
-    }
-    if system.model != backbone() {
-        must(
-            "model",
-            "left out where several models serve, since each stage names its own",
-        );
-    }
-    if system.swap != RawSwap::default() {
-        must("swap", "left out where several models serve, since nothing is swapped");
-    }
-}
-
-/// Which files a system has a use for.
-fn check_files(system: &RawSystem, domain_count: u32, path: &Path, problems: &mut Vec<Problem>) {
-    let Files {
-        model,
-        models,
-        domains,
-        tenants,
-        corpus,
-    } = &system.files;
-    let path = path.key("files");
-    let is_other = system.tasks.is_some() || system.runtimes.is_some() || system.cascade.is_some();
-    let mut unused = |key: &str, is_given: bool, why: &str| {
-        if is_given {
-            let must = format!("left out here: {why}");
-            problems.push(Problem::new(path.key(key), must, "files"));
-        }
-    };
-    let without_table = system.plot.is_none();
-    let others = "only pools with a table, adapters, heads or models of tenants' own read files";
-    unused("model", is_other && system.tasks.is_none() && model.is_some(), others);
-    unused(
-        "models",
-        system.tasks.is_none() && !models.is_empty(),
-        "only tasks share several models",
-    );
-    let registrations = "a task's file is one of tasks.registrations";
-    unused("tenants", system.tasks.is_some() && tenants.is_some(), registrations);
-    unused(
-        "tenants",
-        is_other && system.tasks.is_none() && tenants.is_some(),
-        others,
-    );
-    let own = system.tenant_state == RawTenantState::Model && without_table && !is_other;
-    unused("model", own && model.is_some(), "each tenant has a model of its own");
-    unused(
-        "domains",
-        without_table && !domains.is_empty(),
-        "there is no table that they would fill",
-    );
-    unused(
-        "corpus",
-        without_table && !corpus.is_empty(),
-        "there is no table that it would fill",
-    );
-    let no_root = model.is_none() && !domains.is_empty();
-    unused(
-        "domains",
-        no_root,
-        "domains' versions come of a model, and `files.model` names none",
-    );
-    if domains.len() > domain_count as usize {
-        let must = format!("of at most {domain_count} domains, as the workload has (tenants.domains)");
-        problems.push(Problem::new(path.key("domains"), must, domains.len()));
+    match system.padding {
+        RawPadding::To(tokens) => tokens.0,
+        // A decoder's first token takes a position too.
+        RawPadding::Longest if model.kind == ModelKind::Decoder => model.positions - 1,
+        RawPadding::Longest => tasks.map_or(model.positions, |tasks| tasks.max_tokens),
     }
 }
 
@@ -491,7 +338,7 @@ pub(crate) fn batch_of(batch: RawBatch) -> BatchSpec {
     }
 }
 
-fn pipeline_of(pipeline: RawPipeline) -> PipelineSpec {
+pub(crate) fn pipeline_of(pipeline: RawPipeline) -> PipelineSpec {
     match pipeline {
         RawPipeline::Synchronous => PipelineSpec::SYNCHRONOUS,
         RawPipeline::PrefetchRetrieval => PipelineSpec::PREFETCH_RETRIEVAL,

@@ -4,7 +4,7 @@ use serde_yaml::Value;
 use tenantry_traces::draw::{Draws, Purpose};
 
 use crate::decode::decode;
-use crate::error::{Problem, describe, one_of};
+use crate::error::{PROBLEMS_MAX, Problem, describe, one_of};
 use crate::files::inputs;
 use crate::path::{Path, Step};
 use crate::raw::{RawAxis, RawRange, RawSamples, RawScale, RawScenario};
@@ -16,9 +16,6 @@ use crate::scenario::Point;
 const SWEPT: [&str; 11] = [
     "seed", "card", "cluster", "prices", "models", "tenants", "workload", "outcomes", "systems", "slo", "jitter",
 ];
-
-/// More would not help to find the mistake.
-const PROBLEMS_MAX: usize = 10;
 
 /// The sweep, resolved: `base` alone where there is none.
 pub(crate) fn points(tree: &Value, raw: &RawScenario, base: Resolved) -> Result<Vec<Point>, Vec<Problem>> {

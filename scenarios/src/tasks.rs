@@ -16,6 +16,8 @@ use crate::error::Problem;
 use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
+use crate::rules::Rules;
+use crate::scalar::Count;
 use crate::task_files::{StoredTask, Unread};
 
 /// A group of `tenants.kinds`.
@@ -107,7 +109,7 @@ pub(crate) fn resolve(
     problems: &mut Vec<Problem>,
 ) -> Option<TasksSpec> {
     let tasks = system.tasks.as_ref()?;
-    check_system(system, path, problems);
+    check_system(system, Rules::below(path, problems));
     let in_system = path;
     let own = match shared(raw, models, &system.model, path.key("model")) {
         Ok(own) => own.name,
@@ -124,39 +126,9 @@ pub(crate) fn resolve(
         }
     }
     for shape in std::iter::once(model).chain(more_models.iter().map(|more| &more.shape)) {
-        if shape.kind == ModelKind::Decoder {
-            problems.push(Problem::new(
-                path.clone(),
-                "tasks on encoders",
-                format!("{}, a decoder", shape.name),
-            ));
-        }
-        if tasks.max_tokens.0 > shape.positions {
-            let must = format!("at most {}, the longest input of model {}", shape.positions, shape.name);
-            problems.push(Problem::new(path.key("max_tokens"), must, tasks.max_tokens.0));
-        }
+        check_model(shape, tasks.max_tokens.0, Rules::below(in_system, problems));
     }
-    if let RawEngine::Shared {
-        batching: RawBatching::Fixed { size },
-        ..
-    } = tasks.engine
-        && size.0 > tasks.max_batch.0
-    {
-        let path = { path.key("engine").key("shared").key("batching") }
-            .key("fixed")
-            .key("size");
-        problems.push(Problem::new(
-            path,
-            format!("at most max_batch ({})", tasks.max_batch.0),
-            size.0,
-        ));
-    }
-    if let RawPlanning::Online { targets, .. } = &tasks.planning
-        && targets.is_empty()
-    {
-        let targets = path.key("planning").key("online").key("targets");
-        problems.push(Problem::new(targets, "a list of at least one latency", "an empty list"));
-    }
+    check_plan(tasks, Rules::below(&path, problems));
     for name in system.files.models.keys() {
         if !more_models.iter().any(|model| model.name == *name) {
             let path = in_system.key("files").key("models").key(name);
@@ -166,22 +138,6 @@ pub(crate) fn resolve(
                 false => Problem::unknown_name(path, name, known),
             });
         }
-    }
-    let full_models = match tasks.engine {
-        RawEngine::Shared { .. } => None,
-        RawEngine::Sequential { fine_tuned, .. } => Some(("sequential", fine_tuned)),
-        RawEngine::Parallel { fine_tuned, .. } => Some(("parallel", fine_tuned)),
-    };
-    if let Some((engine, RawFineTuned::AsAWhole)) = full_models
-        && let Some(task) = tasks.registrations.iter().find(|task| task.file.is_some())
-    {
-        let path = path.key("engine").key(engine).key("fine_tuned");
-        let must = "by-kind where a task has a file, which holds its kind's parameters";
-        problems.push(Problem::new(
-            path,
-            must,
-            format!("as-a-whole, with the file of task {}", task.task),
-        ));
     }
     let registrations = tasks.registrations.iter().enumerate();
     let registrations = registrations.filter_map(|(index, registration)| {
@@ -221,12 +177,14 @@ pub(crate) fn resolve(
 }
 
 /// What a system with tasks does not have beside them.
-fn check_system(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
+fn check_system(system: &RawSystem, mut rules: Rules<'_>) {
     let mut left_out = |key: &str, given: bool| {
-        if given {
-            let must = "left out where a system has tasks, which say it themselves";
-            problems.push(Problem::new(path.key(key), must, "something"));
-        }
+        rules.left_out(
+            given,
+            key,
+            "where a system has tasks, which say it themselves",
+            "something",
+        );
     };
     left_out("batch", system.batch.is_some());
     left_out("pipeline", system.pipeline.is_some());
@@ -234,13 +192,51 @@ fn check_system(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
     left_out("plot", system.plot.is_some());
     left_out("padding", system.padding != RawPadding::Longest);
     left_out("instances_per_gpu", system.instances_per_gpu.0 != 1);
-    if system.tenant_state != RawTenantState::Head {
-        let must = "head (nothing beside what tasks says) where a system has tasks";
-        problems.push(Problem::new(path.key("tenant_state"), must, "another"));
+    let head = system.tenant_state == RawTenantState::Head;
+    let must = "head (nothing beside what tasks says) where a system has tasks";
+    rules.hold(head, "tenant_state", must, "another");
+    let must = "f32 where a system has tasks: their operators are single-precision";
+    rules.hold(system.dtype == DType::F32, "dtype", must, system.dtype);
+}
+
+/// What must hold of a model that tasks share.
+fn check_model(shape: &ModelShape, max_tokens: u32, mut rules: Rules<'_>) {
+    let got = format!("{}, a decoder", shape.name);
+    rules.hold(shape.kind != ModelKind::Decoder, "tasks", "tasks on encoders", got);
+    let must = format!("at most {}, the longest input of model {}", shape.positions, shape.name);
+    rules.hold(max_tokens <= shape.positions, "tasks.max_tokens", must, max_tokens);
+}
+
+/// What must hold between how tasks are batched, computed and planned.
+fn check_plan(tasks: &RawTasks, mut rules: Rules<'_>) {
+    if let RawEngine::Shared {
+        batching: RawBatching::Fixed { size: Count(size) },
+        ..
+    } = tasks.engine
+    {
+        let most = tasks.max_batch.0;
+        let must = format!("at most max_batch ({most})");
+        rules.hold(size <= most, "engine.shared.batching.fixed.size", must, size);
     }
-    if system.dtype != DType::F32 {
-        let must = "f32 where a system has tasks: their operators are single-precision";
-        problems.push(Problem::new(path.key("dtype"), must, system.dtype));
+    if let RawPlanning::Online { targets, .. } = &tasks.planning {
+        let must = "a list of at least one latency";
+        rules.hold(!targets.is_empty(), "planning.online.targets", must, "an empty list");
+    }
+    let full_models = match tasks.engine {
+        RawEngine::Shared { .. } => None,
+        RawEngine::Sequential { fine_tuned, .. } => Some(("engine.sequential.fine_tuned", fine_tuned)),
+        RawEngine::Parallel { fine_tuned, .. } => Some(("engine.parallel.fine_tuned", fine_tuned)),
+    };
+    if let Some((key, RawFineTuned::AsAWhole)) = full_models
+        && let Some(task) = tasks.registrations.iter().find(|task| task.file.is_some())
+    {
+        let must = "by-kind where a task has a file, which holds its kind's parameters";
+        rules.hold(
+            false,
+            key,
+            must,
+            format!("as-a-whole, with the file of task {}", task.task),
+        );
     }
 }
 

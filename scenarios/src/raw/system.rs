@@ -422,8 +422,8 @@ pub struct Files {
     /// A folder with a safetensors file for each tenant, in the order of their names and in turns: adapters and `classifier`, whole models, or PEFT's folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<PathBuf>,
-    /// Texts, one a line, that tables are built from and requests are taken from: token ids, or text for the tokenizer. Domain `d` has the
-    /// `d`-th file, in turns.
+    /// Texts, one a line, that tables are built from and requests are taken from: token ids, or text for the tokenizer,
+    /// whose template's special tokens come around each. Domain `d` has the `d`-th file, in turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corpus: Vec<PathBuf>,
 }

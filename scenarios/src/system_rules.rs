@@ -1,0 +1,167 @@
+//! What must hold between the values of one system, whatever its pool serves; what generates has rules of its own (`generation.rs`).
+
+use tenantry_core::spec::ParameterPipeline;
+use tenantry_core::topology::INSTANCES_MAX;
+use tenantry_profiles::ModelShape;
+
+use crate::error::Problem;
+use crate::path::Path;
+use crate::raw::*;
+use crate::resolve::pipeline_of;
+use crate::rules::Rules;
+use crate::scalar::Part;
+
+/// That no more instances are asked for than a cluster can have, of a system or of a cascade's stages together.
+pub(crate) fn instances(system: &RawSystem, gpus: u32, path: &Path, problems: &mut Vec<Problem>) {
+    let stages = { system.cascade.iter() }.flat_map(|cascade| cascade.stages.iter().enumerate());
+    let most = INSTANCES_MAX / u64::from(gpus);
+    let most_of_stage = most / (stages.clone().count() as u64).max(1);
+    let of_stages = stages.filter_map(|(index, stage)| {
+        let path = path.key("cascade").key("stages").index(index);
+        Some((path, stage.instances_per_gpu?.0, most_of_stage))
+    });
+    let of_system = (path.clone(), system.instances_per_gpu.0, most);
+    for (path, instances, most) in of_stages.chain([of_system]) {
+        let must = format!("at most {most}, {INSTANCES_MAX} instances on all cards");
+        let holds = u64::from(instances) <= most;
+        Rules::below(&path, problems).hold(holds, "instances_per_gpu", must, instances);
+    }
+}
+
+/// What whole models of tenants' own do not go with.
+pub(crate) fn own_models(system: &RawSystem, mut rules: Rules<'_>) {
+    if system.tenant_state != RawTenantState::Model {
+        return;
+    }
+    let of_several = |batch: &RawBatch| !matches!(batch, RawBatch::PerTenant { .. });
+    rules.hold(
+        !system.batch.as_ref().is_some_and(of_several),
+        "batch",
+        "per-tenant where tenant_state is model, since a tenant's model serves nobody else",
+        "a batch of several tenants",
+    );
+    let layerwise = |pipeline| pipeline_of(pipeline).parameters == ParameterPipeline::NextLayer;
+    rules.hold(
+        !system.pipeline.is_some_and(layerwise),
+        "pipeline",
+        "synchronous or prefetch where tenant_state is model, since a whole model comes in one piece",
+        "layerwise",
+    );
+}
+
+/// What must hold of a table that is looked up in.
+pub(crate) fn plot(plot: &RawPlot, system: &RawSystem, model: &ModelShape, mut rules: Rules<'_>) {
+    let lower = plot.lower_layers.0;
+    let must = format!("fewer than the {} layers of model {}", model.layers, system.model);
+    rules.hold(lower < model.layers, "lower_layers", must, lower);
+    // A token alone has no shorter fragment: its table has every token.
+    let single = plot.fragment_tokens.0 == 1;
+    let must = "0 % where fragments are single tokens, which have no shorter ones to fall back on";
+    rules.hold(!single || plot.fallbacks.ppm() == 0, "fallbacks", must, plot.fallbacks);
+    let mut at_most_all = |key: &str, domain_hits: Part, fallbacks: Part| {
+        let holds = domain_hits.ppm() + fallbacks.ppm() <= 1_000_000;
+        let got = format!("{domain_hits} and {fallbacks}");
+        rules.hold(holds, key, "at most 100% together with fallbacks", got);
+    };
+    at_most_all("domain_hits", plot.domain_hits, plot.fallbacks);
+    if let RawMet::Shares { domain_hits, fallbacks } = plot.met {
+        at_most_all("met.shares.domain_hits", domain_hits, fallbacks);
+    }
+    let counted = plot.met == RawMet::Counted && system.generation.is_some();
+    let must = "as-built or shares for a decoder, since nobody knows the tokens that it will make";
+    rules.hold(!counted, "met", must, "counted");
+}
+
+/// Whose heads can label tokens.
+pub(crate) fn heads(system: &RawSystem, mut rules: Rules<'_>) {
+    let only_classifies = [
+        (system.generation.is_some(), "a decoder has none"),
+        (system.tasks.is_some(), "tasks of several kinds share a batch"),
+        (system.runtimes.is_some(), "runtimes answer with one class"),
+        (system.cascade.is_some(), "a route is chosen by one confidence"),
+    ];
+    if system.heads == RawHeads::Tagging
+        && let Some((_, why)) = only_classifies.iter().find(|(is_so, _)| *is_so)
+    {
+        rules.hold(false, "heads", format!("classification here: {why}"), "tagging");
+    }
+}
+
+/// What a system of several models cannot have.
+pub(crate) fn cascade(system: &RawSystem, mut rules: Rules<'_>) {
+    let several = "where several models serve";
+    let mut must = |holds: bool, key: &str, must: String| rules.hold(holds, key, must, "another");
+    let head = system.tenant_state == RawTenantState::Head;
+    must(head, "tenant_state", format!("head (nothing to be swapped) {several}"));
+    must(system.plot.is_none(), "plot", format!("left out {several}"));
+    let synchronous = system
+        .pipeline
+        .is_none_or(|pipeline| pipeline == RawPipeline::Synchronous);
+    must(
+        synchronous,
+        "pipeline",
+        format!("synchronous {several}, since nothing is to be fetched"),
+    );
+    must(system.generation.is_none(), "generation", format!("left out {several}"));
+    must(system.tasks.is_none(), "tasks", format!("left out {several}"));
+    must(
+        system.model == backbone(),
+        "model",
+        format!("left out {several}, since each stage names its own"),
+    );
+    must(
+        system.swap == RawSwap::default(),
+        "swap",
+        format!("left out {several}, since nothing is swapped"),
+    );
+}
+
+/// Which files a system has a use for.
+pub(crate) fn files(system: &RawSystem, domain_count: u32, mut rules: Rules<'_>) {
+    let Files {
+        model,
+        models,
+        domains,
+        tenants,
+        corpus,
+    } = &system.files;
+    let is_other = system.tasks.is_some() || system.runtimes.is_some() || system.cascade.is_some();
+    let mut unused = |key: &str, is_given: bool, why: &str| {
+        rules.left_out(is_given, key, format!("here: {why}"), "files");
+    };
+    let without_table = system.plot.is_none();
+    let others = "only pools with a table, adapters, heads or models of tenants' own read files";
+    unused("model", is_other && system.tasks.is_none() && model.is_some(), others);
+    unused(
+        "models",
+        system.tasks.is_none() && !models.is_empty(),
+        "only tasks share several models",
+    );
+    let registrations = "a task's file is one of tasks.registrations";
+    unused("tenants", system.tasks.is_some() && tenants.is_some(), registrations);
+    unused(
+        "tenants",
+        is_other && system.tasks.is_none() && tenants.is_some(),
+        others,
+    );
+    let own = system.tenant_state == RawTenantState::Model && without_table && !is_other;
+    unused("model", own && model.is_some(), "each tenant has a model of its own");
+    unused(
+        "domains",
+        without_table && !domains.is_empty(),
+        "there is no table that they would fill",
+    );
+    unused(
+        "corpus",
+        without_table && !corpus.is_empty(),
+        "there is no table that it would fill",
+    );
+    let no_root = model.is_none() && !domains.is_empty();
+    unused(
+        "domains",
+        no_root,
+        "domains' versions come of a model, and `files.model` names none",
+    );
+    let must = format!("of at most {domain_count} domains, as the workload has (tenants.domains)");
+    rules.hold(domains.len() <= domain_count as usize, "domains", must, domains.len());
+}

@@ -1,0 +1,174 @@
+//! Every way to get a scenario wrong, with the message that it gives.
+
+mod broken;
+mod cards;
+mod tasks;
+
+use tenantry_scenarios::Scenario;
+
+/// A small scenario that is right, to be broken in one place.
+const GOOD: &str = "\
+name: good
+seed: 1
+card: cpu
+cluster: { gpus: 1, gpu_memory: 1 GiB }
+models:
+  backbone: tiny
+tenants: { count: 10, popularity: uniform }
+workload:
+  arrivals: { poisson: { rate: 50/s } }
+  lengths: { input: { fixed: 32 } }
+  stop: { requests: 100 }
+systems:
+  - preset: hbert-adapter
+  - { preset: bert-shared, name: shared }
+slo: { latency: 100ms, at: p98 }
+validate: { mean: 5% }
+";
+
+fn errors(text: &str, overrides: &[&str]) -> String {
+    let overrides: Vec<String> = overrides.iter().map(|text| text.to_string()).collect();
+    match Scenario::from_yaml("s.yaml", text, &overrides) {
+        Ok(_) => "nothing wrong".to_string(),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn the_good_one_is_good() {
+    assert_eq!(errors(GOOD, &[]), "nothing wrong");
+}
+
+/// The sweep's values come after it.
+#[test]
+fn what_is_swept_is_not_set() {
+    let swept = format!("{GOOD}sweep: {{ seed: [1, 2], cluster.gpus: [1, 2] }}\n");
+    assert_eq!(errors(&swept, &["tenants.count=5"]), "nothing wrong");
+    assert_eq!(
+        errors(&swept, &["cluster.gpus=4"]),
+        "--set: must be left out where sweep.cluster.gpus says which values it has, got cluster.gpus=4"
+    );
+    assert_eq!(errors(&swept, &["cluster.gpus=4", "sweep={}"]), "nothing wrong");
+}
+
+/// A decoder's first token takes a position too.
+#[test]
+fn the_longest_prompt_leaves_a_position() {
+    let decoder = |tokens: u32| {
+        let text = GOOD.replace("backbone: tiny", "backbone: tiny-llama").replace(
+            "input: { fixed: 32 }",
+            &format!("input: {{ fixed: {tokens} }}, output: {{ fixed: 1 }}"),
+        );
+        let systems = text.find("systems:").expect("it has some");
+        let text = format!("{}systems: [{{ preset: vllm-backbone }}]\n", &text[..systems]);
+        errors(&text, &[])
+    };
+    assert_eq!(decoder(2047), "nothing wrong");
+    assert!(
+        decoder(2048).contains("workload.lengths.input.fixed: must be at most 2047, "),
+        "{}",
+        decoder(2048)
+    );
+}
+
+#[test]
+fn overrides_say_what_is_wrong_with_them() {
+    #[rustfmt::skip]
+    let cases = [
+        ("tenants.count", "--set: must be path=value, got tenants.count"),
+        ("tenants..count=1", "--set: must be path=value with a path such as tenants.count, got tenants..count=1"),
+        ("tenants.count=[", "--set: must be path=value with a value in YAML (did not find expected node content), got tenants.count=["),
+        ("tenants.count=0", "--set: tenants.count: must be a whole number from 1 to 4294967295, got 0"),
+        ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
+        ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),
+        ("systems[5].classes=3", "--set: systems: must be a list with an entry [5], got 2 entries"),
+        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert; did you mean hbert-plot?"),
+        ("systems[0].preset=hmi", "s.yaml:13: systems[0].plot.lower_layers: must be fewer than the 2 layers of model backbone, got 6"),
+        ("workload.arrivals.poisson.rate=50", "--set: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
+    ];
+    for (set, message) in cases {
+        assert_eq!(errors(GOOD, &[set]), message);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let text = GOOD
+        .replace("count: 10", "count: 0")
+        .replace("rate: 50/s", "rate: 50")
+        .replace("at: p98", "at: 98");
+    let said = errors(&text, &[]);
+    let paths: Vec<&str> = said.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(paths, ["tenants.count", "workload.arrivals.poisson.rate", "slo.at"]);
+}
+
+#[test]
+fn an_empty_file_is_no_scenario() {
+    let keys = "name, seed, card, cluster, prices, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter";
+    assert_eq!(
+        errors("", &[]),
+        format!("s.yaml: must be a mapping with keys out of {keys}, got nothing")
+    );
+}
+
+#[test]
+fn what_is_no_trace_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("poem.csv");
+    std::fs::write(&file, "roses are red\n").unwrap();
+    let file = file.to_str().unwrap();
+    let text = GOOD.replace(
+        "{ poisson: { rate: 50/s } }",
+        &format!("{{ trace: {{ path: {file} }} }}"),
+    );
+    let said = errors(&text, &[]);
+    assert!(
+        said.starts_with(&format!(
+            "{file}: must be usable as a trace, got an error: must begin as"
+        )),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_can_not_be_found_is_looked_for_among_the_shipped() {
+    let said = |name| Scenario::load(name, &[]).unwrap_err().to_string();
+    let unknown = said("quickstrat");
+    assert!(
+        unknown.starts_with("scenario: must be a file, or one of those that `tenantry scenarios` lists, got "),
+        "{unknown}"
+    );
+    assert!(
+        unknown.ends_with(", got quickstrat; did you mean quickstart?"),
+        "{unknown}"
+    );
+    assert!(said("hmi/fig12").ends_with("did you mean hmi/fig-12?"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("binary.yaml");
+    std::fs::write(&file, [0xff, 0xfe]).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(
+        said(file),
+        format!("{file}: must be a readable text file, got stream did not contain valid UTF-8")
+    );
+}
+
+/// Also where tasks share it.
+#[test]
+fn what_is_wrong_with_a_model_is_said_once_whoever_uses_it() {
+    let odd = "odd: { kind: encoder, layers: 1, hidden: 4, heads: 3, intermediate: 4, vocabulary: 9, positions: 64 }";
+    let text = GOOD
+        .replace("backbone: tiny\n", &format!("backbone: tiny\n  {odd}\n"))
+        .replace(
+            "popularity: uniform }",
+            "popularity: uniform, kinds: { odd/lora: 1, lora: 1 } }",
+        )
+        .replace(
+            "  - preset: hbert-adapter\n  - { preset: bert-shared, name: shared }\n",
+            "  - preset: pets\n",
+        );
+    assert_eq!(
+        errors(&text, &[]),
+        "s.yaml:7: models.odd.heads: must be a divisor of hidden (4), got 3"
+    );
+}
