@@ -15,7 +15,7 @@ use super::part::Part;
 use super::periodic::{PeriodicTenants, ThreadBursts};
 use super::popularity::TenantsByTicket;
 use super::presence::Presence;
-use super::process::{Gaps, Process};
+use super::process::{Gaps, Process, Rates};
 use super::rates::{Constant, Mmpp, Product, Ramp, bursts};
 use super::recorded::Recorded;
 use super::regimes::{self, RegimeRates};
@@ -167,6 +167,10 @@ impl Builder {
         Ok(Process::new(rates, gaps, self.end))
     }
 
+    fn process(self, rates: impl Rates + 'static, gaps: Gaps) -> Arrivals {
+        Box::new(Process::new(rates, gaps, self.end))
+    }
+
     /// `field` names `spec` in errors, `part` tells superposed ones apart, `factor` is what rates are multiplied by.
     fn build(self, field: &str, part: u64, spec: &ArrivalsSpec, factor: f64) -> Result<Arrivals, TraceError> {
         let (gap_draws, rate_draws) = (self.draws(Purpose::Arrival, part), self.draws(Purpose::Rate, part));
@@ -174,18 +178,12 @@ impl Builder {
         let name = |kind: &str| format!("{field}.{kind}");
         let rate_factor = factor / self.awake;
         let rate = |kind: &str, rate_per_s: f64| {
-            positive(&format!("{field}.{kind}.rate_per_s"), rate_per_s)
-                .map(|rate_per_s| Constant::new(rate_per_s * rate_factor))
-        };
-        // Where there are instants rather than rates, time is compressed.
-        let compressed = |name: &str, duration: Duration| {
-            let scaled = Duration::from_secs_f64(duration.as_secs_f64() / factor);
-            scaled.ok_or_else(|| TraceError::spec(name, "below 584 years after scaling", duration))
+            positive(&format!("{field}.{kind}.rate_per_s"), rate_per_s).map(|rate_per_s| rate_per_s * rate_factor)
         };
         Ok(match spec {
             ArrivalsSpec::Poisson { rate_per_s } => Box::new(self.poisson(field, part, *rate_per_s, factor)?),
             ArrivalsSpec::Constant { rate_per_s } => {
-                Box::new(Process::new(rate("constant", *rate_per_s)?, Gaps::Even, self.end))
+                self.process(Constant::new(rate("constant", *rate_per_s)?), Gaps::Even)
             }
             ArrivalsSpec::Gamma { rate_per_s, cv } => {
                 let cv = positive(&name("gamma.cv"), *cv)?;
@@ -193,46 +191,42 @@ impl Builder {
                     draws: gap_draws,
                     shape: 1.0 / (cv * cv),
                 };
-                Box::new(Process::new(rate("gamma", *rate_per_s)?, gaps, self.end))
+                self.process(Constant::new(rate("gamma", *rate_per_s)?), gaps)
             }
             ArrivalsSpec::Mmpp { states } => {
                 let mut states = states.clone();
                 states.iter_mut().for_each(|state| state.rate_per_s *= rate_factor);
-                Box::new(Process::new(
-                    Mmpp::new(&name("mmpp.states"), &states, rate_draws)?,
-                    poisson,
-                    self.end,
-                ))
+                self.process(Mmpp::new(&name("mmpp.states"), &states, rate_draws)?, poisson)
             }
             ArrivalsSpec::Ramp { points } => {
                 let mut points = points.clone();
                 points.iter_mut().for_each(|point| point.rate_per_s *= rate_factor);
-                Box::new(Process::new(
-                    Ramp::new(&name("ramp.points"), &points)?,
-                    poisson,
-                    self.end,
-                ))
+                self.process(Ramp::new(&name("ramp.points"), &points)?, poisson)
             }
             ArrivalsSpec::Twitter { rate_per_s } => {
-                let rate_per_s = positive(&name("twitter.rate_per_s"), *rate_per_s)? * rate_factor;
-                Box::new(Process::new(
-                    RegimeRates::new(twitter::RATES, rate_per_s, rate_draws),
-                    poisson,
-                    self.end,
-                ))
+                let rates = RegimeRates::new(twitter::RATES, rate("twitter", *rate_per_s)?, rate_draws);
+                self.process(rates, poisson)
             }
             ArrivalsSpec::Regimes { rate_per_s, regimes } => {
-                let rate_per_s = positive(&name("regimes.rate_per_s"), *rate_per_s)? * rate_factor;
+                let rate_per_s = rate("regimes", *rate_per_s)?;
                 regimes::check(&name("regimes"), regimes)?;
-                Box::new(Process::new(
-                    RegimeRates::new(regimes.clone(), rate_per_s, rate_draws),
-                    poisson,
-                    self.end,
-                ))
+                self.process(RegimeRates::new(regimes.clone(), rate_per_s, rate_draws), poisson)
             }
+            ArrivalsSpec::Shape(shape) => self.process(ShapedRates::open(&name("shape"), shape, rate_factor)?, poisson),
+            ArrivalsSpec::Counts(counts) => {
+                self.counted(&name("counts"), counts, rate_factor, gap_draws, rate_draws)?
+            }
+            ArrivalsSpec::Activity(activity) => {
+                let scale = positive(&name("activity.scale"), activity.scale)? * rate_factor;
+                let (seed, tenants) = (self.seed, self.tenants);
+                Box::new(ActiveTenants::open(
+                    seed, tenants, activity, scale, self.end, gap_draws,
+                )?)
+            }
+            ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor, self.classes)?),
             ArrivalsSpec::PeriodicPerTenant { period } => {
                 let field = name("periodic_per_tenant.period");
-                let period = compressed(&field, *period)?;
+                let period = compressed(&field, *period, factor)?;
                 if period == Duration::ZERO {
                     return Err(TraceError::spec(&field, "above 0", period));
                 }
@@ -244,96 +238,73 @@ impl Builder {
                 period,
                 repeats,
             } => {
-                let stagger = compressed(&name("thread_bursts.stagger"), *stagger)?;
-                let period = compressed(&name("thread_bursts.period"), *period)?;
+                let stagger = compressed(&name("thread_bursts.stagger"), *stagger, factor)?;
+                let period = compressed(&name("thread_bursts.period"), *period, factor)?;
                 Box::new(ThreadBursts::new(*threads, stagger, period, *repeats))
             }
-            ArrivalsSpec::Counts(counts) => {
-                self.counted(&name("counts"), counts, rate_factor, gap_draws, rate_draws)?
-            }
-            ArrivalsSpec::Activity(activity) => {
-                let scale = positive(&name("activity.scale"), activity.scale)? * rate_factor;
-                Box::new(ActiveTenants::open(
-                    self.seed,
-                    self.tenants,
-                    activity,
-                    scale,
-                    self.end,
-                    gap_draws,
-                )?)
-            }
-            ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor, self.classes)?),
-            ArrivalsSpec::Shape(shape) => {
-                let rates = ShapedRates::open(&name("shape"), shape, rate_factor)?;
-                Box::new(Process::new(rates, poisson, self.end))
-            }
-            ArrivalsSpec::Superpose(parts) => {
-                let field = name("superpose");
-                if parts.is_empty() {
-                    return Err(TraceError::spec(&field, "a list of at least one", "an empty list"));
-                }
-                let build = |(i, arrivals)| {
-                    // Children of the parts p and q never meet: each level has a base of its own.
-                    self.build(
-                        &format!("{field}[{i}]"),
-                        part.wrapping_mul(MOST_PARTS).wrapping_add(i as u64 + 1),
-                        arrivals,
-                        factor,
-                    )
-                };
-                if parts.len() as u64 >= MOST_PARTS {
-                    return Err(TraceError::spec(
-                        &field,
-                        &format!("a list of fewer than {MOST_PARTS}"),
-                        parts.len(),
-                    ));
-                }
-                Box::new(Merge::new(
-                    parts.iter().enumerate().map(build).collect::<Result<_, _>>()?,
-                ))
-            }
+            ArrivalsSpec::Superpose(parts) => self.superposed(&name("superpose"), part, parts, factor)?,
             ArrivalsSpec::Scaled { factor: own, arrivals } => {
                 let own = positive(&name("scaled.factor"), *own)?;
                 let factor = positive(&name("scaled.factor"), factor * own)?;
                 self.build(&name("scaled.arrivals"), part, arrivals, factor)?
             }
-            ArrivalsSpec::Part(spec) => {
-                let (field, arrivals) = (name("cut"), spec.arrivals.clone());
-                let inner = format!("{field}.arrivals");
-                let spec = match is_compressed(&arrivals) {
-                    Some(true) => PartSpec {
-                        cut: Cut {
-                            from: compressed(&format!("{field}.from"), spec.cut.from)?,
-                            length: { spec.cut.length }
-                                .map(|length| compressed(&format!("{field}.length"), length))
-                                .transpose()?,
-                            ..spec.cut
-                        },
-                        delay: compressed(&format!("{field}.delay"), spec.delay)?,
-                        arrivals: spec.arrivals.clone(),
-                    },
-                    None if factor != 1.0 => {
-                        let must = "of rates alone, or of instants alone, where it is scaled: the time of instants is compressed, and of rates it is not";
-                        return Err(TraceError::spec(&inner, must, "both"));
-                    }
-                    _ => spec.clone(),
-                };
-                // In the arrivals' own time the first round ends last. Where rounds are alike, how far the first one comes tells of all.
-                let end = match ends::draws_nothing(&arrivals) {
-                    true => Time::MAX,
-                    false => Time(self.end.0.saturating_sub(spec.delay.0).saturating_add(spec.cut.from.0)),
-                };
-                let build = move |round| {
-                    // Rounds of a part within the rounds of another.
-                    let round = self.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
-                    Builder { round, end, ..self }.build(&inner, part, &arrivals, factor)
-                };
-                Box::new(Part::new(field, &spec, Box::new(build))?)
-            }
+            ArrivalsSpec::Part(spec) => self.part_of(name("cut"), part, spec, factor)?,
             ArrivalsSpec::ClosedLoop { .. } => {
                 return Err(TraceError::spec(field, "an open loop inside of others", "closed_loop"));
             }
         })
+    }
+
+    fn superposed(self, field: &str, part: u64, parts: &[ArrivalsSpec], factor: f64) -> Result<Arrivals, TraceError> {
+        if parts.is_empty() {
+            return Err(TraceError::spec(field, "a list of at least one", "an empty list"));
+        }
+        if parts.len() as u64 >= MOST_PARTS {
+            let must = format!("a list of fewer than {MOST_PARTS}");
+            return Err(TraceError::spec(field, &must, parts.len()));
+        }
+        let build = |(i, arrivals)| {
+            // Children of the parts p and q never meet: each level has a base of its own.
+            let part = part.wrapping_mul(MOST_PARTS).wrapping_add(i as u64 + 1);
+            self.build(&format!("{field}[{i}]"), part, arrivals, factor)
+        };
+        let parts: Vec<Arrivals> = parts.iter().enumerate().map(build).collect::<Result<_, _>>()?;
+        Ok(Box::new(Merge::new(parts)))
+    }
+
+    /// A part of other arrivals, cut out in their own time.
+    fn part_of(self, field: String, part: u64, spec: &PartSpec, factor: f64) -> Result<Arrivals, TraceError> {
+        let arrivals = spec.arrivals.clone();
+        let inner = format!("{field}.arrivals");
+        let spec = match is_compressed(&arrivals) {
+            Some(true) => PartSpec {
+                cut: Cut {
+                    from: compressed(&format!("{field}.from"), spec.cut.from, factor)?,
+                    length: { spec.cut.length }
+                        .map(|length| compressed(&format!("{field}.length"), length, factor))
+                        .transpose()?,
+                    ..spec.cut
+                },
+                delay: compressed(&format!("{field}.delay"), spec.delay, factor)?,
+                arrivals: spec.arrivals.clone(),
+            },
+            None if factor != 1.0 => {
+                let must = "of rates alone, or of instants alone, where it is scaled: the time of instants is compressed, and of rates it is not";
+                return Err(TraceError::spec(&inner, must, "both"));
+            }
+            _ => spec.clone(),
+        };
+        // In the arrivals' own time the first round ends last. Where rounds are alike, how far the first one comes tells of all.
+        let end = match ends::draws_nothing(&arrivals) {
+            true => Time::MAX,
+            false => Time(self.end.0.saturating_sub(spec.delay.0).saturating_add(spec.cut.from.0)),
+        };
+        let build = move |round| {
+            // Rounds of a part within the rounds of another.
+            let round = self.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
+            Builder { round, end, ..self }.build(&inner, part, &arrivals, factor)
+        };
+        Ok(Box::new(Part::new(field, &spec, Box::new(build))?))
     }
 
     fn counted(
@@ -346,28 +317,25 @@ impl Builder {
     ) -> Result<Arrivals, TraceError> {
         let rates = CountedRates::open(field, spec, factor)?;
         Ok(match spec.placement {
-            Placement::Poisson => Box::new(Process::new(rates, Gaps::Exponential(gap_draws), self.end)),
-            Placement::Even => Box::new(Process::new(rates, Gaps::Even, self.end)),
+            Placement::Poisson => self.process(rates, Gaps::Exponential(gap_draws)),
+            Placement::Even => self.process(rates, Gaps::Even),
             Placement::Bursty {
                 peak,
                 share,
                 mean_burst,
             } => {
-                let factors = bursts(
-                    &format!("{field}.placement.bursty"),
-                    peak,
-                    share,
-                    mean_burst,
-                    rate_draws,
-                )?;
-                Box::new(Process::new(
-                    Product::new(rates, factors),
-                    Gaps::Exponential(gap_draws),
-                    self.end,
-                ))
+                let field = format!("{field}.placement.bursty");
+                let factors = bursts(&field, peak, share, mean_burst, rate_draws)?;
+                self.process(Product::new(rates, factors), Gaps::Exponential(gap_draws))
             }
         })
     }
+}
+
+/// Where there are instants rather than rates, time is compressed.
+fn compressed(field: &str, duration: Duration, factor: f64) -> Result<Duration, TraceError> {
+    let scaled = Duration::from_secs_f64(duration.as_secs_f64() / factor);
+    scaled.ok_or_else(|| TraceError::spec(field, "below 584 years after scaling", duration))
 }
 
 const MOST_PARTS: u64 = 1 << 16;
