@@ -188,28 +188,36 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
 
 /// That a run's cards are too small, by the key that says how large they are.
 pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
-    let ServerError::BackboneDoesNotFit {
-        model,
-        needed_bytes,
-        available_bytes,
-    } = error
-    else {
-        return None;
-    };
     // Of the card where the scenario does not say.
     let key = match run.gpu_memory_bytes {
         Some(_) => "cluster.gpu_memory",
         None => "card",
     };
-    // Cards that share a model share what it takes.
-    let cards = { run.system.pool.generation.as_ref() }.map_or(1, |generation| generation.tensor_parallel.into());
-    Some(format!(
-        "{}: {key}: must be of at least {} bytes of memory for system {} with {model}, got {}",
-        run.file,
-        needed_bytes.div_ceil(cards),
-        run.system.name,
-        available_bytes / cards
-    ))
+    let (file, system) = (&run.file, &run.system.name);
+    match error {
+        ServerError::BackboneDoesNotFit {
+            model,
+            needed_bytes,
+            available_bytes,
+        } => {
+            // Cards that share a model share what it takes.
+            let generation = run.system.pool.generation.as_ref();
+            let cards = generation.map_or(1, |generation| generation.tensor_parallel.into());
+            let (needed, available) = (needed_bytes.div_ceil(cards), available_bytes / cards);
+            Some(format!(
+                "{file}: {key}: must be of at least {needed} bytes of memory for system {system} with {model}, got {available}"
+            ))
+        }
+        ServerError::TenantDoesNotFit {
+            model,
+            tenant_bytes,
+            free_bytes,
+        } => Some(format!(
+            "{file}: {key}: must leave each instance of system {system} the {tenant_bytes} bytes that one tenant's parameters of {model} are, got \
+             {free_bytes}"
+        )),
+        _ => None,
+    }
 }
 
 /// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of

@@ -158,7 +158,7 @@ impl Device {
             None => Topology::new(&spec.cluster, &run.system.pool),
         };
         let lanes = topology.lanes.len();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = tenantry_profiles::cores() as usize;
         if lanes > cores {
             caveats.push(format!(
                 "{}: {lanes} lanes share {cores} cores, so that they slow each other down.",
@@ -186,12 +186,19 @@ fn answers(done: &Executed, staged: bool) -> impl Iterator<Item = Answer> {
     let of = |ticket, stage, said| Answer { ticket, stage, said };
     let classes = { done.answers.iter() }
         .map(move |answer| of(answer.ticket, staged.then_some(answer.stage), Said::Class(answer.class)));
+    let numbers = { done.numbers.iter() }.map(move |number| {
+        of(
+            number.ticket,
+            staged.then_some(number.stage),
+            Said::Number(number.number),
+        )
+    });
     let labels = done.tagged.iter().map(move |tagged| {
         let labels = tagged.labels.iter().map(|&label| label.into());
         of(tagged.ticket, None, Said::Labels(labels.collect()))
     });
     let tokens = { done.generated.iter() }.map(move |made| of(made.ticket, None, Said::Tokens(made.tokens.clone())));
-    classes.chain(labels).chain(tokens)
+    classes.chain(numbers).chain(labels).chain(tokens)
 }
 
 /// A sentence on what failed on a lane.

@@ -30,6 +30,13 @@ fn end_with_the_reader() {
 fn main() -> std::process::ExitCode {
     #[cfg(unix)]
     end_with_the_reader();
+    // What is not could stand in no JSON.
+    if let Some(broken) = std::env::args_os().find(|argument| argument.to_str().is_none()) {
+        let message = format!("{}: must be UTF-8, got other bytes", broken.to_string_lossy());
+        let failure = failure::Failure::BadInput(message);
+        eprintln!("{failure}");
+        return failure.exit_code();
+    }
     let Cli { output, command } = Cli::parse();
     let result = match command {
         Command::Simulate(args) => commands::simulate::run(&args, &output),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use tenantry_profiles::{Card, Source, processor};
+use tenantry_profiles::{Card, Source, cores, processor};
 use tenantry_reports::folder::json;
 use tenantry_reports::manifest::{Host, Manifest, ProfileSource};
 use tenantry_reports::terminal::Style;
@@ -125,7 +125,7 @@ impl Started {
             host: Host {
                 name: read_trimmed("/proc/sys/kernel/hostname").unwrap_or_else(|| "unknown".into()),
                 processor: processor(),
-                cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+                cores: cores(),
                 device: device.map(str::to_owned),
             },
             caveats,
@@ -148,11 +148,6 @@ pub fn come_by(source: Source) -> &'static str {
         Source::Derived => "derived, measured on no device",
         Source::Assumed => "assumed, measured on no device",
     }
-}
-
-/// What the system calls the time since this machine was last started.
-pub fn boot() -> Option<String> {
-    read_trimmed("/proc/sys/kernel/random/boot_id")
 }
 
 /// Free bytes of the file system under `path`, as far as a user may have them.

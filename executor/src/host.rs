@@ -32,19 +32,11 @@ pub fn describe_cpu() -> Result<Device, ExecutorError> {
         shares_host_memory: false,
         driver: None,
         libtorch: Some(LIBTORCH_VERSION.to_string()),
-        host: Host { cpu, cores: cores() },
+        host: Host {
+            cpu,
+            cores: tenantry_profiles::cores(),
+        },
     })
-}
-
-/// What Linux calls the time since this machine was last started: another after each start, and on each machine.
-pub fn boot() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(boot.trim().to_string())
-}
-
-/// Cores that this process may use.
-pub fn cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
 /// Host memory that is free or can be freed, in bytes; 1 GiB where the system does not say.

@@ -114,7 +114,7 @@ pub use error::ExecutorError;
 pub use files::Files;
 pub use find::find_device;
 pub use gpu::describe;
-pub use host::{LIBTORCH_VERSION, available_host_bytes, cores, describe_cpu};
+pub use host::{LIBTORCH_VERSION, available_host_bytes, describe_cpu};
 pub use lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment, read_lora};
 pub use model::{Encoder, Heads, Input, read_checkpoint, write_checkpoint};
 pub use parameter_sets::ParameterSets;

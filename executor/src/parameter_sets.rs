@@ -1,7 +1,6 @@
 //! Tenants' parameters in host memory: one contiguous block each, or shared round-robin where there is no room for all.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, TchError, Tensor};
@@ -295,7 +294,7 @@ fn piece(blocks: u32, length: u64, kind: Kind, device: Device) -> Result<Vec<Ten
 /// Fills blocks of `length` numbers on all cores: ten thousand tenants' have as many as a large model.
 fn fill_all(blocks: &mut [Tensor], length: u64, fill: &(impl Fn(u32, &mut [f32]) + Sync)) -> Result<(), ExecutorError> {
     let length = usize::try_from(length).expect("blocks fit the address space");
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let cores = tenantry_profiles::cores() as usize;
     let share = blocks.len().div_ceil(cores);
     let fill_share = |(first, blocks): (usize, &mut [Tensor])| {
         prepare_lane_thread();

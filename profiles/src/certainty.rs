@@ -3,11 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::card::{Card, Device, Provenance};
+use crate::card::Card;
 use crate::error::Invalid;
 use crate::family::Family;
-use crate::model::ModelShape;
-use crate::origin::{Origin, Origins};
 use crate::slice::Slice;
 use crate::stats::nearest_rank;
 
@@ -106,125 +104,11 @@ impl Card {
         }
         Ok(())
     }
-
-    /// Refuses to be added to by what is measured on another device, or with another libtorch.
-    ///
-    /// # Errors
-    /// It is another.
-    pub fn check_same_device(&self, other: &Device) -> Result<(), Invalid> {
-        let libtorch = |device: &Device| device.libtorch.clone().unwrap_or_default();
-        let ours = &self.device;
-        for (field, ours, theirs) in [
-            ("device.name", ours.name.clone(), other.name.clone()),
-            ("device.host.cpu", ours.host.cpu.clone(), other.host.cpu.clone()),
-            (
-                "device.host.cores",
-                ours.host.cores.to_string(),
-                other.host.cores.to_string(),
-            ),
-            ("device.libtorch", libtorch(ours), libtorch(other)),
-        ] {
-            if ours != theirs {
-                let must = format!("{theirs:?}, to be added to");
-                return Err(Invalid::new(&self.name, field, must, format!("{ours:?}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses models that are called as known ones and are others: tables are told apart by their models' names.
-    ///
-    /// # Errors
-    /// One is another.
-    pub fn check_same_models(&self, models: &[ModelShape]) -> Result<(), Invalid> {
-        for model in models {
-            let known = self.models.iter().find(|known| known.name == model.name).cloned();
-            if let Some(known) = known.or_else(|| ModelShape::builtin(&model.name))
-                && known != *model
-            {
-                let must = format!(
-                    "the model of that name that is there, {}, to be added to; another needs a name, or a card, of its own",
-                    known.in_words()
-                );
-                return Err(Invalid::new(
-                    &self.name,
-                    &format!("models.{}", model.name),
-                    must,
-                    model.in_words(),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Where each table comes from, and when where that is the card's own command: that of all that was added to a card says nothing of one table.
-    fn table_origins(&self) -> Vec<Origin> {
-        let Provenance { command, date, .. } = &self.provenance;
-        let of_table = |slice: &Slice| {
-            let origin = self.origin(slice.family, &slice.label);
-            Origin {
-                table: Some(slice.label.clone()),
-                source: match origin.source == *command {
-                    true => format!("{command}, on {date}"),
-                    false => origin.source.clone(),
-                },
-                ..origin
-            }
-        };
-        self.tables.slices().iter().map(of_table).collect()
-    }
-
-    /// Adds what another card of the same device has beside: its tables, those that this one has too left out. Each table has an origin then that
-    /// says by which command it was measured and when.
-    ///
-    /// # Errors
-    /// It is another device's, or was measured with another libtorch.
-    pub fn add_measured(&mut self, mut other: Card) -> Result<(), Invalid> {
-        self.check_same_device(&other.device)?;
-        self.check_same_models(&other.models)?;
-        let slices = self.tables.slices();
-        other.certainty.retain(|certainty| {
-            slices
-                .iter()
-                .all(|slice| (slice.family, &slice.label) != (certainty.family, &certainty.table))
-        });
-        self.certainty.append(&mut other.certainty);
-        other.held_out.leave_out(&self.tables);
-        other.tables.leave_out(&self.tables);
-        self.origins = Origins::new([self.table_origins(), other.table_origins()].concat());
-        self.held_out.replace_with(&other.held_out);
-        self.tables.replace_with(&other.tables);
-        for limits in other.limits {
-            if self.limits_of(limits.dtype).is_none() {
-                self.limits.push(limits);
-            }
-        }
-        for model in other.models {
-            if self.models.iter().all(|known| known.name != model.name) {
-                self.models.push(model);
-            }
-        }
-        if self.provenance.boot != other.provenance.boot {
-            self.provenance.boot = None;
-        }
-        let command = &other.provenance.command;
-        if self.provenance.command.split(" && ").all(|known| known != command) {
-            self.provenance.command = format!("{} && {command}", self.provenance.command);
-        }
-        for note in other.provenance.notes {
-            let note = format!("added {}: {note}", other.provenance.date);
-            if !self.provenance.notes.contains(&note) {
-                self.provenance.notes.push(note);
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::DType;
     use crate::testing::synthetic_card;
 
     #[test]
@@ -235,59 +119,6 @@ mod tests {
         assert_eq!((some.half_width, some.widest), (Some(0.2), Some(0.5)));
         let none = of(&[f64::INFINITY; 2]);
         assert_eq!((none.untold, none.half_width, none.widest), (2, None, None));
-    }
-
-    #[test]
-    fn what_is_added_leaves_what_is_there() {
-        let whole = synthetic_card();
-        let label = whole.tables.slices()[0].label.clone();
-        let certainty = |widest| Certainty::of(Family::EncoderLayer, label.clone(), &[widest]);
-        let mut card = whole.clone();
-        card.tables.pet.clear();
-        card.certainty.push(certainty(0.01));
-        let mut other = whole.clone().at_pace(2.0);
-        other.certainty.push(certainty(0.5));
-        other.provenance.command = "tenantry profile --device cpu --models tiny --add".into();
-        other.provenance.notes = vec!["few points".into()];
-        card.provenance.boot = Some("yesterday's".into());
-        other.provenance.boot = Some("today's".into());
-        card.add_measured(other.clone()).unwrap();
-        card.validate().unwrap();
-        assert_eq!(card.device, whole.device);
-        let model = ModelShape::builtin("tiny").unwrap();
-        let layer = |card: &Card| card.encoder_layer(&model, DType::F32).unwrap().cost(4, 64).median_ns;
-        assert_eq!(layer(&card), layer(&whole));
-        assert_eq!(card.tables.pet, other.tables.pet);
-        let source = |family, table: &str| card.origin(family, table).source;
-        let pet = other
-            .tables
-            .slices()
-            .into_iter()
-            .find(|slice| slice.family == Family::Pet)
-            .unwrap();
-        assert_eq!(
-            source(Family::Pet, &pet.label),
-            "tenantry profile --device cpu --models tiny --add, on 1970-01-01"
-        );
-        assert_eq!(
-            source(Family::EncoderLayer, &label),
-            "none: tenantry_profiles::testing::synthetic_card, on 1970-01-01"
-        );
-        assert_eq!(
-            card.certainty_of(Family::EncoderLayer, &label).unwrap().widest,
-            Some(0.01)
-        );
-        assert!(
-            card.provenance
-                .command
-                .ends_with(" && tenantry profile --device cpu --models tiny --add")
-        );
-        assert!(card.provenance.notes.last().unwrap().ends_with(": few points"));
-        assert_eq!(card.provenance.boot, None, "of two starts");
-
-        other.device.host.cpu = "another".into();
-        let refused = card.add_measured(other).unwrap_err();
-        assert_eq!(refused.field, "device.host.cpu");
     }
 
     #[test]

@@ -12,6 +12,17 @@ pub fn processor() -> Option<String> {
     (!brand.is_empty()).then_some(brand)
 }
 
+/// Cores that this process may use; one where the system does not say.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+/// What Linux calls the time since this machine was last started: another after each start, and on each machine.
+pub fn boot() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(boot.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

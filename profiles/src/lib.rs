@@ -21,6 +21,7 @@
 //! Read `card.rs` for what a card is, `rows.rs` for what is measured, `grid.rs` for how a cost between (and beyond) the
 //! measured points comes about.
 
+mod add;
 mod beyond;
 mod bind;
 mod card;
@@ -70,7 +71,7 @@ pub use cost::{
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use family::Family;
-pub use here::{UNKNOWN_PROCESSOR, processor};
+pub use here::{UNKNOWN_PROCESSOR, boot, cores, processor};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,

@@ -17,7 +17,7 @@ use crate::rows::{
     EncoderLayerRow, HandOverRow, HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
     ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
-use crate::slice::{Slice, slices};
+use crate::slice::{Slice, slices, table_of};
 
 /// What rows are there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,12 +150,11 @@ impl Tables {
         });
     }
 
-    /// Leaves out every table that `other` has too.
-    pub(crate) fn leave_out(&mut self, other: &Tables) {
-        for_each_family_pair!(self, other, |ours, theirs| {
-            let known: BTreeSet<Vec<String>> = theirs.iter().map(Row::names).collect();
-            ours.retain(|row| !known.contains(&row.names()));
-        });
+    /// The rows of all tables but these, called as [`names`](Self::names) does.
+    pub fn without(&self, tables: &[(Family, String)]) -> Tables {
+        let mut others = self.clone();
+        for_each_family!(&mut others, rows => leave_out(rows, tables));
+        others
     }
 
     /// The tables that there are: their families, and what `tenantry profile show` calls them.
@@ -279,6 +278,17 @@ impl Tables {
             Family::Plan => self.plan = read_table(file, role, text, models, &mut lines)?,
         }
         Ok(lines)
+    }
+}
+
+/// Leaves the rows of these tables out.
+fn leave_out<R: Row>(rows: &mut Vec<R>, tables: &[(Family, String)]) {
+    let of_family = |(family, _): &&(Family, String)| *family == R::FAMILY;
+    let left_out: BTreeSet<&str> = { tables.iter().filter(of_family) }
+        .map(|(_, table)| table.as_str())
+        .collect();
+    if !left_out.is_empty() {
+        rows.retain(|row| !left_out.contains(table_of(row).as_str()));
     }
 }
 

@@ -9,9 +9,9 @@ use tenantry_profiles::{Card, LeftOut, ModelKind, ModelShape, Source, TableError
 const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
     ("cpu", ModelKind::Encoder, [46, 35]),
     ("cpu-epyc", ModelKind::Encoder, [45, 29]),
-    ("cpu-epyc-zen5", ModelKind::Encoder, [50, 44]),
+    ("cpu-epyc-zen5", ModelKind::Encoder, [52, 51]),
     ("cpu", ModelKind::Decoder, [26, 11]),
-    ("cpu-epyc-zen5", ModelKind::Decoder, [66, 70]),
+    ("cpu-epyc-zen5", ModelKind::Decoder, [70, 70]),
 ];
 
 /// Whose ops a table is of.

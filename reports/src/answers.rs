@@ -24,7 +24,7 @@ use crate::whole::Part;
 /// - `stage`: of a cascade, which of its models this is the answer of, from 0; there is a row for each that was asked.
 /// - `item`: of models that came with texts of their own, which of these it read, from 0 in the order of their file.
 /// - `input_ids`: the token ids that were read, by the first of a cascade's models.
-/// - `class`: what a head found the likeliest, `labels`: what it found the likeliest for each token, `tokens`: the ids that a decoder made.
+/// - `class`: what a head found the likeliest, `number`: what a regression answers, `labels`: what it found the likeliest for each token, `tokens`: the ids that a decoder made.
 pub const SCHEMA: &str = "
 message answer {
   required binary system (UTF8);
@@ -38,6 +38,7 @@ message answer {
   optional int64 item;
   optional group input_ids (LIST) { repeated group list { required int64 element; } }
   optional int32 class (INTEGER(32,false));
+  optional double number;
   optional group labels (LIST) { repeated group list { required int64 element; } }
   optional group tokens (LIST) { repeated group list { required int64 element; } }
 }";
@@ -61,6 +62,8 @@ pub struct Answer {
 pub enum Said {
     /// The likeliest class.
     Class(u32),
+    /// A regression's answer.
+    Number(f64),
     /// The likeliest label of each token.
     Labels(Vec<i64>),
     /// Ids of tokens.
@@ -101,11 +104,13 @@ impl Answered {
                 continue;
             };
             let Read { item, ids } = read(finish, answer.stage);
-            let (class, tags, tokens) = match answer.said {
-                Said::Class(class) => (Some(class), None, None),
-                Said::Labels(labels) => (None, Some(labels), None),
-                Said::Tokens(tokens) => (None, None, Some(tokens)),
-            };
+            let (mut class, mut number, mut tags, mut tokens) = (None, None, None, None);
+            match answer.said {
+                Said::Class(said) => class = Some(said),
+                Said::Number(said) => number = Some(said),
+                Said::Labels(said) => tags = Some(said),
+                Said::Tokens(said) => tokens = Some(said),
+            }
             let row = [
                 Value::long(Some(answer.ticket)),
                 Value::int(Some(finish.tenant)),
@@ -113,6 +118,7 @@ impl Answered {
                 Value::long(item),
                 Value::Longs(ids),
                 Value::int(class),
+                Value::Double(number),
                 Value::Longs(tags),
                 Value::Longs(tokens),
             ];
@@ -187,6 +193,7 @@ mod tests {
             ticket,
             stage: (ticket == 1).then_some(3),
             said: match ticket % 3 {
+                0 if ticket == 6 => Said::Number(0.25),
                 0 => Said::Class(9),
                 1 => Said::Labels(vec![ticket as i64; 2]),
                 _ => Said::Tokens(Vec::new()),
@@ -209,19 +216,19 @@ mod tests {
         for (row, cells) in [
             (
                 0,
-                "ticket: 0, tenant: 7, stage: null, item: null, input_ids: [], class: 9, labels: null, tokens: null",
+                "ticket: 0, tenant: 7, stage: null, item: null, input_ids: [], class: 9, number: null, labels: null, tokens: null",
             ),
             (
                 1,
-                "ticket: 1, tenant: 7, stage: 3, item: null, input_ids: [0], class: null, labels: [1, 1], tokens: null",
+                "ticket: 1, tenant: 7, stage: 3, item: null, input_ids: [0], class: null, number: null, labels: [1, 1], tokens: null",
             ),
             (
                 2,
-                "ticket: 2, tenant: 7, stage: null, item: 11, input_ids: null, class: null, labels: null, tokens: []",
+                "ticket: 2, tenant: 7, stage: null, item: 11, input_ids: null, class: null, number: null, labels: null, tokens: []",
             ),
             (
                 5,
-                "ticket: 6, tenant: 7, stage: null, item: null, input_ids: [0, 1], class: 9, labels: null, tokens: null",
+                "ticket: 6, tenant: 7, stage: null, item: null, input_ids: [0, 1], class: null, number: 0.25, labels: null, tokens: null",
             ),
         ] {
             assert!(rows[row].contains(cells), "{}", rows[row]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use parquet::file::properties::WriterProperties;
@@ -29,6 +29,7 @@ const GROUP_VALUES: usize = 1 << 20;
 pub(crate) enum Value {
     Int(Option<i32>),
     Long(Option<i64>),
+    Double(Option<f64>),
     Bool(Option<bool>),
     Text(Option<ByteArray>),
     Longs(Option<Vec<i64>>),
@@ -137,6 +138,7 @@ impl Rows {
             match &column.values {
                 Values::Int(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
                 Values::Long(values) => writer.typed::<Int64Type>().write_batch(values, levels, None)?,
+                Values::Double(values) => writer.typed::<DoubleType>().write_batch(values, levels, None)?,
                 Values::Bool(values) => writer.typed::<BoolType>().write_batch(values, levels, None)?,
                 Values::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, levels, None)?,
                 Values::Longs { values, repetitions } => {
@@ -214,6 +216,7 @@ struct Column {
 enum Values {
     Int(Vec<i32>),
     Long(Vec<i64>),
+    Double(Vec<f64>),
     Bool(Vec<bool>),
     Text(Vec<ByteArray>),
     /// With a 0 for a list's first value, or the lack of any, and a 1 for each further one.
@@ -234,6 +237,7 @@ impl Column {
             false => match field.get_physical_type() {
                 parquet::basic::Type::INT32 => Values::Int(Vec::new()),
                 parquet::basic::Type::INT64 => Values::Long(Vec::new()),
+                parquet::basic::Type::DOUBLE => Values::Double(Vec::new()),
                 parquet::basic::Type::BOOLEAN => Values::Bool(Vec::new()),
                 _ => Values::Text(Vec::new()),
             },
@@ -260,6 +264,7 @@ impl Column {
             }
             (Values::Int(values), Value::Int(value)) => value.map(|value| values.push(value)),
             (Values::Long(values), Value::Long(value)) => value.map(|value| values.push(value)),
+            (Values::Double(values), Value::Double(value)) => value.map(|value| values.push(value)),
             (Values::Bool(values), Value::Bool(value)) => value.map(|value| values.push(value)),
             (Values::Text(values), Value::Text(value)) => value.map(|value| values.push(value)),
             _ => unreachable!("rows have the types of the schema"),
@@ -275,6 +280,7 @@ impl Column {
         match &mut self.values {
             Values::Int(values) => values.clear(),
             Values::Long(values) => values.clear(),
+            Values::Double(values) => values.clear(),
             Values::Bool(values) => values.clear(),
             Values::Text(values) => values.clear(),
             Values::Longs { values, repetitions } => {

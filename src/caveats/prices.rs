@@ -9,7 +9,7 @@ use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec, ShapeKind, StreamSpec};
 use tenantry_profiles::{
     Beyond, BeyondLimits, Card, Changing, Contention, DType, DeviceKind, Family, LeftOut, ModelShape, PetKind, Source,
-    TableError, Tier, UNKNOWN_PROCESSOR, processor,
+    TableError, Tier, UNKNOWN_PROCESSOR, boot, processor,
 };
 use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
@@ -17,7 +17,7 @@ use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
 
 use crate::cards::usable_bytes;
-use crate::output::{boot, today};
+use crate::output::today;
 
 /// A table that priced ops and was not measured, or was and is known less well than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

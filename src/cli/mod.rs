@@ -75,6 +75,7 @@ pub enum Command {
         command: TraceCommand,
     },
     /// Train, profile and judge cascades of real models that answer real texts (Tabi).
+    #[command(after_help = "Example: tenantry cascade example --out out/example")]
     Cascade {
         #[command(subcommand)]
         command: CascadeCommand,
@@ -90,7 +91,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Measure a card, or look at a profile.
     #[command(
-        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true,
         after_help = "Examples:\n  tenantry profile --device cpu --suite quick --out out/here\n  \
                       tenantry profile --device cpu --for scenarios/quickstart.yaml --out out/cpu\n  \
                       tenantry profile show cpu\n\n\

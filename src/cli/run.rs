@@ -50,7 +50,7 @@ pub struct ExecuteArgs {
     pub device: String,
     #[command(flatten)]
     pub keep: KeepArgs,
-    /// Write answers.parquet into the folder: what each request read, and the class, labels or tokens that it was answered.
+    /// Write answers.parquet into the folder: what each request read, and the class, number, labels or tokens that it was answered.
     #[arg(long)]
     pub answers: bool,
     /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tenantry_profiles::{Card, UNKNOWN_PROCESSOR, processor};
+#[cfg(feature = "libtorch")]
+use tenantry_profiles::Source;
+use tenantry_profiles::{Card, UNKNOWN_PROCESSOR, cores, processor};
 
 use crate::cards::card_folders;
 use crate::cli::{DoctorArgs, OutputArgs};
@@ -44,7 +46,9 @@ pub fn run(args: &DoctorArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let Some(device) = &args.device {
         return check(device, output);
     }
-    let findings = [host(), libtorch(), gpu(), cpu_profile(), disk()];
+    let mut findings = vec![host(), libtorch()];
+    findings.extend(gpu());
+    findings.extend([cpu_profile(), disk()]);
     let line = |finding: &Finding| {
         let mark = if finding.ok { "ok     " } else { "missing" };
         let remedy = finding
@@ -126,7 +130,7 @@ fn check(_: &str, _: &OutputArgs) -> Result<(), Failure> {
 }
 
 fn host() -> Finding {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let cores = cores();
     let found = format!(
         "{}, {cores} cores",
         processor().unwrap_or_else(|| UNKNOWN_PROCESSOR.into())
@@ -152,17 +156,45 @@ fn libtorch() -> Finding {
     )
 }
 
+/// The first GPU, and its profile.
 #[cfg(feature = "libtorch")]
-fn gpu() -> Finding {
-    match tenantry_executor::find_device("cuda:0") {
-        Ok(_) => Finding::good("GPU", "libtorch sees cuda:0"),
-        Err(_) => Finding::good("GPU", "none that libtorch sees; real runs use the CPU"),
+fn gpu() -> Vec<Finding> {
+    let described = tenantry_executor::find_device("cuda:0").and_then(tenantry_executor::describe);
+    match described {
+        Ok(device) => {
+            let driver = { device.driver.as_ref() }.map_or_else(String::new, |driver| format!(", driver {driver}"));
+            let found = format!("{}, {} GiB{driver}", device.name, device.memory_bytes >> 30);
+            vec![Finding::good("GPU", found), gpu_profile(&device.name)]
+        }
+        // What the driver of an NVIDIA card leaves where it is loaded.
+        Err(error) if Path::new("/proc/driver/nvidia").exists() => {
+            vec![Finding::bad("GPU", "one that libtorch does not see", error.to_string())]
+        }
+        Err(_) => vec![Finding::good("GPU", "none; real runs use the CPU")],
     }
 }
 
 #[cfg(not(feature = "libtorch"))]
-fn gpu() -> Finding {
-    Finding::good("GPU", "not looked for without libtorch")
+fn gpu() -> Vec<Finding> {
+    vec![Finding::good("GPU", "not looked for without libtorch")]
+}
+
+/// A card that was measured on a device of this name.
+#[cfg(feature = "libtorch")]
+fn gpu_profile(device: &str) -> Finding {
+    let folders = card_folders();
+    let is_of = |card: &Card| card.provenance.source == Source::Measured && card.device.name == device;
+    let mut cards = Card::available(&folders)
+        .into_iter()
+        .filter_map(|name| Card::find(&name, &folders).ok());
+    match cards.find(is_of) {
+        Some(card) => Finding::good("profile of the GPU", format!("{}, {}", card.name, provenance(&card))),
+        None => Finding::bad(
+            "profile of the GPU",
+            "none that was measured on such a card",
+            "measure it with `tenantry profile --device cuda:0 --suite full --out out/gpu`, and give it to --profile",
+        ),
+    }
 }
 
 fn cpu_profile() -> Finding {

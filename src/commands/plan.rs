@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::PlanPage;
 use tenantry_reports::whole::{remove_earlier, write_whole};
 use tenantry_scenarios::Scenario;
@@ -114,7 +115,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let card = planned.best.as_ref().map_or("cpu", |best| best.card.as_str());
     next(
         output,
-        &worth_trying(&answer.display().to_string(), find_card(card)?.device.kind),
+        &worth_trying(&quoted(&answer.display().to_string()), find_card(card)?.device.kind),
     );
     Ok(())
 }

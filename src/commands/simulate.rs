@@ -33,7 +33,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let results: Vec<Result<Option<SimulatedRun>, Failure>> = pool.install(|| {
         let one = |(index, spec)| {
             let watch = keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
-            let result = simulate(spec, loaded.card(spec), spec.repeat, &interrupt, watch);
+            let result = simulate(spec, loaded.card(spec), &interrupt, watch);
             bar.inc(1);
             result
         };

@@ -95,10 +95,11 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     if shard.is_part() {
         let (runs, folder) = (mine.len(), args.out.display().to_string());
+        let quoted = quoted(&folder);
         let value = json!({ "shard": shard.to_string(), "runs": runs, "folder": folder });
         return print(output, &value, || {
             format!(
-                "shard {shard}: its {runs} runs are saved in {folder}; when all shards are done: tenantry merge {folder}"
+                "shard {shard}: its {runs} runs are saved in {folder}; when all shards are done: tenantry merge {quoted}"
             )
         });
     }
@@ -141,7 +142,7 @@ fn simulate_one(
 ) -> Result<Option<SavedRun>, Failure> {
     let spec = &loaded.runs[run];
     let card = loaded.card(spec);
-    let done = match simulate(spec, card, spec.repeat, interrupt, None) {
+    let done = match simulate(spec, card, interrupt, None) {
         Ok(done) => done,
         Err(failure) => {
             // One combination that does not fit is a finding about it, and no reason to lose the others.

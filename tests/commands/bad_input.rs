@@ -75,6 +75,16 @@ const CASES: &[Case] = &[
     ),
     (&["profile", "show", "h200"], 2, &["card: must be", "got h200"]),
     (
+        &["profile", "--device", "cpu", "show", "cpu"],
+        2,
+        &["--device: must be left out beside show, compare, derive and import, which measure nothing, got one"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "cluster.gpu_memory=600 KiB"],
+        2,
+        &["s.yaml: cluster.gpu_memory: must "],
+    ),
+    (
         &["presets", "hbert-adaptor"],
         2,
         &[
@@ -374,4 +384,26 @@ fn an_interrupt_saves_what_was_finished() {
     let run = &summary["runs"][0];
     assert_eq!(run["interrupted"], true);
     assert!(run["requests"]["finished"].as_u64().unwrap() > 0, "{run}");
+}
+
+/// Paths are told in JSON, which is UTF-8: what is not is said before anything is done.
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_no_text_are_refused() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = folder();
+    let broken = OsStr::from_bytes(b"out/caf\xe9");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenantry"));
+    let output = command
+        .current_dir(folder.path())
+        .args(["simulate", "s.yaml", "--out"])
+        .arg(broken)
+        .output()
+        .expect("the program starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("must be UTF-8, got other bytes"), "{message}");
+    assert!(!folder.path().join("out").exists());
 }

@@ -92,7 +92,13 @@ fn what_is_profiled_is_chosen_from_and_served() {
     assert!(count(&chosen, "measured") < count(&chosen, "candidates"));
 
     // Nobody is always right where one reviewer in fifty errs.
-    let output = tenantry(folder, &with(&select, &["100", "--json"]));
+    fs::copy(folder.join("serve.yaml"), folder.join("earlier.yaml")).expect("it is writable");
+    let asked = with(&select, &["100", "--json", "--scenario", "earlier.yaml"]);
+    let output = tenantry(folder, &asked);
+    assert!(
+        !folder.join("earlier.yaml").exists(),
+        "another answer's would be taken for this one's"
+    );
     assert_eq!(output.status.code(), Some(3));
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     let nearest = found["nearest"].as_array().expect("a list");

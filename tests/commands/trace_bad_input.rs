@@ -64,9 +64,9 @@ const BAD: &[Case] = &[
         &["shape.csv: must hold requests, counts or activity"],
     ),
     (
-        &["trace", "info", "own.csv", "--report", "missing/page.html"],
+        &["trace", "info", "own.csv", "--report", "own.csv/page.html"],
         1,
-        &["missing/page.html: cannot write in the folder missing"],
+        &["own.csv: "],
     ),
     (
         &["trace", "info", "chat.json", "--tokenizer", "not-a-tokenizer.json"],

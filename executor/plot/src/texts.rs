@@ -22,7 +22,8 @@ pub enum Texts {
     Given(GivenTexts),
 }
 
-/// Texts from files, one a line: token ids separated by spaces, or text for a tokenizer.
+/// Texts from files, one a line: token ids separated by spaces, or text for a tokenizer, around which come the special tokens of the model's
+/// template. Sequences are classified by what comes of the first of them (HMI, section 3.3.2).
 #[derive(Debug)]
 pub struct GivenTexts {
     seed: u64,
@@ -37,6 +38,28 @@ pub struct GivenTexts {
 struct OneDomain {
     corpus: Vec<Vec<u32>>,
     held_out: Vec<Vec<u32>>,
+    /// Before each of these texts and behind it.
+    around: [Vec<u32>; 2],
+}
+
+impl OneDomain {
+    /// The texts that tables are built from, each with what comes around it.
+    fn whole(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
+        let [before, behind] = &self.around;
+        self.corpus
+            .iter()
+            .map(move |text| [before, text, behind].map(Vec::as_slice).concat())
+    }
+
+    /// Writes the beginning of a text that is kept for requests, of `first` or where it is too short of those after it, so that with what comes around
+    /// it is as long as `out`.
+    fn write(&self, first: usize, out: &mut [u32]) {
+        let [before, behind] = &self.around;
+        let own = out.len().saturating_sub(before.len() + behind.len());
+        let text = self.held_out.iter().cycle().skip(first).flatten().take(own);
+        let ids = before.iter().chain(text).chain(behind);
+        out.iter_mut().zip(ids).for_each(|(token, id)| *token = *id);
+    }
 }
 
 impl Texts {
@@ -84,12 +107,10 @@ impl Texts {
                 out.iter_mut().zip(text).for_each(|(token, id)| *token = id);
             }
             Texts::Given(given) => {
-                let held_out = &given.of(self.domain_of(tenant)).held_out;
+                let domain = given.of(self.domain_of(tenant));
                 let draws = Draws::new(given.seed, Purpose::Tokens);
-                let first = draws.about(ticket).below(held_out.len() as u64) as usize;
-                // A text that is too short is followed by others.
-                let texts = held_out.iter().cycle().skip(first).flatten();
-                out.iter_mut().zip(texts).for_each(|(token, id)| *token = *id);
+                let first = draws.about(ticket).below(domain.held_out.len() as u64) as usize;
+                domain.write(first, out);
             }
         }
     }
@@ -98,7 +119,7 @@ impl Texts {
     pub fn corpus(&self, domain: u32) -> Box<dyn Iterator<Item = Vec<u32>> + '_> {
         match self {
             Texts::Made(language) => Box::new(language.corpus(domain)),
-            Texts::Given(given) => Box::new(given.of(domain).corpus.iter().cloned()),
+            Texts::Given(given) => Box::new(given.of(domain).whole()),
         }
     }
 
@@ -109,20 +130,15 @@ impl Texts {
             Texts::Made(language) => return Box::new(language.whole_corpus(context)),
             Texts::Given(given) => given,
         };
-        let texts = || given.files.iter().flat_map(|file| &file.corpus);
-        let single: Vec<u32> = match context {
+        let single: BTreeSet<u32> = match context {
             Context::Preceding => (0..given.vocabulary).collect(),
             Context::Both => {
-                let tokens = texts().chain(given.files.iter().flat_map(|file| &file.held_out));
-                tokens
-                    .flatten()
-                    .copied()
-                    .collect::<BTreeSet<u32>>()
-                    .into_iter()
-                    .collect()
+                let texts = |file: &'_ OneDomain| [&file.corpus[..], &file.held_out, &file.around].concat();
+                given.files.iter().flat_map(texts).flatten().collect()
             }
         };
-        Box::new(texts().cloned().chain(single.into_iter().map(|token| vec![token])))
+        let texts = given.files.iter().flat_map(OneDomain::whole);
+        Box::new(texts.chain(single.into_iter().map(|token| vec![token])))
     }
 
     /// What tells tables of these texts from those of others.
@@ -162,11 +178,30 @@ impl GivenTexts {
                 known = Some(Words::open(path, tokenizer)?);
             }
             let mut domain = OneDomain::default();
+            let of_model = |ids: &[u32]| match ids.iter().find(|&&id| id >= vocabulary) {
+                None => Ok(()),
+                Some(id) => Err((
+                    format!("of token ids below {vocabulary}, the model's vocabulary"),
+                    id.to_string(),
+                )),
+            };
             for (index, line) in lines().enumerate() {
                 let wrong = |must: String, got: String| {
                     PlotError::field(path, "text", must, format!("{got} (text {})", index + 1))
                 };
-                let tokens: Vec<u32> = match &mut known {
+                if let Some(words) = known.as_ref().filter(|_| !ids && index == 0) {
+                    let around = words.0.around(line);
+                    domain.around = around.map_err(|error| wrong("one that the tokenizer knows".into(), error))?;
+                    for special in &domain.around {
+                        of_model(special).map_err(|(must, got)| PlotError::field(path, "special tokens", must, got))?;
+                    }
+                    domain
+                        .around
+                        .iter()
+                        .flatten()
+                        .for_each(|id| _ = hasher.update(&id.to_le_bytes()));
+                }
+                let tokens: Vec<u32> = match &known {
                     Some(words) if !ids => words
                         .0
                         .ids(line)
@@ -177,12 +212,7 @@ impl GivenTexts {
                 };
                 // Another tokenizer makes other tokens of the same words.
                 tokens.iter().for_each(|id| _ = hasher.update(&id.to_le_bytes()));
-                if let Some(id) = tokens.iter().find(|&&id| id >= vocabulary) {
-                    return Err(wrong(
-                        format!("of token ids below {vocabulary}, the model's vocabulary"),
-                        id.to_string(),
-                    ));
-                }
+                of_model(&tokens).map_err(|(must, got)| wrong(must, got))?;
                 match (index + 1) % HELD_OUT {
                     _ if tokens.is_empty() => {}
                     0 => domain.held_out.push(tokens),
@@ -228,15 +258,44 @@ impl Words {
 mod tests {
     use super::*;
 
+    /// Words that are tokens, and a template as BERT's.
+    const TOKENIZER: &str = r#"{
+      "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
+      "added_tokens": [
+        { "id": 7, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true },
+        { "id": 8, "content": "[SEP]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true }
+      ],
+      "pre_tokenizer": { "type": "Whitespace" },
+      "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{ "SpecialToken": { "id": "[CLS]", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }, { "SpecialToken": { "id": "[SEP]", "type_id": 0 } }],
+        "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
+        "special_tokens": {
+          "[CLS]": { "id": "[CLS]", "ids": [7], "tokens": ["[CLS]"] },
+          "[SEP]": { "id": "[SEP]", "ids": [8], "tokens": ["[SEP]"] }
+        }
+      },
+      "model": { "type": "WordLevel", "vocab": { "be": 0, "not": 1, "or": 2, "to": 3, "[UNK]": 4, "[CLS]": 7, "[SEP]": 8 }, "unk_token": "[UNK]" }
+    }"#;
+
     fn given(texts: &[&str], vocabulary: u32) -> Result<Texts, String> {
+        tokenized(texts, None, vocabulary)
+    }
+
+    fn tokenized(texts: &[&str], tokenizer: Option<&str>, vocabulary: u32) -> Result<Texts, String> {
         let folder = tempfile::tempdir().unwrap();
+        let tokenizer = tokenizer.map(|json| {
+            let path = folder.path().join("tokenizer.json");
+            fs::write(&path, json).unwrap();
+            path
+        });
         let write = |(index, text): (usize, &&str)| {
             let path = folder.path().join(format!("{index}.txt"));
             fs::write(&path, text).unwrap();
             path
         };
         let paths: Vec<PathBuf> = texts.iter().enumerate().map(write).collect();
-        Texts::new(&paths, None, 7, vocabulary, &Domains::IN_TURNS).map_err(|error| {
+        Texts::new(&paths, tokenizer.as_deref(), 7, vocabulary, &Domains::IN_TURNS).map_err(|error| {
             let text = error.to_string();
             text.split_once(".txt: ")
                 .map_or(text.clone(), |(_, rest)| rest.to_owned())
@@ -272,6 +331,45 @@ mod tests {
         assert_eq!(texts.whole_corpus(Context::Both).count(), 36 + 42);
         assert_eq!(texts.whole_corpus(Context::Preceding).count(), 36 + 200);
         assert_ne!(texts.name(), given(&[&lines(1)], 200).unwrap().name());
+    }
+
+    /// Text has the special tokens of the model's template around it, in tables and in requests; ids are as they are.
+    #[test]
+    fn text_has_the_special_tokens_of_the_model_around_it() {
+        let words = "to be or not to be\n".repeat(20);
+        let texts = tokenized(&[&words, &lines(10)], Some(TOKENIZER), 40).unwrap();
+        assert_eq!(texts.corpus(0).next().unwrap(), [7, 3, 0, 2, 1, 3, 0, 8]);
+        assert_eq!(texts.corpus(1).next().unwrap(), [10, 11, 10]);
+        let request = |tenant, length| {
+            let mut out = vec![99; length];
+            texts.write(3, tenant, &mut out);
+            out
+        };
+        assert_eq!(request(0, 8), [7, 3, 0, 2, 1, 3, 0, 8]);
+        assert_eq!(request(0, 5), [7, 3, 0, 2, 8], "cut to what there is room for");
+        assert_eq!(
+            request(0, 10),
+            [7, 3, 0, 2, 1, 3, 0, 3, 0, 8],
+            "and followed by the next"
+        );
+        assert_eq!((request(0, 2), request(0, 1)), (vec![7, 8], vec![7]));
+        assert!(!request(1, 8).iter().any(|id| [7, 8].contains(id)));
+        let singles: Vec<Vec<u32>> = { texts.whole_corpus(Context::Both) }
+            .filter(|text| text.len() == 1)
+            .collect();
+        assert!(singles.contains(&vec![7]) && singles.contains(&vec![8]), "{singles:?}");
+
+        let plain = TOKENIZER
+            .replace(r#"{ "SpecialToken": { "id": "[CLS]", "type_id": 0 } }, "#, "")
+            .replace(r#", { "SpecialToken": { "id": "[SEP]", "type_id": 0 } }"#, "");
+        let without = tokenized(&[&words], Some(&plain), 40).unwrap();
+        assert_eq!(without.corpus(0).next().unwrap(), [3, 0, 2, 1, 3, 0]);
+        assert_ne!(texts.name(), without.name());
+        let small = tokenized(&[&words], Some(TOKENIZER), 5).err().unwrap();
+        assert_eq!(
+            small,
+            "special tokens: must be of token ids below 5, the model's vocabulary, got 7"
+        );
     }
 
     /// A workload's own domains: as many corpora, and each tenant's requests in its domain's words.

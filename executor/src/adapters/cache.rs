@@ -10,7 +10,7 @@ use super::grouped::GroupedProduct;
 use super::plan::AdapterPlan;
 use super::shape::AdapterShape;
 use super::store::AdapterStore;
-use crate::device::{copy_without_waiting, element_bytes, kind, synchronize};
+use crate::device::{copy_without_waiting, kind, synchronize};
 use crate::error::ExecutorError;
 use crate::parameter_sets::is_there;
 
@@ -151,16 +151,6 @@ impl AdapterCache {
     /// How many tenants' adapters have room.
     pub fn slots(&self) -> u32 {
         self.slots.size()[0] as u32
-    }
-
-    /// Bytes that one slot takes on the device.
-    pub fn bytes_per_slot(&self) -> u64 {
-        self.shape.parameters() * element_bytes(self.kind())
-    }
-
-    /// Bytes that all slots take on the device.
-    pub fn device_bytes(&self) -> u64 {
-        u64::from(self.slots()) * self.bytes_per_slot()
     }
 
     /// Another handle on the same memory, for another thread.

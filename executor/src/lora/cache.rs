@@ -10,7 +10,7 @@ use super::plan::{LoraPlan, Segment};
 use super::shape::{Input, LoraShape, LoraViews};
 use super::store::LoraStore;
 use crate::adapters::grouped::GroupedProduct;
-use crate::device::{copy_block, element_bytes, kind};
+use crate::device::{copy_block, kind};
 use crate::error::ExecutorError;
 
 /// Slots on the device, each with room for one tenant's matrices of all layers, which one copy fills.
@@ -136,16 +136,6 @@ impl LoraCache {
     /// How many tenants' matrices have room.
     pub fn slots(&self) -> u32 {
         self.slots.size()[0] as u32
-    }
-
-    /// Bytes that one slot takes on the device.
-    pub fn bytes_per_slot(&self) -> u64 {
-        self.shape.parameters() * element_bytes(self.kind())
-    }
-
-    /// Bytes that all slots take on the device.
-    pub fn device_bytes(&self) -> u64 {
-        u64::from(self.slots()) * self.bytes_per_slot()
     }
 
     /// Another handle on the same memory, for another thread.

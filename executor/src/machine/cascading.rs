@@ -8,7 +8,7 @@ mod kept_states;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor};
 use tenantry_core::command::FailureReason;
@@ -22,7 +22,8 @@ pub(super) use kept_states::KeptStates;
 
 use super::Batch;
 use super::inputs::{Inputs, ids_of};
-use super::serving::{Answer, fail_all, reason, tell};
+use super::pool_serving::{AnswerList, PoolServing};
+use super::serving::{fail_all, reason, tell};
 use super::stage_cards::StageCards;
 use super::threads::Perform;
 use crate::cascade::layers_with_importance;
@@ -121,21 +122,10 @@ impl CascadeServing {
             kept: Arc::default(),
         })
     }
+}
 
-    /// What the first of its models reads.
-    pub fn inputs(&self) -> Inputs {
-        let first = self.stages.first().expect("a route has a stage");
-        let vocabulary = first.encoder.shape().vocabulary.into();
-        Inputs::drawn(self.seed, 0, move |_| vocabulary)
-    }
-
-    /// The states of requests that may go on, to be told who has left.
-    pub fn kept_states(&self) -> Arc<KeptStates> {
-        Arc::clone(&self.kept)
-    }
-
-    /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
-    pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
+impl PoolServing for CascadeServing {
+    fn lanes(&self, topology: &Topology, answers: &AnswerList) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
             // A stage that goes on where another has ended has that one's lane.
             let of_lane = topology.instance_ids().filter_map(|id| {
@@ -158,6 +148,17 @@ impl CascadeServing {
             (lane.clone(), perform)
         };
         topology.lanes.iter().enumerate().map(lane).collect()
+    }
+
+    /// By the first of its models.
+    fn inputs(&self) -> Inputs {
+        let first = self.stages.first().expect("a route has a stage");
+        let vocabulary = first.encoder.shape().vocabulary.into();
+        Inputs::drawn(self.seed, 0, move |_| vocabulary)
+    }
+
+    fn kept_states(&self) -> Option<Arc<KeptStates>> {
+        Some(Arc::clone(&self.kept))
     }
 }
 
@@ -182,7 +183,7 @@ struct StageLane {
     models: BTreeMap<InstanceId, StageModel>,
     device: Device,
     tokens: Draws,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: AnswerList,
     kept: Arc<KeptStates>,
     /// The last pass, which is looked at by the next op if at all.
     pass: Option<Pass>,

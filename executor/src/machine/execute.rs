@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use tch::Device;
 use tenantry_core::answers::{Answers, AnswersError};
@@ -11,22 +11,24 @@ use tenantry_core::in_time::Target;
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
+use tenantry_core::spec::PlotSpec;
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::Card;
 use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::{Time, Workload};
 
-use super::RealMachine;
 use super::cascading::CascadeServing;
 use super::clocks::LaneClocks;
 use super::errors::LaneErrors;
 use super::generating::{self, Generated, GenerationServing};
 use super::inputs::Inputs;
+use super::pool_serving::{AnswerList, PoolServing};
 use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing};
-use super::texts::TextServing;
+use super::texts::{Number, TextServing};
 use super::threads::Threads;
+use super::{Answering, RealMachine};
 use crate::device::{DeviceMemory, device_memory, prepare_loop_thread, synchronize_all};
 use crate::error::ExecutorError;
 use crate::files::Files;
@@ -73,6 +75,8 @@ pub struct Executed {
     pub record: RunRecord,
     /// The class that each request got, by ticket; of a cascade from each model that was asked.
     pub answers: Vec<Answer>,
+    /// The number that each model of a route answered a request with, by ticket, where they are regressions.
+    pub numbers: Vec<Number>,
     /// The labels that each request's tokens got, by ticket, where heads label tokens.
     pub tagged: Vec<Tagged>,
     /// The tokens that each request got, by ticket.
@@ -133,42 +137,29 @@ pub fn execute(
 ) -> Result<Executed, ExecuteError> {
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
-    let mut parameters = Parameters::new(spec, &mut server, workload.manages(), &interrupt)?;
-    if let Parameters::Texts(serving) = &parameters {
-        server = server.with_lengths(Some(serving.text_lengths()));
-    }
+    let mut serving = provided(spec, &mut server, workload.manages(), &interrupt)?;
     if workload.manages() {
-        parameters = parameters.with_management()?;
+        serving.make_versions()?;
     }
-    let answers = Arc::default();
-    let lanes = match &parameters {
-        Parameters::Encoders(serving) => serving.lanes(&topology, &answers),
-        Parameters::Decoders(serving) => serving.lanes(&topology),
-        Parameters::Tasks(serving) => serving.lanes(&topology, &answers),
-        Parameters::Cascade(serving) => serving.lanes(&topology, &answers),
-        Parameters::Texts(serving) => serving.lanes(&topology, &answers),
-    };
     // Before the clock starts: a table of outcomes takes its time, and a ledger's histograms a millisecond.
-    let drawn = match &parameters {
-        Parameters::Texts(_) => None,
-        _ => Answers::of_system(spec.system, spec.outcomes)?,
+    let answering = match serving.texts() {
+        Some(texts) => {
+            server = server.with_lengths(Some(texts.lengths()));
+            Answering::Texts(texts)
+        }
+        None => Answering::drawn(Answers::of_system(spec.system, spec.outcomes)?),
     };
     let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
+    let answers = AnswerList::default();
+    let lanes = serving.lanes(&topology, &answers);
     // Lanes have streams of their own, which do not wait for what made the parameters.
     synchronize_all(spec.device)?;
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
-    let threads = match &parameters {
-        Parameters::Encoders(serving) => threads.counting(serving.lookups()),
-        Parameters::Decoders(serving) => threads.counting(serving.lookups()),
-        Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_) => threads,
-    };
+    let threads = threads.counting(serving.lookups());
     prepare_loop_thread();
-    let machine = RealMachine::new(&topology, threads);
-    let mut machine = match &parameters {
-        Parameters::Texts(serving) => machine.with_texts(serving.texts()),
-        Parameters::Cascade(serving) => machine.with_answers(drawn).with_kept_states(serving.kept_states()),
-        _ => machine.with_answers(drawn),
-    };
+    let mut machine = RealMachine::new(&topology, threads)
+        .answering(answering)
+        .with_kept_states(serving.kept_states());
     let ended = run(&mut server, workload, &mut machine, &mut ledger, watch);
     let record = ended
         .map_err(ExecuteError::from)
@@ -178,136 +169,89 @@ pub fn execute(
     let record = record?;
     let errors = lanes.iter().filter_map(|lane| lane.errors.clone()).collect();
     let clocks = lanes.into_iter().filter_map(|lane| lane.clocks).collect();
-    let mut answers = std::mem::take(&mut *Mutex::lock(&answers).expect("no lane panics with the list"));
+    let mut answers = std::mem::take(&mut *answers.lock().expect("no lane panics with the list"));
     answers.sort_unstable();
-    let (host_bytes, shared_sets, generated) = match &parameters {
-        Parameters::Encoders(serving) => (serving.host_bytes(), serving.shared_sets(), Vec::new()),
-        Parameters::Decoders(serving) => (serving.host_bytes(), serving.shared_sets(), serving.generated()),
-        Parameters::Tasks(serving) => (serving.host_bytes(), None, Vec::new()),
-        Parameters::Cascade(_) | Parameters::Texts(_) => (0, None, Vec::new()),
-    };
-    let inputs = match &parameters {
-        Parameters::Encoders(serving) => serving.inputs(),
-        Parameters::Decoders(serving) => serving.inputs(),
-        Parameters::Tasks(serving) => serving.inputs(),
-        Parameters::Cascade(serving) => serving.inputs(),
-        Parameters::Texts(serving) => Inputs::items(serving.texts()),
-    };
-    let missing = match &parameters {
-        Parameters::Encoders(serving) => serving.missing(),
-        Parameters::Decoders(serving) => serving.missing(),
-        Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_) => Vec::new(),
-    };
-    let refused = match &server {
-        Server::Tasks(tasks) => tasks.refusals().to_vec(),
-        _ => missing,
-    };
-    let mut tagged = match &parameters {
-        Parameters::Encoders(serving) => {
-            std::mem::take(&mut *serving.tags().lock().expect("no lane panics with the list"))
-        }
-        _ => Vec::new(),
-    };
-    tagged.sort_unstable();
     Ok(Executed {
         record,
         answers,
-        tagged,
-        generated,
-        inputs,
-        host_bytes,
-        shared_sets,
-        refused,
+        numbers: serving.numbers(),
+        tagged: serving.tagged(),
+        generated: serving.generated(),
+        inputs: serving.inputs(),
+        host_bytes: serving.host_bytes(),
+        shared_sets: serving.shared_sets(),
+        refused: match &server {
+            Server::Tasks(tasks) => tasks.refusals().to_vec(),
+            _ => serving.missing(),
+        },
         clocks,
         errors,
         device_memory: device_memory(spec.device)?,
     })
 }
 
-/// What a pool's requests run on.
-enum Parameters {
-    Encoders(Box<Serving>),
-    Decoders(Box<GenerationServing>),
-    Tasks(Box<TaskServing>),
-    Cascade(CascadeServing),
-    Texts(TextServing),
+/// The parameters of a system's pools and its tenants. Of tasks, those for which there is no memory are taken from the server again.
+fn provided(
+    spec: &Run<'_>,
+    server: &mut Server,
+    manages: bool,
+    interrupt: &AtomicBool,
+) -> Result<Box<dyn PoolServing>, ExecutorError> {
+    if let Some(route) = &spec.system.route {
+        return Ok(match spec.outcomes {
+            Some((AnswersSpec::Profiled(folder), seed)) => {
+                Box::new(TextServing::new(folder, route, seed, spec.device)?)
+            }
+            _ => Box::new(CascadeServing::new(route, spec.tenants, spec.seed, spec.device)?),
+        });
+    }
+    let pool = &spec.system.pool;
+    if let Server::Tasks(server) = server {
+        let tasks = pool.tasks.as_ref().expect("a server of tasks was built from them");
+        let provision = TaskProvision {
+            tenants: spec.tenants,
+            seed: spec.seed,
+            device: spec.device,
+            max_bytes: spec.cluster.gpu_memory_bytes,
+            kinds: &KINDS,
+            files: spec.files.clone(),
+        };
+        return Ok(Box::new(TaskServing::new(pool, tasks, server, provision)?));
+    }
+    let provision = Provision {
+        tenants: spec.tenants,
+        slots: server.slots_per_instance(),
+        seed: spec.seed,
+        device: spec.device,
+        max_host_bytes: spec.max_host_bytes,
+        tables: tables(spec, manages, interrupt)?,
+        files: spec.files.clone(),
+    };
+    Ok(match (&pool.generation, server) {
+        (Some(generation), Server::Generation(server)) => {
+            Box::new(GenerationServing::new(pool, generation, server, provision)?)
+        }
+        (_, server) => Box::new(Serving::new(pool, server, provision)?),
+    })
 }
 
-impl Parameters {
-    fn with_management(self) -> Result<Parameters, ExecutorError> {
-        Ok(match self {
-            Parameters::Encoders(serving) => Parameters::Encoders(Box::new(serving.with_management()?)),
-            Parameters::Decoders(serving) => Parameters::Decoders(Box::new(serving.with_management()?)),
-            // Their servers refuse management requests.
-            other @ (Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_)) => other,
-        })
-    }
-
-    fn new(
-        spec: &Run<'_>,
-        server: &mut Server,
-        manages: bool,
-        interrupt: &AtomicBool,
-    ) -> Result<Parameters, ExecutorError> {
-        if let Some(route) = &spec.system.route {
-            if let Some((AnswersSpec::Profiled(folder), seed)) = spec.outcomes {
-                return Ok(Parameters::Texts(TextServing::new(folder, route, seed, spec.device)?));
-            }
-            let serving = CascadeServing::new(route, spec.tenants, spec.seed, spec.device)?;
-            return Ok(Parameters::Cascade(serving));
+/// What the pool looks up in, where it does: as it was built for an earlier run, or built now.
+fn tables(spec: &Run<'_>, updates: bool, interrupt: &AtomicBool) -> Result<Option<Tables>, ExecutorError> {
+    let mut building = |at: Building<'_>| {
+        (spec.building)(at);
+        match interrupt.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
-        let pool = &spec.system.pool;
-        let (tenants, seed, device) = (spec.tenants, spec.seed, spec.device);
-        let slots = server.slots_per_instance();
-        let provision = || -> Result<Provision, ExecutorError> {
-            let mut building = |at: Building<'_>| {
-                (spec.building)(at);
-                match interrupt.load(Ordering::Relaxed) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            };
-            let origin = Origin {
-                seed,
-                files: &spec.files,
-                domains: &spec.domains,
-                updates: manages,
-            };
-            let tables = pool
-                .plot
-                .map(|plot| Tables::open_or_build(&spec.tables, &pool.model, &plot, origin, device, &mut building))
-                .transpose()?;
-            Ok(Provision {
-                tenants,
-                slots,
-                seed,
-                device,
-                max_host_bytes: spec.max_host_bytes,
-                tables,
-                files: spec.files.clone(),
-            })
-        };
-        Ok(match (&pool.generation, &mut *server) {
-            (Some(generation), Server::Generation(server)) => {
-                let serving = GenerationServing::new(pool, generation, server, provision()?)?;
-                Parameters::Decoders(Box::new(serving))
-            }
-            (None, Server::Tasks(server)) => {
-                let tasks = pool.tasks.as_ref().expect("a server of tasks was built from them");
-                let provision = TaskProvision {
-                    tenants,
-                    seed,
-                    device,
-                    max_bytes: spec.cluster.gpu_memory_bytes,
-                    kinds: &KINDS,
-                    files: spec.files.clone(),
-                };
-                Parameters::Tasks(Box::new(TaskServing::new(pool, tasks, server, provision)?))
-            }
-            _ => {
-                let serving = Serving::new(pool, server, provision()?)?;
-                Parameters::Encoders(Box::new(serving))
-            }
-        })
-    }
+    };
+    let origin = Origin {
+        seed: spec.seed,
+        files: &spec.files,
+        domains: &spec.domains,
+        updates,
+    };
+    let pool = &spec.system.pool;
+    let open =
+        |plot: &PlotSpec| Tables::open_or_build(&spec.tables, &pool.model, plot, origin, spec.device, &mut building);
+    pool.plot.as_ref().map(open).transpose()
 }

@@ -37,6 +37,8 @@ use self::tenants::{Source, Store};
 use super::Batch;
 use super::inputs::Inputs;
 use super::managing::Manager;
+use super::pool_serving::{AnswerList, PoolServing};
+use super::retrieval::{UNBROKEN, tables_of};
 use super::serving::{Provision, fail_all, reason};
 use super::threads::Perform;
 use crate::decoder::{Decoder, KvCache};
@@ -52,9 +54,6 @@ pub struct Generated {
     /// Ids of the tokens, in order.
     pub tokens: Vec<i64>,
 }
-
-/// Why a lock can be had.
-const UNBROKEN: &str = "no lane panics while it holds this";
 
 /// Tokens generated so far, by ticket, also of requests that have left: shared by all lanes.
 type GeneratedTokens = Arc<Mutex<HashMap<u64, Vec<i64>>>>;
@@ -136,16 +135,11 @@ impl GenerationServing {
         let instances = &server.topology().instances;
         let (model, dtype) = (&pool.model, pool.dtype);
         check(pool)?;
-        let retrieval = match (pool.plot, tables) {
-            (None, _) => None,
-            (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {
+        let retrieval = match tables_of(pool, tables)? {
+            None => None,
+            Some((plot, tables)) => {
                 let retrieval = Retrieval::new(tables, plot.threads, instances.len(), kind(dtype), device)?;
                 Some(Arc::new(retrieval))
-            }
-            (Some(_), tables) => {
-                let must = format!("of {} values a token, as {} has", model.hidden, model.name);
-                let got = tables.map_or("none".to_string(), |tables| tables.hidden().to_string());
-                return Err(ExecutorError::input("tables to look up in", must, got));
             }
         };
         let source = Source {
@@ -208,52 +202,15 @@ impl GenerationServing {
         })
     }
 
-    /// With new versions of tenants' adapters, for a workload with management requests.
-    ///
-    /// # Errors
-    /// No room for them in the folder for temporary files.
-    pub fn with_management(mut self) -> Result<GenerationServing, ExecutorError> {
-        let manager = self.manager.on_disk(self.disk.clone());
-        self.manager = manager.with_versions(self.seed, self.device)?;
-        Ok(self)
+    /// The model that an instance computes with; nothing where each tenant has one of its own.
+    fn model(&self, instance: usize) -> Option<&Decoder> {
+        let own = self.cards.as_ref().map(|cards| cards.model(instance));
+        own.or(self.decoder.as_ref())
     }
+}
 
-    /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
-    pub fn shared_sets(&self) -> Option<u32> {
-        self.store.sets()?.shared()
-    }
-
-    /// Why tenants' parameters are missing, whose requests fail.
-    pub(crate) fn missing(&self) -> Vec<String> {
-        self.store
-            .sets()
-            .map_or_else(Vec::new, crate::ParameterSets::missing_why)
-    }
-
-    /// Bytes of tenants' parameters in host memory.
-    pub fn host_bytes(&self) -> u64 {
-        match (self.store.sets(), &self.disk) {
-            (Some(sets), Some(disk)) => u64::from(disk.slots()) * sets.bytes_per_tenant(),
-            (sets, _) => sets.map_or(0, crate::ParameterSets::host_bytes),
-        }
-    }
-
-    /// What its requests read.
-    pub fn inputs(&self) -> Inputs {
-        if let Some(retrieval) = &self.retrieval {
-            return Inputs::of_tables(retrieval.tables());
-        }
-        let vocabulary = self.vocabulary;
-        Inputs::drawn(self.seed, self.shared_prefix_tokens, move |_| vocabulary)
-    }
-
-    /// What the lanes look up, counted; nothing where they look nothing up.
-    pub fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
-        self.retrieval.as_ref().map(|retrieval| retrieval.counts())
-    }
-
-    /// Who does each lane's ops.
-    pub fn lanes(&self, topology: &Topology) -> Vec<(Lane, Box<dyn Perform>)> {
+impl PoolServing for GenerationServing {
+    fn lanes(&self, topology: &Topology, _: &AnswerList) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
                 LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve | LaneKind::Disk => Box::new(HostLane {
@@ -284,14 +241,40 @@ impl GenerationServing {
         topology.lanes.iter().enumerate().map(lane).collect()
     }
 
-    /// The model that an instance computes with; nothing where each tenant has one of its own.
-    fn model(&self, instance: usize) -> Option<&Decoder> {
-        let own = self.cards.as_ref().map(|cards| cards.model(instance));
-        own.or(self.decoder.as_ref())
+    fn inputs(&self) -> Inputs {
+        if let Some(retrieval) = &self.retrieval {
+            return Inputs::of_tables(retrieval.tables());
+        }
+        let vocabulary = self.vocabulary;
+        Inputs::drawn(self.seed, self.shared_prefix_tokens, move |_| vocabulary)
     }
 
-    /// What each request has got so far, by ticket. For requests that were cancelled or failed, what they had until then.
-    pub fn generated(&self) -> Vec<Generated> {
+    fn make_versions(&mut self) -> Result<(), ExecutorError> {
+        self.manager.put_on_disk(self.disk.clone());
+        self.manager.make_versions(self.seed, self.device)
+    }
+
+    fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
+        self.retrieval.as_ref().map(|retrieval| retrieval.counts())
+    }
+
+    fn host_bytes(&self) -> u64 {
+        match (self.store.sets(), &self.disk) {
+            (Some(sets), Some(disk)) => u64::from(disk.slots()) * sets.bytes_per_tenant(),
+            (sets, _) => sets.map_or(0, crate::ParameterSets::host_bytes),
+        }
+    }
+
+    fn shared_sets(&self) -> Option<u32> {
+        self.store.sets()?.shared()
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let sets = self.store.sets();
+        sets.map_or_else(Vec::new, crate::ParameterSets::missing_why)
+    }
+
+    fn generated(&self) -> Vec<Generated> {
         let tokens = self.generated.lock().expect("no lane panics with the tokens");
         let generated = |(&ticket, tokens): (&u64, &Vec<i64>)| Generated {
             ticket,

@@ -59,7 +59,7 @@ pub(crate) struct HandOver {
 /// When the system has no more threads.
 pub(crate) fn hand_overs(device: Device, interrupted: &AtomicBool) -> Result<Vec<HandOver>, MachineError> {
     prepare_loop_thread();
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = tenantry_profiles::cores();
     let mut measured = Vec::new();
     for (other_cores, neighbours) in [(OtherCores::Idle, 0), (OtherCores::Busy, cores - 1)] {
         let is_over = AtomicBool::new(false);
@@ -229,22 +229,7 @@ impl Walk {
 
 /// A batch of no requests.
 fn nobodys() -> Batch {
-    Batch {
-        instance: InstanceId(0),
-        shape: BatchShape::NOTHING,
-        members: Vec::new(),
-        loads: Vec::new(),
-        groups: Vec::new(),
-        failures: std::sync::Mutex::default(),
-        interrupted: AtomicBool::new(false),
-        outcome: std::sync::Mutex::default(),
-        retrieved: std::sync::Mutex::default(),
-        revealed: std::sync::Mutex::default(),
-        question: None,
-        answer: std::sync::Mutex::default(),
-        pool: None,
-        plan: std::sync::Mutex::default(),
-    }
+    Batch::new(InstanceId(0), BatchShape::NOTHING, Vec::new())
 }
 
 #[cfg(test)]

@@ -100,21 +100,21 @@ impl Manager {
         }
     }
 
-    /// With tenants' parameters on the disk: that is where new versions stay until they are used.
-    pub fn on_disk(self, disk: Option<Arc<Disk>>) -> Manager {
-        Manager { disk, ..self }
+    /// Tenants' parameters are on the disk: that is where new versions stay until they are used.
+    pub fn put_on_disk(&mut self, disk: Option<Arc<Disk>>) {
+        self.disk = disk;
     }
 
-    /// With new versions to be read.
+    /// Makes new versions to be read.
     ///
     /// # Errors
     /// No room for them in the folder for temporary files.
-    pub fn with_versions(mut self, seed: u64, device: Device) -> Result<Manager, ExecutorError> {
+    pub fn make_versions(&mut self, seed: u64, device: Device) -> Result<(), ExecutorError> {
         // The disk has what files had.
         let sets = { self.sets.as_ref() }.filter(|sets| self.disk.is_none() || !sets.are_given());
         let versions = sets.map(|sets| NewVersions::write(sets, seed, device));
         self.versions = versions.transpose()?.map(Arc::new);
-        Ok(self)
+        Ok(())
     }
 
     /// Another handle, for another thread.
@@ -209,7 +209,8 @@ mod tests {
             Ok(block(7.0)),
         ];
         let sets = ParameterSets::of_blocks(7, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
-        let manager = Manager::new(Some(&sets), None).with_versions(3, Device::Cpu).unwrap();
+        let mut manager = Manager::new(Some(&sets), None);
+        manager.make_versions(3, Device::Cpu).unwrap();
         let store_of = |manager: &Manager, tenant| {
             manager.manage(&Manage::Store {
                 subject: Subject::Tenant(tenant),
@@ -238,8 +239,9 @@ mod tests {
         ];
         let sets = ParameterSets::of_blocks(3, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
         let disk = Arc::new(Disk::write(&sets, 2, Device::Cpu).unwrap());
-        let manager = Manager::new(Some(&sets), None).on_disk(Some(Arc::clone(&disk)));
-        let manager = manager.with_versions(3, Device::Cpu).unwrap();
+        let mut manager = Manager::new(Some(&sets), None);
+        manager.put_on_disk(Some(Arc::clone(&disk)));
+        manager.make_versions(3, Device::Cpu).unwrap();
         let store = |tenant| store_of(&manager, tenant);
         store(2).unwrap();
         disk.fetch(2, 0).unwrap();
@@ -255,7 +257,8 @@ mod tests {
         // Random ones have versions that are others.
         let fill = |_: u32, numbers: &mut [f32]| numbers.fill(9.0);
         let random = ParameterSets::new(2, 3, DType::F32, Device::Cpu, 1 << 20, fill).unwrap();
-        let manager = Manager::new(Some(&random), None).with_versions(3, Device::Cpu).unwrap();
+        let mut manager = Manager::new(Some(&random), None);
+        manager.make_versions(3, Device::Cpu).unwrap();
         store_of(&manager, 1).unwrap();
         assert_ne!(random.of(1).double_value(&[0]), 9.0);
     }

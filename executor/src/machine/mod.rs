@@ -12,6 +12,7 @@ pub mod generating;
 pub(crate) mod hand_overs;
 pub mod inputs;
 mod managing;
+mod pool_serving;
 mod retrieval;
 pub mod serving;
 mod stage_cards;
@@ -37,6 +38,7 @@ use tenantry_traces::{Duration, Time};
 
 use self::cascading::KeptStates;
 use self::retrieval::Retrieved;
+pub use self::texts::Number;
 use self::texts::ServedTexts;
 pub(crate) use self::texts::{TextProbe, TextServing};
 
@@ -71,6 +73,28 @@ pub struct Batch {
     pub pool: Option<PoolQuestion>,
     /// How that was split, as far as it is.
     pub plan: Mutex<Option<PoolPlan>>,
+}
+
+impl Batch {
+    /// Of these requests, with nothing to be loaded, asked or planned, of which nothing has come yet.
+    pub(crate) fn new(instance: InstanceId, shape: BatchShape, members: Vec<Member>) -> Batch {
+        Batch {
+            instance,
+            shape,
+            members,
+            loads: Vec::new(),
+            groups: Vec::new(),
+            failures: Mutex::default(),
+            interrupted: AtomicBool::new(false),
+            outcome: Mutex::default(),
+            retrieved: Mutex::default(),
+            revealed: Mutex::default(),
+            question: None,
+            answer: Mutex::default(),
+            pool: None,
+            plan: Mutex::default(),
+        }
+    }
 }
 
 /// What came of a run of steps.
@@ -174,6 +198,13 @@ enum Answering {
     Texts(Arc<ServedTexts>),
 }
 
+impl Answering {
+    /// Random weights have nothing to say: where there is a dispatcher, answers are drawn.
+    fn drawn(answers: Option<Answers>) -> Answering {
+        answers.map_or(Answering::None, |answers| Answering::Drawn(Box::new(answers)))
+    }
+}
+
 /// A machine over real workers.
 #[derive(Debug)]
 pub struct RealMachine<W> {
@@ -223,26 +254,19 @@ impl<W: Workers> RealMachine<W> {
         }
     }
 
-    /// Reveals these answers to a route's dispatcher, and judges by them, as the virtual machine does: random weights have nothing to say.
+    /// Reveals these answers to a route's dispatcher, and judges by them, as the virtual machine does.
     pub fn with_answers(self, answers: Option<Answers>) -> RealMachine<W> {
-        let answers = answers.map_or(Answering::None, |answers| Answering::Drawn(Box::new(answers)));
+        self.answering(Answering::drawn(answers))
+    }
+
+    /// Reveals what there is to say to a route's dispatcher, and judges by it.
+    fn answering(self, answers: Answering) -> RealMachine<W> {
         RealMachine { answers, ..self }
     }
 
-    /// Reveals what the lanes' models say of these texts, and judges by their labels.
-    fn with_texts(self, texts: Arc<ServedTexts>) -> RealMachine<W> {
-        RealMachine {
-            answers: Answering::Texts(texts),
-            ..self
-        }
-    }
-
-    /// Tells these who has left.
-    fn with_kept_states(self, kept: Arc<KeptStates>) -> RealMachine<W> {
-        RealMachine {
-            kept: Some(kept),
-            ..self
-        }
+    /// Tells these who has left, where there are any.
+    fn with_kept_states(self, kept: Option<Arc<KeptStates>>) -> RealMachine<W> {
+        RealMachine { kept, ..self }
     }
 
     /// The workers, when the run is over. Runs that are still under way end with the step that they make.
@@ -364,21 +388,13 @@ impl<W: Workers> Machine for RealMachine<W> {
                 if slot >= self.batches.len() {
                     self.batches.resize_with(slot + 1, || None);
                 }
+                let members = commands.members(submission).to_vec();
                 self.batches[slot] = Some(Arc::new(Batch {
-                    instance: submission.instance,
-                    shape: submission.shape,
-                    members: commands.members(submission).to_vec(),
                     loads: commands.loads(submission).to_vec(),
                     groups: commands.groups(submission).to_vec(),
-                    failures: Mutex::default(),
-                    interrupted: AtomicBool::new(false),
-                    outcome: Mutex::default(),
-                    retrieved: Mutex::default(),
-                    revealed: Mutex::default(),
                     question: commands.question(submission).cloned(),
-                    answer: Mutex::default(),
                     pool: commands.pool(submission).cloned(),
-                    plan: Mutex::default(),
+                    ..Batch::new(submission.instance, submission.shape, members)
                 }));
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);

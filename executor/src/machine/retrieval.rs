@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
 use tenantry_core::machine::LookupCounts;
-use tenantry_plot::Engine;
+use tenantry_core::spec::{PlotSpec, PoolSpec};
+use tenantry_plot::{Counters, Engine};
 
 use super::Batch;
 use crate::device::{HostNumbers, synchronize};
@@ -84,12 +85,7 @@ impl Retrieval {
         let met = self
             .tables
             .retrieve(&self.engine, requests.into_iter(), width, found.as_mut_slice())?;
-        let mut counts = self.counts.lock().expect(UNBROKEN);
-        // Each fragment has one answer; tokens at a text's end begin none.
-        counts.tokens += met.domain_hits + met.root_hits + met.fallbacks;
-        counts.domain_hits += met.domain_hits;
-        counts.root_hits += met.root_hits;
-        counts.fallbacks += met.fallbacks;
+        count(&self.counts, &met);
         *batch.retrieved.lock().expect(UNBROKEN) = Retrieved::Found(found);
         Ok(())
     }
@@ -119,5 +115,31 @@ impl Retrieval {
     }
 }
 
+/// Counts what look-ups met: each fragment has one answer, and tokens at a text's end begin none.
+pub(super) fn count(counts: &Mutex<LookupCounts>, met: &Counters) {
+    let mut counts = counts.lock().expect(UNBROKEN);
+    counts.tokens += met.domain_hits + met.root_hits + met.fallbacks;
+    counts.domain_hits += met.domain_hits;
+    counts.root_hits += met.root_hits;
+    counts.fallbacks += met.fallbacks;
+}
+
+/// What a pool looks up in, and how: tables of as many values a token as its model has. Nothing where it looks nothing up.
+///
+/// # Errors
+/// Tables of another width, or none for a pool that looks up.
+pub(super) fn tables_of(pool: &PoolSpec, tables: Option<Tables>) -> Result<Option<(PlotSpec, Tables)>, ExecutorError> {
+    let model = &pool.model;
+    match (pool.plot, tables) {
+        (None, _) => Ok(None),
+        (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => Ok(Some((plot, tables))),
+        (Some(_), tables) => {
+            let must = format!("of {} values a token, as {} has", model.hidden, model.name);
+            let got = tables.map_or("none".to_string(), |tables| tables.hidden().to_string());
+            Err(ExecutorError::input("tables to look up in", must, got))
+        }
+    }
+}
+
 /// Why a lock can be had.
-const UNBROKEN: &str = "no lane panics while it holds this";
+pub(super) const UNBROKEN: &str = "no lane panics while it holds this";

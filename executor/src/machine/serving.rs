@@ -4,6 +4,7 @@ mod compute_lane;
 mod host_lane;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
@@ -23,7 +24,8 @@ use host_lane::{HostLane, SolverLane};
 
 use super::inputs::{Inputs, ids_of};
 use super::managing::Manager;
-use super::retrieval::{Retrieval, Retrieved, rows};
+use super::pool_serving::{AnswerList, PoolServing};
+use super::retrieval::{Retrieval, Retrieved, rows, tables_of};
 use super::threads::Perform;
 use super::{Batch, errors};
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
@@ -169,55 +171,19 @@ impl Serving {
             files,
         } = provision;
         let of_tenants = files.of_tenants()?;
-        let retrieval = match (pool.plot, tables) {
-            (None, _) => None,
-            (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {
-                Some(Arc::new(Retrieval::new(tables, plot.threads, device)?))
-            }
-            (Some(_), tables) => {
-                let must = format!("of {} values a token, as {} has", model.hidden, model.name);
-                let got = tables.map_or("none".to_string(), |tables| tables.hidden().to_string());
-                return Err(ExecutorError::input("tables to look up in", must, got));
-            }
+        let retrieval = match tables_of(pool, tables)? {
+            None => None,
+            Some((plot, tables)) => Some(Arc::new(Retrieval::new(tables, plot.threads, device)?)),
         };
         let first_layer = pool.first_layer();
         let shared = || match &files.model {
             None => Encoder::random_upper(model, first_layer, seed, *dtype, device),
             Some(path) => read_encoder_block(path, model, *dtype)?.encoder(model, first_layer, device),
         };
-        let mut variant = OneForAll::unknown();
-        let (backbone, store) = match pool.tenant_state {
-            TenantState::Model => {
-                let store = match &of_tenants {
-                    None => {
-                        let random = ModelStore::random::<Encoder>;
-                        random(model, first_layer, tenants, seed, *dtype, device, max_host_bytes)?
-                    }
-                    Some(paths) => {
-                        let upper = Encoder::numbers(model, first_layer)? as i64;
-                        let blocks = paths.iter().map(|path| {
-                            let EncoderBlock {
-                                parameters,
-                                variant: own,
-                            } = read_encoder_block(path, model, *dtype)?;
-                            variant.agree(path, own)?;
-                            Ok(parameters.f_narrow(0, parameters.size()[0] - upper, upper)?)
-                        });
-                        let of = ModelStore::of_blocks::<Encoder>;
-                        of(model, first_layer, tenants, *dtype, device, max_host_bytes, blocks)?
-                    }
-                };
-                (None, Store::Models(store))
-            }
-            TenantState::Adapters { bottleneck, .. } => {
-                let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
-                let store = match &of_tenants {
-                    None => AdapterStore::random(adapter, tenants, seed, *dtype, device, max_host_bytes)?,
-                    Some(paths) => AdapterStore::read(adapter, tenants, paths, *dtype, device, max_host_bytes)?,
-                };
-                (Some(shared()?), Store::Adapters(store))
-            }
-            TenantState::Head => (Some(shared()?), Store::None),
+        let (store, variant) = store_of(pool, of_tenants.as_deref(), (tenants, max_host_bytes), seed, device)?;
+        let backbone = match store {
+            Store::Models(_) => None,
+            Store::Adapters(_) | Store::None => Some(shared()?),
         };
         let streams = pool.runtimes.as_ref().map_or(&[][..], |runtimes| &runtimes.streams);
         let model_of = |stream: &StreamSpec| {
@@ -235,31 +201,7 @@ impl Serving {
         let deployed = server.streams_of_instances().into_iter();
         let runtimes = deployed.map(|stream| room(&weights, stream.map(usize::from)));
         let runtimes = runtimes.collect::<Result<_, _>>()?;
-        let variant = variant.get().unwrap_or(Variant::BERT);
-        let instance_slots = |_| -> Result<Slots, ExecutorError> {
-            Ok(match (pool.tenant_state, slots) {
-                (TenantState::Model, Some(slots)) => {
-                    let numbers = Encoder::numbers(model, first_layer)? as i64;
-                    let room = || Tensor::f_zeros([numbers], (kind(*dtype), device));
-                    let slot = || Encoder::of_variant(model, variant, first_layer, room()?);
-                    Slots::Models(ModelSlots::of(slots, slot)?)
-                }
-                (
-                    TenantState::Adapters {
-                        bottleneck,
-                        implementation,
-                    },
-                    Some(slots),
-                ) => {
-                    let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
-                    let cache = AdapterCache::new(adapter, slots, *dtype, device)?;
-                    // An implementation that this device lacks is refused here and not in the middle of a run.
-                    cache.plan(&[0], 1, implementation)?;
-                    Slots::Adapters(cache, implementation)
-                }
-                _ => Slots::None,
-            })
-        };
+        let instance_slots = |_| slots_of(pool, variant, slots, device);
         let tables = retrieval.as_ref().map(|retrieval| retrieval.tables().clone());
         Ok(Serving {
             manager: Manager::new(store.sets(), tables),
@@ -281,86 +223,6 @@ impl Serving {
             runtimes,
             tagged: Arc::default(),
         })
-    }
-
-    /// With new versions of tenants' parameters, for a workload with management requests.
-    ///
-    /// # Errors
-    /// No room for them in the folder for temporary files.
-    pub fn with_management(mut self) -> Result<Serving, ExecutorError> {
-        self.manager = self.manager.with_versions(self.seed, self.device)?;
-        Ok(self)
-    }
-
-    /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
-    pub fn shared_sets(&self) -> Option<u32> {
-        self.store.sets()?.shared()
-    }
-
-    /// Why tenants' parameters or heads are missing, whose requests fail: a reason for each of their files.
-    pub(crate) fn missing(&self) -> Vec<String> {
-        let of_files: BTreeMap<usize, &String> = { self.heads.missing().iter() }
-            .chain(self.store.missing())
-            .map(|(file, reason)| (*file, reason))
-            .collect();
-        of_files.into_values().cloned().collect()
-    }
-
-    /// Bytes of tenants' parameters in host memory.
-    pub fn host_bytes(&self) -> u64 {
-        self.store.sets().map_or(0, crate::ParameterSets::host_bytes)
-    }
-
-    /// What the lanes look up, counted; nothing where they look nothing up.
-    pub fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
-        self.retrieval.as_ref().map(|retrieval| retrieval.counts())
-    }
-
-    /// What its requests read.
-    pub fn inputs(&self) -> Inputs {
-        if let Some(retrieval) = &self.retrieval {
-            return Inputs::of_tables(retrieval.tables());
-        }
-        let streams = self
-            .pool
-            .runtimes
-            .as_ref()
-            .map_or(&[][..], |runtimes| &runtimes.streams);
-        let mut vocabularies: Vec<u64> = streams.iter().map(|stream| stream.model.vocabulary.into()).collect();
-        if vocabularies.is_empty() {
-            vocabularies.push(self.pool.model.vocabulary.into());
-        }
-        // A class without a stream of its own goes to the last.
-        let last = vocabularies.len() - 1;
-        Inputs::drawn(self.seed, 0, move |of| vocabularies[usize::from(of.class).min(last)])
-    }
-
-    /// The labels of what was served so far, in the order in which they came.
-    pub fn tags(&self) -> Arc<Mutex<Vec<Tagged>>> {
-        Arc::clone(&self.tagged)
-    }
-
-    /// Who does each lane's ops. `answers` receives what comes of them.
-    pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
-        let bad_slots = BadSlots::default();
-        let lane = |(index, lane): (usize, &Lane)| {
-            let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Solve => Box::new(SolverLane),
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link | LaneKind::Disk => {
-                    Box::new(self.host_lane(&bad_slots))
-                }
-                LaneKind::Compute => {
-                    let instance = topology
-                        .instances
-                        .iter()
-                        .position(|instance| instance.compute.index() == index)
-                        .expect("a compute lane belongs to an instance");
-                    Box::new(self.compute_lane(instance, &bad_slots, answers))
-                }
-            };
-            (lane.clone(), perform)
-        };
-        topology.lanes.iter().enumerate().map(lane).collect()
     }
 
     /// Runtimes that are compiled for their length.
@@ -392,7 +254,7 @@ impl Serving {
         }
     }
 
-    fn compute_lane(&self, instance: usize, bad_slots: &BadSlots, answers: &Arc<Mutex<Vec<Answer>>>) -> ComputeLane {
+    fn compute_lane(&self, instance: usize, bad_slots: &BadSlots, answers: &AnswerList) -> ComputeLane {
         let others = self.others.iter().map(|other| &other.heads);
         ComputeLane {
             backbones: match self.runtimes.get(instance) {
@@ -442,6 +304,153 @@ fn room(weights: &[&Encoder], deployed: Option<usize>) -> Result<Vec<Encoder>, E
 /// Handles on the same weights.
 fn handles<'a>(encoders: impl IntoIterator<Item = &'a Encoder>) -> Vec<Encoder> {
     encoders.into_iter().map(Encoder::share).collect()
+}
+
+/// What each tenant has of its own, from its file or random, and which variant of the model all of them are.
+fn store_of(
+    pool: &PoolSpec,
+    files: Option<&[PathBuf]>,
+    (tenants, max_host_bytes): (u32, u64),
+    seed: u64,
+    device: Device,
+) -> Result<(Store, Variant), ExecutorError> {
+    let (model, dtype, first_layer) = (&pool.model, pool.dtype, pool.first_layer());
+    let mut variant = OneForAll::unknown();
+    let store = match (pool.tenant_state, files) {
+        (TenantState::Head, _) => Store::None,
+        (TenantState::Model, None) => {
+            let random = ModelStore::random::<Encoder>;
+            Store::Models(random(
+                model,
+                first_layer,
+                tenants,
+                seed,
+                dtype,
+                device,
+                max_host_bytes,
+            )?)
+        }
+        (TenantState::Model, Some(paths)) => {
+            let upper = Encoder::numbers(model, first_layer)? as i64;
+            let blocks = paths.iter().map(|path| {
+                let EncoderBlock {
+                    parameters,
+                    variant: own,
+                } = read_encoder_block(path, model, dtype)?;
+                variant.agree(path, own)?;
+                Ok(parameters.f_narrow(0, parameters.size()[0] - upper, upper)?)
+            });
+            let of = ModelStore::of_blocks::<Encoder>;
+            Store::Models(of(model, first_layer, tenants, dtype, device, max_host_bytes, blocks)?)
+        }
+        (TenantState::Adapters { bottleneck, .. }, files) => {
+            let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
+            Store::Adapters(match files {
+                None => AdapterStore::random(adapter, tenants, seed, dtype, device, max_host_bytes)?,
+                Some(paths) => AdapterStore::read(adapter, tenants, paths, dtype, device, max_host_bytes)?,
+            })
+        }
+    };
+    Ok((store, variant.get().unwrap_or(Variant::BERT)))
+}
+
+/// An instance's room for tenants' own parameters.
+fn slots_of(pool: &PoolSpec, variant: Variant, slots: Option<u32>, device: Device) -> Result<Slots, ExecutorError> {
+    let (model, dtype, first_layer) = (&pool.model, pool.dtype, pool.first_layer());
+    Ok(match (pool.tenant_state, slots) {
+        (TenantState::Model, Some(slots)) => {
+            let numbers = Encoder::numbers(model, first_layer)? as i64;
+            let room = || Tensor::f_zeros([numbers], (kind(dtype), device));
+            let slot = || Encoder::of_variant(model, variant, first_layer, room()?);
+            Slots::Models(ModelSlots::of(slots, slot)?)
+        }
+        (
+            TenantState::Adapters {
+                bottleneck,
+                implementation,
+            },
+            Some(slots),
+        ) => {
+            let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
+            let cache = AdapterCache::new(adapter, slots, dtype, device)?;
+            // An implementation that this device lacks is refused here and not in the middle of a run.
+            cache.plan(&[0], 1, implementation)?;
+            Slots::Adapters(cache, implementation)
+        }
+        _ => Slots::None,
+    })
+}
+
+impl PoolServing for Serving {
+    fn lanes(&self, topology: &Topology, answers: &AnswerList) -> Vec<(Lane, Box<dyn Perform>)> {
+        let bad_slots = BadSlots::default();
+        let lane = |(index, lane): (usize, &Lane)| {
+            let perform: Box<dyn Perform> = match lane.kind {
+                LaneKind::Solve => Box::new(SolverLane),
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link | LaneKind::Disk => {
+                    Box::new(self.host_lane(&bad_slots))
+                }
+                LaneKind::Compute => {
+                    let instance = topology
+                        .instances
+                        .iter()
+                        .position(|instance| instance.compute.index() == index)
+                        .expect("a compute lane belongs to an instance");
+                    Box::new(self.compute_lane(instance, &bad_slots, answers))
+                }
+            };
+            (lane.clone(), perform)
+        };
+        topology.lanes.iter().enumerate().map(lane).collect()
+    }
+
+    fn inputs(&self) -> Inputs {
+        if let Some(retrieval) = &self.retrieval {
+            return Inputs::of_tables(retrieval.tables());
+        }
+        let streams = self
+            .pool
+            .runtimes
+            .as_ref()
+            .map_or(&[][..], |runtimes| &runtimes.streams);
+        let mut vocabularies: Vec<u64> = streams.iter().map(|stream| stream.model.vocabulary.into()).collect();
+        if vocabularies.is_empty() {
+            vocabularies.push(self.pool.model.vocabulary.into());
+        }
+        // A class without a stream of its own goes to the last.
+        let last = vocabularies.len() - 1;
+        Inputs::drawn(self.seed, 0, move |of| vocabularies[usize::from(of.class).min(last)])
+    }
+
+    fn make_versions(&mut self) -> Result<(), ExecutorError> {
+        self.manager.make_versions(self.seed, self.device)
+    }
+
+    fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
+        self.retrieval.as_ref().map(|retrieval| retrieval.counts())
+    }
+
+    fn host_bytes(&self) -> u64 {
+        self.store.sets().map_or(0, crate::ParameterSets::host_bytes)
+    }
+
+    fn shared_sets(&self) -> Option<u32> {
+        self.store.sets()?.shared()
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let of_files: BTreeMap<usize, &String> = { self.heads.missing().iter() }
+            .chain(self.store.missing())
+            .map(|(file, reason)| (*file, reason))
+            .collect();
+        of_files.into_values().cloned().collect()
+    }
+
+    fn tagged(&self) -> Vec<Tagged> {
+        let mut tagged = self.tagged.lock().expect("no lane panics with the list").clone();
+        tagged.sort_unstable();
+        tagged
+    }
 }
 
 /// Fails all members of a batch; those that failed before keep their reason.

@@ -3,7 +3,7 @@
 mod origin;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
@@ -17,7 +17,8 @@ use tenantry_traces::draw::{Draws, Purpose};
 use self::origin::Origin;
 use super::Batch;
 use super::inputs::{Inputs, ids_of};
-use super::serving::{Answer, fail_all, reason, tell};
+use super::pool_serving::{AnswerList, PoolServing};
+use super::serving::{fail_all, reason, tell};
 use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
@@ -208,21 +209,10 @@ impl TaskServing {
             .expect("a task that was taken has a model");
         heads.put(registration.task, &linear.weight, &linear.bias)
     }
+}
 
-    /// What queries read.
-    pub fn inputs(&self) -> Inputs {
-        let vocabularies = self.vocabularies.clone();
-        // Who is answered has a task that was loaded.
-        Inputs::drawn(self.seed, 0, move |of| vocabularies[&of.tenant])
-    }
-
-    /// Bytes of tasks' parameters in host memory, compressed.
-    pub fn host_bytes(&self) -> u64 {
-        self.host_bytes
-    }
-
-    /// Who does each lane's ops. `answers` receives what comes of them.
-    pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
+impl PoolServing for TaskServing {
+    fn lanes(&self, topology: &Topology, answers: &AnswerList) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |lane: &Lane| {
             let perform: Box<dyn Perform> = match lane.kind {
                 LaneKind::Copy | LaneKind::Lookup | LaneKind::Link | LaneKind::Disk => Box::new(IdleLane),
@@ -246,6 +236,16 @@ impl TaskServing {
             (lane.clone(), perform)
         };
         topology.lanes.iter().map(lane).collect()
+    }
+
+    fn inputs(&self) -> Inputs {
+        let vocabularies = self.vocabularies.clone();
+        // Who is answered has a task that was loaded.
+        Inputs::drawn(self.seed, 0, move |of| vocabularies[&of.tenant])
+    }
+
+    fn host_bytes(&self) -> u64 {
+        self.host_bytes
     }
 }
 
@@ -352,7 +352,7 @@ struct TaskLane {
     max_tokens: u32,
     tokens: Draws,
     device: Device,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: AnswerList,
 }
 
 impl TaskLane {

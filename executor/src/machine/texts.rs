@@ -24,6 +24,8 @@ use tenantry_traces::outcome::{ItemDraws, ProfiledModel, ProfiledModels};
 
 pub(crate) use self::probe::TextProbe;
 use super::Batch;
+use super::inputs::Inputs;
+use super::pool_serving::{AnswerList, PoolServing};
 use super::serving::{Answer, fail_all, reason};
 use super::stage_cards::StageCards;
 use super::threads::Perform;
@@ -79,6 +81,17 @@ struct Reading {
     tokens: Arc<Tokens>,
 }
 
+/// The number that a regression answers a request with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number {
+    /// Whose request.
+    pub ticket: u64,
+    /// Which of a cascade's models says so.
+    pub stage: u16,
+    /// As its head gives it: a regression's outputs are not calibrated, its spread is.
+    pub number: f64,
+}
+
 /// The items of a run, what became of them on their way, and what was answered.
 #[derive(Debug)]
 pub(crate) struct ServedTexts {
@@ -88,6 +101,8 @@ pub(crate) struct ServedTexts {
     whole: Vec<Vec<Reading>>,
     judge: Judge,
     on_way: Mutex<OnWay>,
+    /// What regressions answered, in the order in which it came.
+    numbers: Mutex<Vec<Number>>,
 }
 
 #[derive(Debug, Default)]
@@ -103,9 +118,22 @@ impl ServedTexts {
         self.on_way.lock().expect("no lane panics with the texts")
     }
 
+    fn numbers(&self) -> MutexGuard<'_, Vec<Number>> {
+        self.numbers.lock().expect("no lane panics with the numbers")
+    }
+
     /// Which of the items a request is.
     pub fn item(&self, ticket: u64) -> usize {
         self.draws.of(ticket)
+    }
+
+    /// How long each request is for each stage.
+    pub fn lengths(&self) -> TextLengths {
+        let tokens = |whole: &Vec<Reading>| whole.iter().map(|reading| reading.tokens.ids.len() as u32).collect();
+        TextLengths {
+            items: self.draws,
+            tokens: self.whole.iter().map(tokens).collect(),
+        }
     }
 
     /// What a stage reads of a request.
@@ -176,6 +204,7 @@ impl TextServing {
             items,
             judge: Judge::new(route.join.clone(), first.calibration.tolerance()),
             on_way: Mutex::default(),
+            numbers: Mutex::default(),
         };
         let next = |index: usize| match route.order {
             OrderSpec::OneByOne => models.get(index + 1).map(|(model, _)| model.share()),
@@ -201,22 +230,19 @@ impl TextServing {
         })
     }
 
-    /// How long each request is for each stage.
-    pub fn text_lengths(&self) -> TextLengths {
-        let tokens = |whole: &Vec<Reading>| whole.iter().map(|reading| reading.tokens.ids.len() as u32).collect();
-        TextLengths {
-            items: self.texts.draws,
-            tokens: self.texts.whole.iter().map(tokens).collect(),
+    fn lane(&self, stage: usize, own: Option<&TextModel>, answers: &AnswerList) -> TextLane {
+        TextLane {
+            stage: self.stages[stage].share(own),
+            texts: Arc::clone(&self.texts),
+            route: Arc::clone(&self.route),
+            answers: Arc::clone(answers),
+            pass: None,
         }
     }
+}
 
-    /// The texts, for whoever judges what was answered.
-    pub fn texts(&self) -> Arc<ServedTexts> {
-        Arc::clone(&self.texts)
-    }
-
-    /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
-    pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
+impl PoolServing for TextServing {
+    fn lanes(&self, topology: &Topology, answers: &AnswerList) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
             let of_lane = |instance: &&Instance| instance.compute.index() == index;
             let perform: Box<dyn Perform> = match topology.instances.iter().find(of_lane) {
@@ -231,14 +257,18 @@ impl TextServing {
         topology.lanes.iter().enumerate().map(lane).collect()
     }
 
-    fn lane(&self, stage: usize, own: Option<&TextModel>, answers: &Arc<Mutex<Vec<Answer>>>) -> TextLane {
-        TextLane {
-            stage: self.stages[stage].share(own),
-            texts: Arc::clone(&self.texts),
-            route: Arc::clone(&self.route),
-            answers: Arc::clone(answers),
-            pass: None,
-        }
+    fn inputs(&self) -> Inputs {
+        Inputs::items(Arc::clone(&self.texts))
+    }
+
+    fn texts(&self) -> Option<Arc<ServedTexts>> {
+        Some(Arc::clone(&self.texts))
+    }
+
+    fn numbers(&self) -> Vec<Number> {
+        let mut numbers = self.texts.numbers().clone();
+        numbers.sort_unstable_by_key(|number| (number.ticket, number.stage));
+        numbers
     }
 }
 
@@ -312,7 +342,7 @@ struct TextLane {
     stage: TextStage,
     texts: Arc<ServedTexts>,
     route: Arc<dyn Route>,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: AnswerList,
     pass: Option<Pass>,
 }
 
@@ -353,6 +383,7 @@ impl TextLane {
         let stage = &self.stage;
         let members = batch.members.len();
         let (mut revealed, mut answers) = (Vec::with_capacity(members), Vec::with_capacity(members));
+        let mut numbers = Vec::new();
         let (mut outputs, mut readings) = (Vec::with_capacity(members), Vec::new());
         for (index, member) in batch.members.iter().enumerate() {
             let (output, confidence) = stage.calibration.apply(&pass.classified.logits[index]);
@@ -363,11 +394,19 @@ impl TextLane {
                 next_tokens = tokens;
                 readings.extend(left.map(|left| ((member.ticket, stage.index + 1), left)));
             }
-            answers.push(Answer {
-                ticket: member.ticket,
-                stage: stage.index as u16,
-                class: tenantry_cascade::ensemble::likeliest(&output) as u32,
-            });
+            let (ticket, index) = (member.ticket, stage.index as u16);
+            match stage.calibration {
+                Calibration::Number { .. } => numbers.push(Number {
+                    ticket,
+                    stage: index,
+                    number: output[0],
+                }),
+                Calibration::Classes(_) | Calibration::Dirichlet(_) => answers.push(Answer {
+                    ticket,
+                    stage: index,
+                    class: tenantry_cascade::ensemble::likeliest(&output) as u32,
+                }),
+            }
             outputs.push(((member.ticket, stage.index), output));
             revealed.push(Revealed {
                 confidence_ppm,
@@ -378,6 +417,7 @@ impl TextLane {
             .lock()
             .expect("no lane panics with the list")
             .extend(answers);
+        self.texts.numbers().extend(numbers);
         let mut on_way = self.texts.on_way();
         on_way.outputs.extend(outputs);
         on_way.pruned.extend(readings);

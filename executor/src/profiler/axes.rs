@@ -10,13 +10,13 @@ use super::Suite;
 /// twelve, products take up to a fifth more than what lies half-way between two and four, four and eight, or eight and sixteen, which kernels are made for.
 const BATCH: Knots = Knots {
     quick: &[1, 2, 4, 8, 16, 32],
-    full: &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
+    full: &[1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32],
 };
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
 /// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
 const TOKENS: Knots = Knots {
     quick: &[1, 2, 4, 8, 15, 24, 32, 45, 64, 96, 128],
-    full: &[1, 2, 3, 4, 6, 8, 15, 24, 32, 45, 64, 96, 128],
+    full: &[1, 2, 3, 4, 5, 6, 8, 15, 24, 32, 45, 64, 96, 128],
 };
 /// The same on a GPU, where up to some thousand tokens take what it takes to issue their kernels: those few are measured often instead.
 const BATCH_ON_GPU: Knots = Knots {
@@ -184,7 +184,7 @@ mod tests {
         let full = Axes::affordable(Device::Cpu, Suite::Full, 512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (full.batch.len(), full.tokens.len(), full.all_tokens()),
-            (10, 13, 108 * 428)
+            (11, 14, 118 * 433)
         );
         assert_eq!(full.fewer_tokens(), FEWER_TOKENS);
         assert_eq!(

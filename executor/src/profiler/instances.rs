@@ -105,7 +105,7 @@ pub(crate) fn company(device: Device) -> Result<Vec<Stream>, ExecutorError> {
     let most = if device.is_cuda() {
         most
     } else {
-        most.min(crate::host::cores())
+        most.min(tenantry_profiles::cores())
     };
     (0..most).map(|_| Stream::new(device)).collect()
 }

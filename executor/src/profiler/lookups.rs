@@ -105,7 +105,7 @@ impl LookupSubject {
                 made.absent(&mut tables)?;
             }
         }
-        let cores = crate::host::cores();
+        let cores = tenantry_profiles::cores();
         let engines = THREADS.into_iter().filter(|&threads| threads == 1 || threads <= cores);
         Ok(LookupSubject {
             model: shape.name.clone(),

@@ -19,6 +19,7 @@ mod instances;
 mod limits;
 mod lookups;
 mod lora;
+mod measuring;
 mod models;
 mod ops;
 mod outcome;
@@ -46,13 +47,13 @@ use tenantry_profiles::{Card, Contention, Lanes, ModelShape, Origin, Origins, Pr
 
 pub use self::axes::Served;
 pub use self::gauge::{Pace, gauge};
+use self::measuring::Measuring;
 use self::models::Models;
 pub use self::ops::Ops;
 use self::outcome::or_else_noted;
 use self::partial::Partial;
 use self::plan::unmeasured;
 pub use self::plan::{Plan, Profiled, Progress, Suite};
-use self::schedule::{Schedule, Watch};
 use self::subjects::Subjects;
 pub use self::texts::ServedRoute;
 use crate::device::prepare_lane_thread;
@@ -71,10 +72,6 @@ const RESUME: Duration = Duration::from_secs(12);
 const RESUME_ON_GPU: Duration = Duration::from_secs(6);
 /// What look-ups after idleness take, where there are tables.
 const LOOKUP_RESUME: Duration = Duration::from_secs(10);
-/// Part of a suite's time that the points have at least.
-const POINTS_PART_LEAST: f64 = 0.5;
-/// Part of a suite's time for measuring tables anew in which an op had cost less than a smaller one.
-const SETTLE_PART: f64 = 0.1;
 
 /// What comes after the points takes so long.
 fn after_points(plan: &Plan) -> Duration {
@@ -124,18 +121,11 @@ pub fn profile(
     }
     prepare_lane_thread();
     let start = Instant::now();
-    let after = after_points(plan);
-    let suite_time = plan.duration();
-    // However much comes after them.
-    let time = suite_time
-        .saturating_sub(after)
-        .max(suite_time.mul_f64(POINTS_PART_LEAST));
     let earlier = match &plan.partial {
         Some(path) => Partial::read(path, plan)?,
         None => None,
     };
     let mut handed_over = hand_overs(plan.device, interrupted)?;
-
     let mut notes = unmeasured(plan);
     if lies_in_memory(&std::env::temp_dir()) {
         notes.push(
@@ -149,7 +139,7 @@ pub fn profile(
         (Suite::Full, _) | (_, true) => vec![limits::measure(plan.device, plan.dtype)?],
         (Suite::Quick, false) => Vec::new(),
     };
-    let time_for_model = suite_time / plan.models.len() as u32;
+    let time_for_model = plan.duration() / plan.models.len() as u32;
     let known = earlier.as_ref().map(|earlier| &earlier.per_token_ns);
     let models = Models::load(plan, time_for_model, known)?;
     let subjects = Subjects::new(&models, plan, &mut notes)?;
@@ -157,56 +147,15 @@ pub fn profile(
     let there = plan.there.names();
     points.retain(|point| point.is_lacking(&there));
 
-    let (mut tables, mut held_out) = (Tables::default(), Tables::default());
-    let mut schedule = Schedule::new(points, plan.device, plan.seed).within(time);
-    let per_token_ns = models.per_token_ns();
-    // Preparing again is not part of the time, so that a run in many parts measures as much as one.
-    let (spent, runs) = match earlier {
-        None => (start.elapsed(), 1),
-        Some(earlier) => {
-            if !schedule.resume(earlier.state) {
-                let what = plan
-                    .partial
-                    .as_ref()
-                    .map_or(String::new(), |path| path.display().to_string());
-                return Err(ExecutorError::input(
-                    what,
-                    "of the points that this machine has, or removed",
-                    "others",
-                ));
-            }
-            (Duration::from_nanos(earlier.spent_ns), earlier.runs + 1)
-        }
-    };
-    let begin = Instant::now();
-    let mut keep = |state| match &plan.partial {
-        None => Ok(()),
-        Some(path) => {
-            let mut partial = Partial::new(plan, spent + begin.elapsed(), per_token_ns.clone(), state);
-            partial.runs = runs;
-            partial.write(path)
-        }
-    };
-    // What comes after the points is still to come.
-    let mut with_the_rest = |at: Progress| {
-        progress(Progress {
-            time_left: at.time_left + after,
-            ..at
-        })
-    };
-    let mut watch = Watch {
-        until: begin + time.saturating_sub(spent),
-        progress: &mut with_the_rest,
-        keep: &mut keep,
-        interrupted,
-    };
-    schedule.measure(&mut watch)?;
+    let earlier = (earlier, start.elapsed());
+    let mut measuring = Measuring::new(points, plan, models.per_token_ns(), earlier, after_points(plan))?;
+    measuring.measure(progress, interrupted)?;
     // While the device is still as busy as it was: an idle GPU slows its clocks down within a second.
     let clocks_after = clocks(plan.device);
     // A GPU's kernels do cost less for more work now and then, as published tables show: measuring again is assumed not to help.
     let settled = match plan.device.is_cuda() {
         true => Vec::new(),
-        false => schedule.settle(suite_time.mul_f64(SETTLE_PART), &mut watch)?,
+        false => measuring.settle(progress, interrupted)?,
     };
     if !settled.is_empty() {
         let tables = settled.join("; ");
@@ -214,9 +163,11 @@ pub fn profile(
             "measured anew, since an op had cost less than a smaller one: {tables}"
         ));
     }
-    keep(schedule.state())?;
-    let outcome = schedule.record(&mut tables, &mut held_out);
+    measuring.keep()?;
+    let (mut tables, mut held_out) = (Tables::default(), Tables::default());
+    let outcome = measuring.schedule.record(&mut tables, &mut held_out);
     notes.extend(outcome.notes());
+    let runs = measuring.runs();
     if runs > 1 {
         notes.push(format!(
             "measured in {runs} runs: it was interrupted, and went on where it had stopped"
@@ -232,6 +183,23 @@ pub fn profile(
 
     notes.extend(clocks_before.map(|clocks| format!("before: {clocks}")));
     notes.extend(clocks_after.map(|clocks| format!("at the end of the points: {clocks}")));
+    let interrupted = interrupted.load(Ordering::Relaxed);
+    if interrupted {
+        notes.push("interrupted before all was measured".to_string());
+    }
+    let boot = tenantry_profiles::boot().filter(|_| runs == 1);
+    let card = Card {
+        contention,
+        certainty: measuring.schedule.certainty(),
+        limits,
+        held_out,
+        ..card_of(plan, tables, notes, boot)
+    };
+    Ok(Profiled { card, interrupted })
+}
+
+/// A card of a plan's device with these tables, so that they rise with the work.
+fn card_of(plan: &Plan, tables: Tables, notes: Vec<String>, boot: Option<String>) -> Card {
     let (tables, mended) = tables.rising();
     let origins = mended.into_iter().map(|mended| Origin {
         family: mended.family,
@@ -240,18 +208,14 @@ pub fn profile(
         source: plan.command.clone(),
         error: Some(mended.how_far),
     });
-    let interrupted = interrupted.load(Ordering::Relaxed);
-    if interrupted {
-        notes.push("interrupted before all was measured".to_string());
-    }
     let not_builtin = |shape: &&ModelShape| ModelShape::builtin(&shape.name).as_ref() != Some(*shape);
-    let card = Card {
+    Card {
         name: plan.name.clone(),
         lanes: Lanes {
             host: plan.description.host.cores.saturating_sub(1).max(1),
         },
         device: plan.description.clone(),
-        contention,
+        contention: Contention::NONE,
         origins: Origins::new(origins.collect()),
         provenance: Provenance {
             source: Source::Measured,
@@ -259,15 +223,14 @@ pub fn profile(
             command: plan.command.clone(),
             seed: plan.seed,
             version: env!("CARGO_PKG_VERSION").to_string(),
-            boot: crate::host::boot().filter(|_| runs == 1),
+            boot,
             notes,
         },
-        certainty: schedule.certainty(),
-        limits,
+        certainty: Vec::new(),
+        limits: Vec::new(),
         models: plan.models.iter().filter(not_builtin).cloned().collect(),
         datasheet: None,
         tables,
-        held_out,
-    };
-    Ok(Profiled { card, interrupted })
+        held_out: Tables::default(),
+    }
 }

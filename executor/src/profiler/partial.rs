@@ -31,12 +31,12 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Of a first run.
-    pub fn new(plan: &Plan, spent: Duration, per_token_ns: BTreeMap<String, u64>, state: State) -> Partial {
+    /// After so many runs of a plan.
+    pub fn new(plan: &Plan, runs: u32, spent: Duration, per_token_ns: BTreeMap<String, u64>, state: State) -> Partial {
         Partial {
             command: plan.command.clone(),
             plan: described(plan),
-            runs: 1,
+            runs,
             spent_ns: spent.as_nanos() as u64,
             per_token_ns,
             state,

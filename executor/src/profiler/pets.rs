@@ -252,7 +252,7 @@ impl<'a> PetSubject<'a> {
 
     /// Streams that are measured at once, as far as there are cores: each is issued to, or computed on, by a thread of its own.
     fn streams(&self) -> impl Iterator<Item = u32> {
-        let cores = crate::host::cores();
+        let cores = tenantry_profiles::cores();
         { STREAMS.into_iter() }.filter(move |&streams| streams == 1 || streams <= cores)
     }
 

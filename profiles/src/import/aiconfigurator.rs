@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::Import;
 use super::conversion;
 use super::draft::{Decoding, Draft, Points, on_line};
 use super::gpus::Gpu;
 use super::operators::{Attention, Products};
 use super::sheet::Sheet;
 use super::summary_stats::Times;
+use super::{Import, US_PER_MS};
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::keys::CollectiveOperation;
@@ -23,8 +23,6 @@ const DTYPE: DType = DType::Bf16;
 
 /// Of what layers are.
 const LAYER: &str = "a layer composed of 8 kernels";
-
-const US_PER_MS: f64 = 1e3;
 
 /// What the source itself takes kernels that only read and write memory to reach of the data sheet's bandwidth, and the time that
 /// the shortest of them takes (`mem_bw_scale`, `mem_const_latency_s` in its system specifications).

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::US_PER_MS;
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
 use super::sheet::Sheet;
@@ -11,8 +12,6 @@ use crate::family::Family;
 use crate::model::{DType, ModelShape};
 use crate::roofline::Roofline;
 use crate::rows::{EncoderLayerRow, StaticModelRow};
-
-const US_PER_MS: f64 = 1e3;
 
 /// TensorRT's engines are built for one batch and one length each: they are the static runtime. A layer is a share of the whole.
 pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {

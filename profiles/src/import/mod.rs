@@ -34,6 +34,9 @@ use crate::model::{DType, ModelShape};
 use crate::names::named;
 use crate::roofline::{Datasheet, Roofline, fill};
 
+/// Sources say milliseconds, cards microseconds.
+const US_PER_MS: f64 = 1e3;
+
 /// Whose tables they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

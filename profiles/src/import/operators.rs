@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::US_PER_MS;
 use super::draft::on_line;
 use super::sheet::Sheet;
 use super::slips::Slip;
 use super::summary_stats::Times;
 use crate::error::Invalid;
-
-const US_PER_MS: f64 = 1e3;
 
 /// Times of `m` × `k` by `k` × `n`, in microseconds.
 #[derive(Default)]

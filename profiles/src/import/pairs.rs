@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::US_PER_MS;
 use super::bert::{complete, layers_of_whole, whole_models};
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
@@ -13,8 +14,6 @@ use crate::check::MEAN_OVER_P99_MAX;
 use crate::error::Invalid;
 use crate::model::{DType, ModelKind, ModelShape};
 use crate::stats::nearest_rank;
-
-const US_PER_MS: f64 = 1e3;
 
 /// What both kinds of engines of a model take.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::US_PER_MS;
 use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out};
 use super::sheet::{Line, Sheet};
 use super::summary_stats::Times;
@@ -17,8 +18,6 @@ const SOURCE: &str = "Vidur (microsoft/vidur @7d47513, MIT)";
 
 /// Vidur's profiler runs half precision.
 const DTYPE: DType = DType::F16;
-
-const US_PER_MS: f64 = 1e3;
 
 /// By what share a sum of equal times may differ from as many times one of them.
 const ROUNDED: f64 = 1e-9;

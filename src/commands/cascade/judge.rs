@@ -1,7 +1,9 @@
 //! `tenantry cascade judge`: a cascade beside its own models.
 
-use serde_json::json;
-use tenantry_executor::cascade::{EnsembleEffect, Judged, Outputs, Settings, TextModel, Verdict, judge};
+use serde_json::{Value, json};
+use tenantry_executor::cascade::{
+    CalibrationError, EnsembleEffect, Judged, Outputs, Settings, TextModel, Verdict, judge,
+};
 use tenantry_reports::terminal;
 use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 
@@ -57,57 +59,58 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         &interrupt::flag(),
     )
     .map_err(failure)?;
-    let Verdict {
-        judged,
-        ensemble,
-        calibration,
-    } = &verdict;
-    let rows: Vec<_> = judged
-        .iter()
-        .map(|judged| {
-            json!({
-                "name": judged.name,
-                "accuracy": judged.accuracy,
-                "latency_ms": {
-                    "mean": judged.mean_us() / 1e3,
-                    "p50": judged.quantile_us(0.5) / 1e3,
-                    "p98": judged.quantile_us(0.98) / 1e3,
-                    "p99": judged.quantile_us(0.99) / 1e3,
-                },
-                "returned_share_by_stage": judged.returned,
-                "words_left": judged.words_left,
-                "re_routed_accuracy": judged.re_routed_accuracy,
-            })
-        })
-        .collect();
-    let errors: Vec<_> = calibration
-        .iter()
-        .map(|error| json!({ "model": error.model, "temperature": error.temperature, "ece_before": error.before, "ece_after": error.after }))
-        .collect();
-    let effects: Vec<_> = ensemble
-        .iter()
-        .map(|effect| {
-            json!({
-                "pruned": effect.pruned,
-                "weights": effect.weights,
-                "re_routed": effect.items,
-                "last_wrong": effect.wrong,
-                "earlier_right": effect.earlier_right,
-                "mended": effect.mended,
-                "broken": effect.broken,
-            })
-        })
-        .collect();
     let value = json!({
         "items": asked.items.len(),
         "fitted_to_these_items": fitted_here,
         "weights_by_whole_items": of_whole_items,
-        "runs": rows,
-        "ensemble": effects,
-        "calibration": errors,
+        "runs": verdict.judged.iter().map(judged_json).collect::<Vec<_>>(),
+        "ensemble": verdict.ensemble.iter().map(effect_json).collect::<Vec<_>>(),
+        "calibration": verdict.calibration.iter().map(calibration_json).collect::<Vec<_>>(),
     });
-    print(output, &value, || {
-        let header = [
+    print(output, &value, || text(&verdict))
+}
+
+fn judged_json(judged: &Judged) -> Value {
+    json!({
+        "name": judged.name,
+        "accuracy": judged.accuracy,
+        "latency_ms": {
+            "mean": judged.mean_us() / 1e3,
+            "p50": judged.quantile_us(0.5) / 1e3,
+            "p98": judged.quantile_us(0.98) / 1e3,
+            "p99": judged.quantile_us(0.99) / 1e3,
+        },
+        "returned_share_by_stage": judged.returned,
+        "words_left": judged.words_left,
+        "re_routed_accuracy": judged.re_routed_accuracy,
+    })
+}
+
+fn effect_json(effect: &EnsembleEffect) -> Value {
+    json!({
+        "pruned": effect.pruned,
+        "weights": effect.weights,
+        "re_routed": effect.items,
+        "last_wrong": effect.wrong,
+        "earlier_right": effect.earlier_right,
+        "mended": effect.mended,
+        "broken": effect.broken,
+    })
+}
+
+fn calibration_json(error: &CalibrationError) -> Value {
+    json!({
+        "model": error.model,
+        "temperature": error.temperature,
+        "ece_before": error.before,
+        "ece_after": error.after,
+    })
+}
+
+/// The verdict as tables.
+fn text(verdict: &Verdict) -> String {
+    let judged = table(
+        [
             "answered by",
             "accuracy",
             "mean, ms",
@@ -117,10 +120,11 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
             "returned by level",
             "words left",
             "right of re-routed",
-        ];
-        let mut table = vec![header.map(str::to_owned).to_vec()];
-        table.extend(judged.iter().map(row));
-        let header = [
+        ],
+        verdict.judged.iter().map(row),
+    );
+    let effects = table(
+        [
             "ensemble, of re-routed",
             "weights",
             "items",
@@ -128,28 +132,30 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
             "an earlier right",
             "mended",
             "broken",
-        ];
-        let mut effects = vec![header.map(str::to_owned).to_vec()];
-        effects.extend(ensemble.iter().map(effect));
-        let mut errors = vec![
-            ["model", "temperature", "ECE before", "after"]
-                .map(str::to_owned)
-                .to_vec(),
-        ];
-        for error in calibration {
-            errors.push(vec![
-                error.model.clone(),
-                error
-                    .temperature
-                    .map_or_else(|| "by class".to_owned(), |temperature| format!("{temperature:.3}")),
-                percent(error.before),
-                percent(error.after),
-            ]);
-        }
-        [&table, &effects, &errors]
-            .map(|table| terminal::figures(table, style()))
-            .join("\n\n")
-    })
+        ],
+        verdict.ensemble.iter().map(effect),
+    );
+    let errors = table(
+        ["model", "temperature", "ECE before", "after"],
+        verdict.calibration.iter().map(calibration),
+    );
+    [judged, effects, errors].join("\n\n")
+}
+
+fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let header = header.map(str::to_owned).to_vec();
+    let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    terminal::figures(&table, style())
+}
+
+fn calibration(error: &CalibrationError) -> Vec<String> {
+    let temperature = error.temperature.map(|temperature| format!("{temperature:.3}"));
+    vec![
+        error.model.clone(),
+        temperature.unwrap_or_else(|| "by class".to_owned()),
+        percent(error.before),
+        percent(error.after),
+    ]
 }
 
 fn row(judged: &Judged) -> Vec<String> {

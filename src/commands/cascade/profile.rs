@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenantry_core::answers::described;
 use tenantry_executor::cascade::{
-    Answer, Calibration, CalibrationMethod, Fitted, Outputs, ProfileItems, ProfileRoute, TextModel, profile,
+    Answer, Calibration, CalibrationMethod, Fitted, Outputs, ProfileItems, ProfileRoute, Profiled, TextModel, profile,
 };
 use tenantry_reports::terminal;
 use tenantry_traces::outcome::{ProfiledModels, PruneStep};
@@ -73,82 +73,88 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             .map_err(failure)?;
     }
     unfinished.finish()?;
-    for model in profiled.iter().filter(|_| calibrations.is_none()) {
-        if let Calibration::Classes(temperature) = &model.whole.calibration
-            && temperature.is_at_an_end()
-        {
-            let note = format!(
-                "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: confidences by it say nothing of other items, of \
-                 which some must be answered wrongly to fit it",
-                model.whole.model,
-                temperature.value()
-            );
+    if calibrations.is_none() {
+        for note in profiled.iter().filter_map(at_an_end) {
             say(output, &note);
         }
     }
-    let passes: Vec<(&str, f32)> = profiled
-        .iter()
+    let passes = { profiled.iter() }
         .map(|model| (model.whole.model.as_str(), median(&model.whole.observed.service_us)))
-        .collect();
+        .collect::<Vec<(&str, f32)>>();
     if let Some(note) = not_the_fastest_first(&passes) {
         say(output, &note);
     }
-    let row = |outputs: &&Outputs| {
-        let [service_us, attended_us] = [&outputs.observed.service_us, &outputs.observed.attended_us].map(|us| {
-            let mut sorted = us.clone();
-            sorted.sort_by(f32::total_cmp);
-            sorted
-        });
-        json!({
-            "file": outputs.file_name(),
-            "model": outputs.model,
-            "pruned": outputs.pruning.as_ref().map(|pruning| &pruning.steps),
-            "words_left": outputs.pruning.as_ref().map(|pruning| pruning.words_left),
-            "accuracy": outputs.accuracy(),
-            "temperature": match &outputs.calibration {
-                Calibration::Classes(temperature) => Some(temperature.value()),
-                Calibration::Dirichlet(_) | Calibration::Number { .. } => None,
-            },
-            "service_us_mean": service_us.iter().sum::<f32>() / service_us.len() as f32,
-            "service_us_p50": service_us[service_us.len() / 2],
-            "attended_us_p50": attended_us.get(attended_us.len() / 2),
-        })
+    let rows: Vec<Value> = all.iter().copied().map(row).collect();
+    print(output, &json!({ "folder": args.out, "outputs": rows }), || {
+        let table = terminal::figures(&table(&rows), style());
+        format!("{table}\n\n{} has the outputs.", args.out.display())
+    })
+}
+
+/// That a model's confidences were fitted to items that do not tell how sure it may be.
+fn at_an_end(model: &Profiled) -> Option<String> {
+    let Calibration::Classes(temperature) = &model.whole.calibration else {
+        return None;
     };
-    let rows: Vec<_> = all.iter().map(row).collect();
-    let table = || {
-        let mut table = vec![
-            [
-                "file",
-                "accuracy",
-                "temperature",
-                "words left",
-                "mean, ms",
-                "p50",
-                "with attention",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-        ];
-        for row in &rows {
-            let number = |key: &str| row[key].as_f64();
-            let percent = |key: &str| number(key).map_or(String::new(), |share| format!("{:.1} %", 100.0 * share));
-            table.push(vec![
-                row["file"].as_str().unwrap_or_default().to_owned(),
-                percent("accuracy"),
-                number("temperature").map_or(String::new(), |temperature| format!("{temperature:.3}")),
-                percent("words_left"),
-                format!("{:.3}", number("service_us_mean").unwrap_or_default() / 1e3),
-                format!("{:.3}", number("service_us_p50").unwrap_or_default() / 1e3),
-                format!("{:.3}", number("attended_us_p50").unwrap_or_default() / 1e3),
-            ]);
-        }
+    temperature.is_at_an_end().then(|| {
         format!(
-            "{}\n\n{} has the outputs.",
-            terminal::figures(&table, style()),
-            args.out.display()
+            "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: confidences by it say nothing of other items, of \
+             which some must be answered wrongly to fit it",
+            model.whole.model,
+            temperature.value()
         )
+    })
+}
+
+fn row(outputs: &Outputs) -> Value {
+    let [service_us, attended_us] = [&outputs.observed.service_us, &outputs.observed.attended_us].map(|us| {
+        let mut sorted = us.clone();
+        sorted.sort_by(f32::total_cmp);
+        sorted
+    });
+    json!({
+        "file": outputs.file_name(),
+        "model": outputs.model,
+        "pruned": outputs.pruning.as_ref().map(|pruning| &pruning.steps),
+        "words_left": outputs.pruning.as_ref().map(|pruning| pruning.words_left),
+        "accuracy": outputs.accuracy(),
+        "temperature": match &outputs.calibration {
+            Calibration::Classes(temperature) => Some(temperature.value()),
+            Calibration::Dirichlet(_) | Calibration::Number { .. } => None,
+        },
+        "service_us_mean": service_us.iter().sum::<f32>() / service_us.len() as f32,
+        "service_us_p50": service_us[service_us.len() / 2],
+        "attended_us_p50": attended_us.get(attended_us.len() / 2),
+    })
+}
+
+/// Of rows as JSON, with a header.
+fn table(rows: &[Value]) -> Vec<Vec<String>> {
+    let header = [
+        "file",
+        "accuracy",
+        "temperature",
+        "words left",
+        "mean, ms",
+        "p50",
+        "with attention",
+    ];
+    let line = |row: &Value| {
+        let number = |key: &str| row[key].as_f64();
+        let percent = |key: &str| number(key).map_or(String::new(), |share| format!("{:.1} %", 100.0 * share));
+        let milliseconds = |key: &str| format!("{:.3}", number(key).unwrap_or_default() / 1e3);
+        vec![
+            row["file"].as_str().unwrap_or_default().to_owned(),
+            percent("accuracy"),
+            number("temperature").map_or(String::new(), |temperature| format!("{temperature:.3}")),
+            percent("words_left"),
+            milliseconds("service_us_mean"),
+            milliseconds("service_us_p50"),
+            milliseconds("attended_us_p50"),
+        ]
     };
-    print(output, &json!({ "folder": args.out, "outputs": rows }), table)
+    let header = header.map(str::to_owned).to_vec();
+    std::iter::once(header).chain(rows.iter().map(line)).collect()
 }
 
 /// The middle one, the greater of two.

@@ -6,14 +6,15 @@ use serde_json::json;
 use tenantry_cascade::CascadeError;
 use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
 use tenantry_cascade::search::{EarlyStops, Search, Targets, select};
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::terminal;
-use tenantry_reports::whole::write_whole;
+use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
 use super::scenario;
 use crate::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, say, style};
+use crate::output::{next, print, say, style, write_in_folder};
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !(args.accuracy > 0.0 && args.accuracy <= 100.0) {
@@ -58,11 +59,15 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         Ok(chosen) => (vec![chosen], true),
         Err(nearest) => (nearest.iter().collect(), false),
     };
+    if let (false, Some(path)) = (found, &args.scenario) {
+        // That of another question would be taken for this one's answer.
+        remove_earlier(path).map_err(Failure::running)?;
+    }
     if let (true, Some(path)) = (found, &args.scenario) {
         let text = scenario::text(rows[0], &profiled, &args.profiled)?;
-        write_whole(path, text.as_bytes()).map_err(Failure::running)?;
+        write_in_folder(path, &text)?;
         say(output, &format!("scenario: {}", path.display()));
-        let what = path.display();
+        let what = quoted(&path.display().to_string());
         next(
             output,
             &format!(

@@ -3,16 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::{Card, Ratios, compare, describe};
 use tenantry_reports::page::{NamedRatios, RatioGroup, RatiosPage};
-use tenantry_reports::whole::write_whole;
 
+use super::table;
 use crate::cards::find_card;
 use crate::cli::{CompareArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, provenance, say};
+use crate::output::{Started, print, provenance, say, write_in_folder};
 
 const HEADER: [&str; 9] = [
     "Family",
@@ -64,7 +63,7 @@ fn report(cards: [&Card; 2], ratios: &[Ratios], started: &Started, path: &Path) 
         manifest: &started.manifest(&[], None, 0, Vec::new()),
     };
     let html = page.render().map_err(Failure::running)?;
-    write_whole(path, html.as_bytes()).map_err(Failure::running)
+    write_in_folder(path, &html)
 }
 
 /// All families, each as one, and then the tables of each that has several.
@@ -162,19 +161,9 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
     if ratios.is_empty() {
         return heading + "\nThey have no table in common that reaches as far in both.";
     }
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(HEADER);
-    for ratios in ratios {
-        table.add_row(cells([first, second], ratios));
-    }
-    for column in 3..HEADER.len() {
-        let column = table.column_mut(column).expect("the header has it");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    heading + "\n" + &table.trim_fmt() + "\n\n" + NOTE
+    let figures: Vec<usize> = (3..HEADER.len()).collect();
+    let rows = ratios.iter().map(|ratios| cells([first, second], ratios));
+    heading + "\n" + &table(HEADER, rows, &figures) + "\n\n" + NOTE
 }
 
 #[cfg(test)]

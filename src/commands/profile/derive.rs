@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::paper::{Outcome, Paper, Role, Sensitivity};
 use tenantry_profiles::roofline::{Datasheet, Roofline, derive_card};
 use tenantry_profiles::{Card, ProfileError, describe};
 use tenantry_reports::manifest::quoted;
 
-use super::{models, show};
+use super::{models, show, table};
 use crate::cli::{DeriveArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{print, say, today};
@@ -106,22 +105,6 @@ fn paper(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failu
         "sensitivities": sensitivities,
     });
     print(output, &value, || text(&paper, &outcomes, &sensitivities))
-}
-
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>, figures: &[usize]) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(header);
-    for row in rows {
-        table.add_row(row);
-    }
-    for &column in figures {
-        let column = table.column_mut(column).expect("the header has it");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
 }
 
 fn text(paper: &Paper, outcomes: &[Outcome], sensitivities: &[Sensitivity]) -> String {

@@ -27,32 +27,20 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         // Long inputs take a GPU no time: as long as the models' positions allow.
         needs.served.tokens = Some(u32::MAX);
     }
-    let default_out = || PathBuf::from("profiles/cards").join(device_name.replace(':', ""));
-    // Without a slash at its end, and by its name where it is the one that the user is in: what is kept meanwhile lies beside it.
-    let out: PathBuf = args.out.clone().unwrap_or_else(default_out).components().collect();
-    let out = match out.file_name() {
-        Some(_) => out,
-        None => out
-            .canonicalize()
-            .map_err(|error| Failure::BadInput(format!("--out: {}: {error}", out.display())))?,
-    };
+    let out = out_folder(args, device_name)?;
     let name = out
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or(device_name)
         .to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
-    if args.out.is_none() && !args.add && out.join("card.yaml").exists() {
-        // A quick one would take the place of a shipped one, with fewer tables.
-        let there = out.display();
-        return Err(Failure::BadInput(format!(
-            "--out: must be given where {there} is there already: another folder, such as out/here, for --profile out/here; {there} itself to take its \
-             place; or --add, to keep it and add what it lacks; got nothing"
-        )));
-    }
     // Better to know before than after measuring.
     Card::check_place(&out)?;
-    let there = args.add.then(|| Card::load(&out)).transpose()?;
+    let there = keeps(args).then(|| Card::load(&out)).transpose()?;
+    let again = match &there {
+        Some(there) if args.again => there.tables_beyond_limits(),
+        _ => Vec::new(),
+    };
     let interrupt = interrupt::flag();
     let suite = match args.suite {
         Suite::Quick => Thoroughness::Quick,
@@ -63,7 +51,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         time: args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         there: there
             .as_ref()
-            .map_or_else(Tables::default, |there| there.tables.clone()),
+            .map_or_else(Tables::default, |there| there.tables.without(&again)),
         partial: Some(partial.clone()),
         command: command(args, device_name),
         ..plan(needs, &device, suite)?
@@ -72,17 +60,13 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         there.check_same_device(&plan.description).map_err(Failure::bad_input)?;
         there.check_same_models(&plan.models).map_err(Failure::bad_input)?;
     }
-    let models = plan
-        .models
-        .iter()
-        .map(|model| model.name.as_str())
-        .collect::<Vec<_>>()
-        .join(", ");
-    let seconds = plan.duration().as_secs();
+    let models: Vec<&str> = plan.models.iter().map(|model| model.name.as_str()).collect();
     say(
         output,
         &format!(
-            "measuring {models} on {device_name} for {seconds} s, longer where three visits of each point take longer"
+            "measuring {} on {device_name} for {} s, longer where three visits of each point take longer",
+            models.join(", "),
+            plan.duration().as_secs()
         ),
     );
     if partial.exists() {
@@ -108,27 +92,21 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
             partial.display()
         )));
     }
-    let remove_partial = || {
-        std::fs::remove_file(&partial)
-            .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))
-    };
     let card = match there {
         Some(mut there) => {
-            there.add_measured(card).map_err(Failure::bad_input)?;
+            there.add_measured(card, &again).map_err(Failure::bad_input)?;
             there
         }
         None => card,
     };
-    match card.save(&out) {
-        Ok(()) => remove_partial()?,
-        Err(other) => {
-            let kept = format!(
-                "{} keeps what was measured, and the same command goes on with it",
-                partial.display()
-            );
-            return Err(Failure::Running(format!("{other} ({kept})")));
-        }
-    }
+    card.save(&out).map_err(|error| {
+        let partial = partial.display();
+        Failure::Running(format!(
+            "{error} ({partial} keeps what was measured, and the same command goes on with it)"
+        ))
+    })?;
+    std::fs::remove_file(&partial)
+        .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))?;
     let tables = tenantry_profiles::describe(&card);
     print(
         output,
@@ -136,15 +114,43 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         || show::text(&card, &tables),
     )?;
     say(output, &format!("profile: {}", out.display()));
-    next(output, &format!("tenantry profile show {}", out.display()));
+    let out = quoted(&out.display().to_string());
+    next(output, &format!("tenantry profile show {out}"));
     Ok(())
+}
+
+/// Whether the card that is there stays, with more or better tables.
+fn keeps(args: &ProfileArgs) -> bool {
+    args.add || args.again
+}
+
+/// Where the card goes: what is kept meanwhile lies beside it.
+fn out_folder(args: &ProfileArgs, device: &str) -> Result<PathBuf, Failure> {
+    let default_out = || PathBuf::from("profiles/cards").join(device.replace(':', ""));
+    // Without a slash at its end, and by its name where it is the one that the user is in.
+    let out: PathBuf = args.out.clone().unwrap_or_else(default_out).components().collect();
+    let out = match out.file_name() {
+        Some(_) => out,
+        None => out
+            .canonicalize()
+            .map_err(|error| Failure::BadInput(format!("--out: {}: {error}", out.display())))?,
+    };
+    if args.out.is_none() && !keeps(args) && out.join("card.yaml").exists() {
+        // A quick one would take the place of a shipped one, with fewer tables.
+        let there = out.display();
+        return Err(Failure::BadInput(format!(
+            "--out: must be given where {there} is there already: another folder, such as out/here, for --profile out/here; {there} itself to take its \
+             place; or --add, to keep it and add what it lacks; got nothing"
+        )));
+    }
+    Ok(out)
 }
 
 /// Of what is needed, on a device.
 fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Failure> {
     let dtype = needs.dtype.unwrap_or(DType::F32);
     if device.is_cpu() && dtype != DType::F32 {
-        let message = format!("dtype: must be f32 to be measured on this device, got {dtype}");
+        let message = format!("--dtype, or a scenario's dtype: must be f32 to be measured on this device, got {dtype}");
         return Err(Failure::BadInput(message));
     }
     Ok(Plan {
@@ -181,20 +187,17 @@ fn command(args: &ProfileArgs, device: &str) -> String {
     for scenario in &args.scenarios {
         command += &format!(" --for {}", quoted(scenario));
     }
-    if !args.scenarios.is_empty() {
-        if args.add {
-            command += " --add";
-        }
-        return command;
-    }
+    // Clap takes neither of these beside a scenario.
     if !args.models.is_empty() {
         command += &format!(" --models {}", args.models.join(","));
     }
-    if args.dtype != DType::F32.name() {
+    if args.scenarios.is_empty() && args.dtype != DType::F32.name() {
         command += &format!(" --dtype {}", args.dtype);
     }
-    if args.add {
-        command += " --add";
+    for (given, flag) in [(args.add, " --add"), (args.again, " --again")] {
+        if given {
+            command += flag;
+        }
     }
     command
 }

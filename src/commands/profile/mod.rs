@@ -13,12 +13,18 @@ mod show;
 #[cfg(feature = "libtorch")]
 pub use needs::models_of;
 
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use tenantry_profiles::{ModelShape, did_you_mean};
 
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
 use crate::failure::Failure;
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
+    if let (Some(_), Some(option)) = (&args.command, measuring(args)) {
+        let message =
+            format!("{option}: must be left out beside show, compare, derive and import, which measure nothing");
+        return Err(Failure::BadInput(format!("{message}, got one")));
+    }
     match &args.command {
         Some(ProfileCommand::Show(show)) => show::run(show, output),
         Some(ProfileCommand::Compare(compare)) => compare::run(compare, output),
@@ -29,6 +35,39 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         #[cfg(not(feature = "libtorch"))]
         None => Err(Failure::without_libtorch()),
     }
+}
+
+/// A table for the terminal, with these columns to the right.
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>, figures: &[usize]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for &column in figures {
+        let column = table.column_mut(column).expect("the header has it");
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+/// An option that says what is measured, where one was given. That all commands have `--json` and `--quiet` keeps this from being left to clap.
+fn measuring(args: &ProfileArgs) -> Option<&'static str> {
+    let given = [
+        ("--device", args.device.is_some()),
+        ("--minutes", args.minutes.is_some()),
+        ("--models", !args.models.is_empty()),
+        ("--for", !args.scenarios.is_empty()),
+        ("--add", args.add),
+        ("--again", args.again),
+        ("--out", args.out.is_some()),
+    ];
+    given
+        .into_iter()
+        .find_map(|(option, is_given)| is_given.then_some(option))
 }
 
 /// The built-in models of `--models`, or these where it names none.

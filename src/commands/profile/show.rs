@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, TableError, TableForms, TableSummary, describe};
 use tenantry_reports::page::ProfilePage;
-use tenantry_reports::whole::write_whole;
 
 use super::plots::{self, roofline};
+use super::table;
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, provenance, say, to_stdout};
+use crate::output::{Started, print, provenance, say, to_stdout, write_in_folder};
 
 const HEADER: [&str; 12] = [
     "Family",
@@ -92,7 +91,7 @@ fn report(card: &Card, tables: &[TableSummary], started: &Started, path: &Path) 
         manifest: &started.manifest(&[], None, 0, Vec::new()),
     };
     let html = page.render().map_err(Failure::running)?;
-    write_whole(path, html.as_bytes()).map_err(Failure::running)
+    write_in_folder(path, &html)
 }
 
 fn memory(card: &Card) -> String {
@@ -266,22 +265,9 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
         format!("  contention {}", contention(card)),
     ];
     lines.extend(card.provenance.notes.iter().map(|note| format!("  note       {note}")));
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(HEADER);
-    for summary in tables {
-        table.add_row(cells(card, summary));
-    }
-    for column in [3, 4, 9, 10] {
-        table
-            .column_mut(column)
-            .expect("the header has it")
-            .set_cell_alignment(CellAlignment::Right);
-    }
     lines.push(String::new());
-    lines.push(table.trim_fmt());
+    let rows = tables.iter().map(|summary| cells(card, summary));
+    lines.push(table(HEADER, rows, &[3, 4, 9, 10]));
     let warnings: Vec<String> = warnings(tables).map(|warning| format!("warning: {warning}")).collect();
     if !warnings.is_empty() {
         lines.push(format!("\n{}", warnings.join("\n")));

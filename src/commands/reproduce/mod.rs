@@ -10,6 +10,7 @@ mod hmi;
 mod lab;
 mod number;
 mod pets;
+mod publish;
 mod punica;
 mod row;
 mod seeds;
@@ -17,17 +18,17 @@ mod sensitivity;
 mod show;
 mod tabi;
 
+use indicatif::ProgressBar;
 use serde::Serialize;
-use tenantry_reports::folder::json;
-use tenantry_reports::whole::write_whole;
 
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::{check_folder, make_folder, print, say, style};
+use crate::output::{check_folder, style};
 use crate::{interrupt, progress};
 use grounds::Ground;
 use lab::Lab;
+use publish::publish;
 use row::Row;
 
 /// One figure or table of a paper.
@@ -75,95 +76,119 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
         find_card(card)?;
     }
-    let papers: Vec<(&str, &str, &[Figure])> = [
-        (PaperName::Hmi, "hmi", hmi::TITLE, hmi::FIGURES),
-        (PaperName::Pets, "pets", pets::TITLE, pets::FIGURES),
-        (PaperName::Punica, "punica", punica::TITLE, punica::FIGURES),
-        (PaperName::Arlo, "arlo", arlo::TITLE, arlo::FIGURES),
-        (PaperName::Tabi, "tabi", tabi::TITLE, tabi::FIGURES),
-    ]
-    .into_iter()
-    .filter(|(name, ..)| args.paper == PaperName::All || args.paper == *name)
-    .map(|(_, name, title, figures)| (name, title, figures))
-    .collect();
+    let papers = chosen(args.paper);
     let lab = Lab::new(interrupt::flag(), args.profile.clone());
     let steps = papers.iter().map(|(.., figures)| figures.len()).sum::<usize>();
     let bar = progress::bar(steps as u64, "reproducing", output.quiet);
     let mut reproductions = Vec::new();
     let (mut done, mut interrupted) = (0, false);
     for (paper, title, figures) in papers {
+        let mut own = of_paper(&lab, figures, done > 0, &bar)?;
+        (done, interrupted) = (done + own.done, own.interrupted);
+        if !own.rows.is_empty() {
+            reproductions.push(Reproduction {
+                paper,
+                title: match lab.other_card() {
+                    None => title.to_owned(),
+                    Some(card) => format!("{title}, and here on card {card}, which the paper does not have"),
+                },
+                within: !own.rows.iter().any(Row::missed),
+                rows: std::mem::take(&mut own.rows),
+                grounds: own.grounds,
+            });
+        }
         if interrupted {
             break;
         }
-        let mut rows = Vec::new();
-        let mut grounds = Vec::new();
-        for (index, figure) in figures.iter().enumerate() {
-            let mut own = match (figure(&lab), lab.other_card()) {
-                (Ok(own), None) => own,
-                (Ok(own), Some(_)) => own.into_iter().map(Row::elsewhere).collect(),
-                // A card without the tables is no mistake of the user's.
-                (Err(Failure::BadInput(why)), Some(card)) => {
-                    vec![Row::not_checkable(hmi::NAMES[index], format!("on card {card}"), why)]
-                }
-                // What other figures came to is kept.
-                (Err(Failure::Interrupted(_)), _) if done > 0 => {
-                    interrupted = true;
-                    break;
-                }
-                (Err(failure), _) => return Err(failure),
-            };
-            done += 1;
-            let ground = lab.take_ground();
-            // Where a figure does not say of which runs a row is, it may be of one that was.
-            for row in own
-                .iter_mut()
-                .filter(|row| row.ours.is_some() && row.extrapolated.is_none())
-            {
-                row.extrapolated = Some(ground.extrapolated.is_some());
-            }
-            if ground != Ground::default() {
-                grounds.push(OfFigure {
-                    figure: show::names(&own).join(", "),
-                    ground,
-                });
-            }
-            rows.extend(own);
-            bar.inc(1);
-        }
-        if rows.is_empty() {
-            break;
-        }
-        reproductions.push(Reproduction {
-            paper,
-            title: match lab.other_card() {
-                None => title.to_owned(),
-                Some(card) => format!("{title}, and here on card {card}, which the paper does not have"),
-            },
-            within: !rows.iter().any(Row::missed),
-            rows,
-            grounds,
-        });
     }
     bar.finish_and_clear();
-    publish(args, output, &reproductions, interrupted)?;
+    let written = Written {
+        schema: 1,
+        interrupted,
+        papers: &reproductions,
+    };
+    let pages = reproductions.iter().map(show::markdown).collect();
+    let missing = interrupted.then_some("figures");
+    publish(args, output, "reproduce", &written, pages, missing, || {
+        let texts: Vec<String> = reproductions.iter().map(|paper| show::text(paper, style())).collect();
+        texts.join("\n\n")
+    })?;
     if interrupted {
         return Err(Failure::Interrupted(format!(
             "{done} of {steps} figures are in {}",
             args.out.display()
         )));
     }
+    none_missed(&reproductions)
+}
 
-    let missed: Vec<String> = reproductions
-        .iter()
-        .flat_map(|paper| {
-            paper
-                .rows
-                .iter()
-                .filter(|row| row.missed())
-                .map(|row| (paper.paper, row))
-        })
-        .map(|(paper, row)| format!("{paper}, {}, {} ({})", row.figure, row.what, row.kind.name()))
-        .collect();
+/// The papers of the command line: each one's name, title and figures.
+fn chosen(paper: PaperName) -> Vec<(&'static str, &'static str, &'static [Figure])> {
+    let papers: [(PaperName, &str, &str, &[Figure]); 5] = [
+        (PaperName::Hmi, "hmi", hmi::TITLE, hmi::FIGURES),
+        (PaperName::Pets, "pets", pets::TITLE, pets::FIGURES),
+        (PaperName::Punica, "punica", punica::TITLE, punica::FIGURES),
+        (PaperName::Arlo, "arlo", arlo::TITLE, arlo::FIGURES),
+        (PaperName::Tabi, "tabi", tabi::TITLE, tabi::FIGURES),
+    ];
+    let chosen = { papers.into_iter() }.filter(|(name, ..)| paper == PaperName::All || paper == *name);
+    chosen.map(|(_, name, title, figures)| (name, title, figures)).collect()
+}
+
+/// What came of a paper's figures.
+#[derive(Default)]
+struct OfPaper {
+    rows: Vec<Row>,
+    grounds: Vec<OfFigure>,
+    /// Figures that were made.
+    done: usize,
+    /// The user stopped before all were.
+    interrupted: bool,
+}
+
+/// A paper's figures one after the other. Where the user stops, what there is is kept: of this paper, or of others before it (`others`).
+fn of_paper(lab: &Lab, figures: &[Figure], others: bool, bar: &ProgressBar) -> Result<OfPaper, Failure> {
+    let mut all = OfPaper::default();
+    for (index, figure) in figures.iter().enumerate() {
+        let mut own = match (figure(lab), lab.other_card()) {
+            (Ok(own), None) => own,
+            (Ok(own), Some(_)) => own.into_iter().map(Row::elsewhere).collect(),
+            // A card without the tables is no mistake of the user's.
+            (Err(Failure::BadInput(why)), Some(card)) => {
+                vec![Row::not_checkable(hmi::NAMES[index], format!("on card {card}"), why)]
+            }
+            (Err(Failure::Interrupted(_)), _) if others || all.done > 0 => {
+                all.interrupted = true;
+                break;
+            }
+            (Err(failure), _) => return Err(failure),
+        };
+        all.done += 1;
+        let ground = lab.take_ground();
+        // Where a figure does not say of which runs a row is, it may be of one that was.
+        let unsaid = |row: &&mut Row| row.ours.is_some() && row.extrapolated.is_none();
+        for row in own.iter_mut().filter(unsaid) {
+            row.extrapolated = Some(ground.extrapolated.is_some());
+        }
+        if ground != Ground::default() {
+            all.grounds.push(OfFigure {
+                figure: show::names(&own).join(", "),
+                ground,
+            });
+        }
+        all.rows.extend(own);
+        bar.inc(1);
+    }
+    Ok(all)
+}
+
+/// Fails where a prediction is outside its tolerance.
+fn none_missed(reproductions: &[Reproduction]) -> Result<(), Failure> {
+    let missed = reproductions.iter().flat_map(|paper| {
+        let missed = paper.rows.iter().filter(|row| row.missed());
+        missed.map(|row| format!("{}, {}, {} ({})", paper.paper, row.figure, row.what, row.kind.name()))
+    });
+    let missed: Vec<String> = missed.collect();
     match missed.is_empty() {
         true => Ok(()),
         false => Err(Failure::LimitNotMet(format!(
@@ -171,33 +196,4 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
             missed.join("; ")
         ))),
     }
-}
-
-fn publish(
-    args: &ReproduceArgs,
-    output: &OutputArgs,
-    reproductions: &[Reproduction],
-    interrupted: bool,
-) -> Result<(), Failure> {
-    let folder = &args.out;
-    make_folder(folder)?;
-    let written = Written {
-        schema: 1,
-        interrupted,
-        papers: reproductions,
-    };
-    let bytes = json(&written).map_err(Failure::running)?;
-    write_whole(&folder.join("reproduce.json"), &bytes).map_err(Failure::running)?;
-    let mut pages: Vec<String> = reproductions.iter().map(show::markdown).collect();
-    if interrupted {
-        pages.insert(0, "Interrupted: figures are missing.\n".to_owned());
-    }
-    let page = folder.join("reproduce.md");
-    write_whole(&page, pages.join("\n").as_bytes()).map_err(Failure::running)?;
-    print(output, &written, || {
-        let texts: Vec<String> = reproductions.iter().map(|paper| show::text(paper, style())).collect();
-        texts.join("\n\n")
-    })?;
-    say(output, &format!("report: {}", page.display()));
-    Ok(())
 }

@@ -40,18 +40,7 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         Some(_) => Format::Columns,
         None => source::format(&args.file, &args.read)?,
     };
-    for out in [
-        args.out.clone(),
-        names_file(&args.out, "tenant"),
-        names_file(&args.out, "class"),
-    ] {
-        if source::is_one_file(&args.file, &out) {
-            return Err(Failure::BadInput(format!(
-                "OUT: must be another file than the one that is converted, got {}",
-                args.out.display()
-            )));
-        }
-    }
+    check_out(args)?;
     let cut = match &args.cut {
         None => (Duration::ZERO, None),
         Some(text) => time_range::parse_open("--cut", text)?,
@@ -110,55 +99,60 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
             format.name()
         )
     })?;
-    if converted.skipped_lines > 0 {
-        say(
-            output,
-            &format!("note: {} broken lines were left out", converted.skipped_lines),
-        );
+    for note in notes(args, &converted, format, &unread) {
+        say(output, &format!("note: {note}"));
     }
-    if converted.unanswered > 0 {
-        say(
-            output,
-            &format!(
-                "note: {} requests without an answer were left out",
-                converted.unanswered
-            ),
-        );
+    let out = quoted(&args.out.display().to_string());
+    next(output, &format!("tenantry trace info {out} (what is in it)"));
+    Ok(())
+}
+
+/// Refuses to write over the file that is read.
+fn check_out(args: &TraceConvertArgs) -> Result<(), Failure> {
+    let names = ["tenant", "class"].map(|of| names_file(&args.out, of));
+    for out in names.iter().chain([&args.out]) {
+        if source::is_one_file(&args.file, out) {
+            return Err(Failure::BadInput(format!(
+                "OUT: must be another file than the one that is converted, got {}",
+                args.out.display()
+            )));
+        }
     }
-    for (count, what) in [
+    Ok(())
+}
+
+/// What is otherwise than in the file: left out, filled in, or called by a number.
+fn notes(args: &TraceConvertArgs, converted: &Converted, format: Format, unread: &[String]) -> Vec<String> {
+    let left_out = [
+        (converted.skipped_lines, "broken lines"),
+        (converted.unanswered, "requests without an answer"),
         (converted.management_requests, "management requests"),
         (
             converted.prefix_hashes,
             "prefix hashes, for which our formats have no column,",
         ),
-    ] {
-        if count > 0 {
-            say(output, &format!("note: {count} {what} were left out"));
-        }
-    }
-    if let Some(note) = source::approximation(format, &args.read) {
-        say(output, &format!("note: {note}"));
-    }
-    for filled in &converted.filled_in {
-        say(output, &format!("note: the format does not say it: {filled}"));
-    }
-    if let Some(note) = columns::left_out(&quoted(&args.file.display().to_string()), format, &unread) {
-        say(output, &format!("note: {note}"));
-    }
-    for (of, names) in &converted.names {
+    ];
+    let left_out = left_out.into_iter().filter(|(count, _)| *count > 0);
+    let mut notes: Vec<String> = left_out
+        .map(|(count, what)| format!("{count} {what} were left out"))
+        .collect();
+    notes.extend(source::approximation(format, &args.read).map(str::to_owned));
+    let filled_in = converted.filled_in.iter();
+    notes.extend(filled_in.map(|filled| format!("the format does not say it: {filled}")));
+    notes.extend(columns::left_out(
+        &quoted(&args.file.display().to_string()),
+        format,
+        unread,
+    ));
+    notes.extend(converted.names.iter().map(|(of, names)| {
         let (all, file) = (names.len(), names_file(&args.out, of));
         let what = if *of == "class" { "service classes" } else { "tenants" };
-        say(
-            output,
-            &format!(
-                "note: {all} {what} are numbered from 0 in the order in which they first occur; {} says who is who",
-                file.display()
-            ),
-        );
-    }
-    let out = quoted(&args.out.display().to_string());
-    next(output, &format!("tenantry trace info {out} (what is in it)"));
-    Ok(())
+        format!(
+            "{all} {what} are numbered from 0 in the order in which they first occur; {} says who is who",
+            file.display()
+        )
+    }));
+    notes
 }
 
 /// Where it is said who is who: beside OUT, `.tenants.csv` or `.classes.csv` behind its name.

@@ -6,14 +6,13 @@ use tenantry_reports::human;
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::TracePage;
 use tenantry_reports::trace::{Trace, TraceFigures, table};
-use tenantry_reports::whole::write_whole;
 use tenantry_traces::read::Format;
 
 use super::columns;
 use super::source::{self, Watchdog, approximation, format_of, must_have_texts, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
-use crate::output::{Started, next, print, say, style};
+use crate::output::{Started, next, print, say, style, write_in_folder};
 
 pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -45,7 +44,7 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
             manifest: &started.manifest(&[], None, 0, Vec::new()),
         };
         let html = page.render().map_err(Failure::running)?;
-        write_whole(path, html.as_bytes()).map_err(Failure::running)?;
+        write_in_folder(path, &html)?;
     }
     let figures: Vec<_> = traces.iter().map(|trace| &trace.figures).collect();
     print(output, &figures, || table(&traces, style()))?;
@@ -55,47 +54,8 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     for ((file, format), trace) in args.files.iter().zip(&formats).zip(&traces) {
-        let name = file.display();
-        let quoted_name = quoted(&name.to_string());
-        if let Some(note) = columns::left_out(&quoted_name, *format, &trace.figures.unread_columns) {
-            say(output, &format!("note: {name}: {note}"));
-        }
-        if let Some(note) = distorted_rate(&trace.figures) {
-            say(output, &format!("note: {name}: {note}"));
-        }
-        // Of activity, silent tenants count too, and rows are told by their numbers.
-        if let Some(tenants) = trace.figures.tenants
-            && !matches!(format, Format::ActivitySparse | Format::ActivityWide)
-            && let Some(note) = source::sparse_tenants(&quoted_name, tenants.count, tenants.highest)
-        {
-            say(output, &format!("note: {name}: {note}"));
-        }
-        if let Some(silent_s) = trace.figures.silent_s {
-            say(
-                output,
-                &format!(
-                    "note: {name}: the first request comes after {silent_s} s of silence, and figures are from there on; to be replayed without it: `from: {silent_s}s` in \
-                     a scenario, or tenantry trace convert {quoted_name} cut.csv --cut {silent_s}s.."
-                ),
-            );
-        }
-        if let Some(unanswered) = trace.figures.unanswered {
-            say(
-                output,
-                &format!(
-                    "note: {name}: {unanswered} of {} requests got no answer: they are in no figure of outputs, and left out of replays",
-                    trace.figures.requests
-                ),
-            );
-        }
-        if let Some(late) = trace.figures.out_of_order {
-            say(
-                output,
-                &format!(
-                    "note: {name}: {late} of {} requests stand after one of a later time; to be replayed: tenantry trace convert {quoted_name} sorted.csv --sort",
-                    trace.figures.requests
-                ),
-            );
+        for note in notes(&quoted(&file.display().to_string()), *format, &trace.figures) {
+            say(output, &format!("note: {}: {note}", file.display()));
         }
     }
     if let Some(path) = &args.report {
@@ -112,6 +72,36 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// What a reader must know of a file's figures, and what to do where it is to be replayed; `file` is as a shell takes it.
+fn notes(file: &str, format: Format, figures: &TraceFigures) -> Vec<String> {
+    let requests = figures.requests;
+    let mut notes: Vec<String> = columns::left_out(file, format, &figures.unread_columns)
+        .into_iter()
+        .collect();
+    notes.extend(distorted_rate(figures));
+    // Of activity, silent tenants count too, and rows are told by their numbers.
+    if let Some(tenants) = figures.tenants
+        && !matches!(format, Format::ActivitySparse | Format::ActivityWide)
+    {
+        notes.extend(source::sparse_tenants(file, tenants.count, tenants.highest));
+    }
+    notes.extend(figures.silent_s.map(|silent_s| {
+        format!(
+            "the first request comes after {silent_s} s of silence, and figures are from there on; to be replayed without it: `from: {silent_s}s` in a \
+             scenario, or tenantry trace convert {file} cut.csv --cut {silent_s}s.."
+        )
+    }));
+    notes.extend(figures.unanswered.map(|unanswered| {
+        format!("{unanswered} of {requests} requests got no answer: they are in no figure of outputs, and left out of replays")
+    }));
+    notes.extend(figures.out_of_order.map(|late| {
+        format!(
+            "{late} of {requests} requests stand after one of a later time; to be replayed: tenantry trace convert {file} sorted.csv --sort"
+        )
+    }));
+    notes
 }
 
 /// What holes of a recording do to its mean rate.

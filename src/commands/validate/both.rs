@@ -51,7 +51,7 @@ impl Both<'_> {
         let mut simulated: Vec<SimulatedRun> = Vec::new();
         for (index, spec) in loaded.runs.iter().enumerate() {
             let watch = self.keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
-            let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, interrupt, watch)? else {
+            let Some(run) = simulate(spec, loaded.card(spec), interrupt, watch)? else {
                 return Ok((simulated, true));
             };
             self.bar.inc(1);

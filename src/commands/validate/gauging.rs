@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_executor::profiler::{Pace, gauge};
 use tenantry_profiles::{DType, ModelShape};
@@ -18,6 +18,7 @@ pub struct Gauging {
     dtype: DType,
     /// By card, as the runs call it.
     paces: BTreeMap<String, Vec<Pace>>,
+    interrupted: bool,
 }
 
 impl Gauging {
@@ -28,6 +29,7 @@ impl Gauging {
             models,
             dtype,
             paces: BTreeMap::new(),
+            interrupted: false,
         })
     }
 
@@ -39,6 +41,7 @@ impl Gauging {
                 gauge(card, &self.models, self.dtype, device.torch(), seed, interrupt).map_err(Failure::running)?;
             self.paces.entry(name.clone()).or_default().extend(pace);
         }
+        self.interrupted |= interrupt.load(Ordering::Relaxed);
         Ok(())
     }
 
@@ -47,6 +50,10 @@ impl Gauging {
         let mut sentences = Vec::new();
         for (name, paces) in &self.paces {
             let Some(first) = paces.first() else {
+                // What was not come to says nothing of the card.
+                if self.interrupted {
+                    continue;
+                }
                 sentences.push(format!(
                     "Card {name} has no points of these models' layers to gauge the machine by."
                 ));

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use tokenizers::Tokenizer;
+use tokenizers::{Encoding, Tokenizer};
 
 use super::guard::unpanicked;
 use super::sharegpt::Tokenize;
 use crate::error::TraceError;
 
 /// A tokenizer that is read from its `tokenizer.json`. Texts are counted whole, without the special tokens that a model's template
-/// puts around them, since those belong to the serving system and not to the recording.
+/// puts around them, since those belong to the serving system and not to the recording: [`around`](TokenizerJson::around) has them.
 pub struct TokenizerJson {
     tokenizer: Tokenizer,
 }
@@ -27,12 +27,30 @@ impl TokenizerJson {
     ///
     /// # Errors
     /// A text that the tokenizer does not take, in words.
-    pub fn ids(&mut self, text: &str) -> Result<Vec<u32>, String> {
+    pub fn ids(&self, text: &str) -> Result<Vec<u32>, String> {
+        Ok(self.encoded(text, false)?.get_ids().to_vec())
+    }
+
+    /// The special tokens that the model's template puts before and behind a text: `[CLS]` and `[SEP]` of BERT, none where it has no template.
+    ///
+    /// # Errors
+    /// As [`ids`](Self::ids).
+    pub fn around(&self, text: &str) -> Result<[Vec<u32>; 2], String> {
+        let encoding = self.encoded(text, true)?;
+        let tokens = || encoding.get_ids().iter().zip(encoding.get_special_tokens_mask());
+        let is_special = |(_, special): &(&u32, &u32)| **special != 0;
+        let before: Vec<u32> = tokens().take_while(is_special).map(|(id, _)| *id).collect();
+        let behind = tokens().skip(before.len()).rev().take_while(is_special);
+        let mut behind: Vec<u32> = behind.map(|(id, _)| *id).collect();
+        behind.reverse();
+        Ok([before, behind])
+    }
+
+    fn encoded(&self, text: &str, special: bool) -> Result<Encoding, String> {
         let must_be = |got: &dyn std::fmt::Display| format!("must be text that the tokenizer knows, got {got}");
-        let encoding = unpanicked(|| self.tokenizer.encode_fast(text, false))
+        unpanicked(|| self.tokenizer.encode_fast(text, special))
             .map_err(|what| must_be(&what))?
-            .map_err(|error| must_be(&error))?;
-        Ok(encoding.get_ids().to_vec())
+            .map_err(|error| must_be(&error))
     }
 }
 

@@ -14,7 +14,7 @@ use super::GeneratedTokens;
 use crate::device::{HostNumbers, Stream, synchronize};
 use crate::error::ExecutorError;
 use crate::machine::Batch;
-use crate::machine::retrieval::Retrieved;
+use crate::machine::retrieval::{Retrieved, UNBROKEN, count};
 use crate::plot::Tables;
 
 /// Representations of a request's tokens on an instance's device.
@@ -46,9 +46,6 @@ pub(super) struct Retrieval {
     /// By instance: prompts that were looked up before they joined.
     staged: Vec<Mutex<HashMap<RequestId, Staged>>>,
 }
-
-/// Why a lock can be had.
-const UNBROKEN: &str = "no lane panics while it holds this";
 
 impl Retrieval {
     /// Look-ups shared by so many threads each, for so many instances.
@@ -216,11 +213,7 @@ impl Retrieval {
         let mut found = HostNumbers::new(self.device)?;
         found.resize(rows as usize * self.tables.hidden())?;
         let met = self.tables.retrieve_ends(&self.engine, &texts, found.as_mut_slice())?;
-        let mut counts = self.counts.lock().expect(UNBROKEN);
-        counts.tokens += met.domain_hits + met.root_hits + met.fallbacks;
-        counts.domain_hits += met.domain_hits;
-        counts.root_hits += met.root_hits;
-        counts.fallbacks += met.fallbacks;
+        count(&self.counts, &met);
         Ok(found)
     }
 

@@ -220,7 +220,7 @@ fn executed(
     entries: Vec<Entry>,
 ) -> Served {
     let topology = server.topology().clone();
-    let threads = Threads::start(serving.lanes(&topology), Arc::default()).unwrap();
+    let threads = Threads::start(serving.lanes(&topology, &Arc::default()), Arc::default()).unwrap();
     let threads = threads.counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
     let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());

@@ -223,10 +223,8 @@ fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (Clus
         tables,
         files: crate::Files::NONE,
     };
-    let serving = Serving::new(pool, &server, provision)
-        .unwrap()
-        .with_management()
-        .unwrap();
+    let mut serving = Serving::new(pool, &server, provision).unwrap();
+    serving.make_versions().unwrap();
     (cluster, server, serving)
 }
 

@@ -1,7 +1,6 @@
 //! A lane's passes over texts and its looks at them, made again and again: what the profiler measures is what serves.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenantry_core::ids::{InstanceId, RequestId};
@@ -155,26 +154,12 @@ fn passed(lane: &TextLane, first: u64, batch: u32) -> Result<(Batch, Pass), Exec
     };
     let members: Vec<Member> = (0..).zip(&readings).map(member).collect();
     let longest = members.iter().map(|member| member.input_tokens).max();
-    let batch = Batch {
-        instance: InstanceId(0),
-        shape: BatchShape {
-            requests: batch,
-            tokens: longest.unwrap_or(0),
-            input_tokens: members.iter().map(|member| member.input_tokens).sum(),
-            tenants: 1,
-        },
-        members,
-        loads: Vec::new(),
-        groups: Vec::new(),
-        failures: Mutex::default(),
-        interrupted: AtomicBool::new(false),
-        outcome: Mutex::default(),
-        retrieved: Mutex::default(),
-        revealed: Mutex::default(),
-        question: None,
-        answer: Mutex::default(),
-        pool: None,
-        plan: Mutex::default(),
+    let shape = BatchShape {
+        requests: batch,
+        tokens: longest.unwrap_or(0),
+        input_tokens: members.iter().map(|member| member.input_tokens).sum(),
+        tenants: 1,
     };
+    let batch = Batch::new(InstanceId(0), shape, members);
     Ok((batch, Pass { readings, classified }))
 }

@@ -12,14 +12,12 @@ use indicatif::ProgressBar;
 use rayon::prelude::*;
 use serde::Serialize;
 use tenantry_profiles::paper::{Knowledge, Paper};
-use tenantry_reports::folder::json;
 use tenantry_reports::summary::rounded;
-use tenantry_reports::whole::write_whole;
 
 use super::lab::Lab;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::{make_folder, print, say, style};
+use crate::output::style;
 use crate::{interrupt, progress};
 use leading::{LEADING, Leading, MainResult};
 
@@ -196,27 +194,17 @@ impl Outcome {
 }
 
 fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard], interrupted: bool) -> Result<(), Failure> {
-    let folder = &args.out;
-    make_folder(folder)?;
     let written = Written {
         schema: 1,
         interrupted,
         cards,
     };
-    let bytes = json(&written).map_err(Failure::running)?;
-    write_whole(&folder.join("sensitivity.json"), &bytes).map_err(Failure::running)?;
-    let mut pages: Vec<String> = cards.iter().map(show::markdown).collect();
-    if interrupted {
-        pages.insert(0, "Interrupted: cards are missing.\n".to_owned());
-    }
-    let page = folder.join("sensitivity.md");
-    write_whole(&page, pages.join("\n").as_bytes()).map_err(Failure::running)?;
-    print(output, &written, || {
+    let pages = cards.iter().map(show::markdown).collect();
+    let missing = interrupted.then_some("cards");
+    super::publish::publish(args, output, "sensitivity", &written, pages, missing, || {
         let texts: Vec<String> = cards.iter().map(|card| show::text(card, style())).collect();
         texts.join("\n\n")
-    })?;
-    say(output, &format!("report: {}", page.display()));
-    Ok(())
+    })
 }
 
 #[cfg(test)]

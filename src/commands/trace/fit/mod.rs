@@ -11,7 +11,6 @@ mod requests;
 use serde_json::{Value, json};
 use tenantry_reports::page::{Fit, TracePage};
 use tenantry_reports::trace::{Collector, Comparison, Trace, table};
-use tenantry_reports::whole::write_whole;
 use tenantry_traces::read::Format;
 use tenantry_traces::{Entry, build};
 
@@ -80,7 +79,7 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
             manifest: &started.manifest(&[], None, 0, fitted.notes.clone()),
         };
         let html = page.render().map_err(Failure::running)?;
-        write_whole(path, html.as_bytes()).map_err(Failure::running)?;
+        write_in_folder(path, &html)?;
     }
     if let Some(path) = &args.out {
         write_in_folder(path, &yaml)?;

@@ -1,6 +1,3 @@
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-
 use tenantry_core::ids::InstanceId;
 use tenantry_core::op::{BatchShape, NO_SLOT, Sequence};
 use tenantry_core::spec::LookupsInSteps;
@@ -51,27 +48,13 @@ fn prompt(slot: u32) -> Member {
 }
 
 fn batch(members: Vec<Member>) -> Batch {
-    Batch {
-        instance: InstanceId(0),
-        shape: BatchShape {
-            requests: members.len() as u32,
-            tokens: 0,
-            input_tokens: 0,
-            tenants: 1,
-        },
-        members,
-        loads: Vec::new(),
-        groups: Vec::new(),
-        failures: Mutex::default(),
-        interrupted: AtomicBool::new(false),
-        outcome: Mutex::default(),
-        retrieved: Mutex::default(),
-        revealed: Mutex::default(),
-        question: None,
-        answer: Mutex::default(),
-        pool: None,
-        plan: Mutex::default(),
-    }
+    let shape = BatchShape {
+        requests: members.len() as u32,
+        tokens: 0,
+        input_tokens: 0,
+        tenants: 1,
+    };
+    Batch::new(InstanceId(0), shape, members)
 }
 
 fn steps(max_steps: u32, going_on: GoingOn) -> OpKind {

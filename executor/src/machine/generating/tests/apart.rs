@@ -107,7 +107,10 @@ fn tenants_change_and_go_between_prompts_and_tokens() {
     let mut entries = vec![manage(1, 4, Action::Update), manage(2, 2, Action::Delete)];
     entries.extend(requests());
     entries.sort_by_key(Entry::at);
-    let served = serve(apart(1), 2, 20, entries, |serving| serving.with_management().unwrap());
+    let served = serve(apart(1), 2, 20, entries, |mut serving| {
+        serving.make_versions().unwrap();
+        serving
+    });
     for (&ticket, finish) in &served.finished {
         assert!(finish.verdict == Verdict::Served || finish.tenant == 2, "{finish:?}");
         if ![2, 4].contains(&finish.tenant) {

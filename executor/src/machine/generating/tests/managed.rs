@@ -66,8 +66,9 @@ fn tenants_change_and_go_while_others_generate() {
         manage(2, Action::Update),
     ];
     entries.extend(requests());
-    let served = serve(generation(), 1, 60, entries, |serving| {
-        serving.with_management().unwrap()
+    let served = serve(generation(), 1, 60, entries, |mut serving| {
+        serving.make_versions().unwrap();
+        serving
     });
     let management = &served.record.management;
     assert_eq!((management.made["delete"], management.made["update"]), (1, 1));
@@ -120,11 +121,12 @@ fn tenants_change_and_go_where_adapters_come_from_the_disk() {
     let lora = from_disk.lora.as_mut().expect("it has some");
     (lora.slots, lora.host_slots) = (3, Some(3));
     let mut before = None;
-    let served = serve(from_disk, 1, 100, entries, |serving| {
+    let served = serve(from_disk, 1, 100, entries, |mut serving| {
         let disk = serving.disk.as_ref().unwrap();
         disk.fetch(updated, 0).unwrap();
         before = Some(serving.store.sets().unwrap().of(updated));
-        serving.with_management().unwrap()
+        serving.make_versions().unwrap();
+        serving
     });
     let management = &served.record.management;
     let made = ["update", "delete", "create"].map(|change| management.made.get(change).copied());

@@ -74,7 +74,7 @@ fn heads_label_every_token() {
     };
     for system in [alone.clone(), batched] {
         let mut tagged = None;
-        let (record, answers) = serve(&system, 0, |serving| tagged = Some(serving.tags()));
+        let (record, answers) = serve(&system, 0, |serving| tagged = Some(Arc::clone(&serving.tagged)));
         assert_eq!((record.counts.served, answers.len()), (REQUESTS, 0));
         let mut tagged = std::mem::take(&mut *tagged.unwrap().lock().unwrap());
         tagged.sort_unstable();
@@ -133,7 +133,7 @@ fn only_who_has_no_finite_logits_fails() {
         let answered = |break_one: bool| {
             let mut tagged = None;
             let (record, answers) = serve(&system, 9, |serving| {
-                tagged = Some(serving.tags());
+                tagged = Some(Arc::clone(&serving.tagged));
                 let sets = serving.store.sets().unwrap();
                 let broken = Tensor::full([sets.length() as i64], f64::NAN, (Kind::Float, Device::Cpu));
                 if break_one {

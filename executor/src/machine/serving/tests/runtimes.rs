@@ -153,22 +153,7 @@ fn padded(ticket: u64, tokens: u32) -> Batch {
 
 /// The first instance's, without requests.
 fn nobodys(shape: BatchShape) -> Batch {
-    Batch {
-        instance: InstanceId(0),
-        shape,
-        members: Vec::new(),
-        loads: Vec::new(),
-        groups: Vec::new(),
-        failures: Mutex::default(),
-        interrupted: std::sync::atomic::AtomicBool::new(false),
-        outcome: Mutex::default(),
-        retrieved: Mutex::default(),
-        revealed: Mutex::default(),
-        question: None,
-        answer: Mutex::default(),
-        pool: None,
-        plan: Mutex::default(),
-    }
+    Batch::new(InstanceId(0), shape, Vec::new())
 }
 
 /// The first instance's two lanes.

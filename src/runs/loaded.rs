@@ -1,0 +1,252 @@
+//! A scenario with the cards that its runs name, and what of it cannot be run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+#[cfg(feature = "libtorch")]
+use tenantry_executor::{ExecutorError, machine::execute::check};
+use tenantry_profiles::Card;
+#[cfg(feature = "libtorch")]
+use tenantry_scenarios::Files;
+use tenantry_scenarios::plan::Plan;
+use tenantry_scenarios::{RunSpec, Scenario};
+
+use super::scenario;
+use crate::cards::{card_of, card_of_option, complete, on_card, refusal};
+use crate::cli::ScenarioArgs;
+use crate::failure::Failure;
+
+/// A scenario with the cards that its runs name.
+pub struct Loaded {
+    pub scenario: Scenario,
+    pub runs: Vec<RunSpec>,
+    pub(super) cards: BTreeMap<String, Card>,
+    /// Why a run cannot be had on its card, by its number.
+    unfit: BTreeMap<usize, String>,
+}
+
+impl Loaded {
+    /// Reads the scenario, whose runs must all be possible on their cards. `profile` replaces the card of every run.
+    pub fn load(args: &ScenarioArgs, profile: Option<&str>) -> Result<Loaded, Failure> {
+        Loaded::of(scenario(args)?, profile)
+    }
+
+    /// Likewise where `made` stands for the card of its name.
+    pub fn load_with(args: &ScenarioArgs, made: &Card) -> Result<Loaded, Failure> {
+        let find = |scenario: &Scenario, name: &str| match name == made.name {
+            true => Ok(made.clone()),
+            false => card_of(scenario, name),
+        };
+        Loaded::found(scenario(args)?, None, find)?.if_all_fit()
+    }
+
+    /// Finds the cards of a scenario, on which all of its runs must be possible.
+    pub fn of(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
+        Loaded::of_what_fits(scenario, profile)?.if_all_fit()
+    }
+
+    fn if_all_fit(self) -> Result<Loaded, Failure> {
+        match self.unfit.first_key_value() {
+            None => Ok(self),
+            Some((_, why)) => Err(Failure::BadInput(why.clone())),
+        }
+    }
+
+    /// Finds the cards of a scenario. Runs that are not possible on theirs are [refused](Self::refusal).
+    pub fn of_what_fits(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
+        Loaded::found(scenario, profile, |scenario, name| match profile {
+            Some(profile) => card_of_option("--profile", profile),
+            None => card_of(scenario, name),
+        })
+    }
+
+    fn found(
+        scenario: Scenario,
+        profile: Option<&str>,
+        find: impl Fn(&Scenario, &str) -> Result<Card, Failure>,
+    ) -> Result<Loaded, Failure> {
+        if let Some(profile) = profile
+            && scenario.sweeps("card")
+        {
+            let must = "must be left out where sweep.card says which cards there are";
+            return Err(Failure::BadInput(format!("--profile: {must}, got {profile}")));
+        }
+        let mut runs = scenario.runs();
+        let mut cards = BTreeMap::new();
+        let mut unfit = BTreeMap::new();
+        for (index, run) in runs.iter_mut().enumerate() {
+            if let Some(profile) = profile {
+                run.card = profile.to_owned();
+            }
+            if !cards.contains_key(&run.card) {
+                cards.insert(run.card.clone(), find(&scenario, &run.card)?);
+            }
+            let card = cards.get_mut(&run.card).expect("it was found above");
+            if let Some(profile) = profile {
+                // By what it was given as, or by the name that it has.
+                let prices = &scenario.prices;
+                run.price_per_hour = prices.get(profile).or_else(|| prices.get(&card.name)).copied();
+            }
+            complete(card, run);
+            match on_card(run, card)? {
+                Ok(system) => run.system = system,
+                Err(why) => drop(unfit.insert(index, why)),
+            }
+        }
+        // A price under a wrong name would be missing, and nobody would say so.
+        for card in scenario.prices.keys().filter(|card| !cards.contains_key(*card)) {
+            card_of(&scenario, card)?;
+        }
+        Ok(Loaded {
+            scenario,
+            runs,
+            cards,
+            unfit,
+        })
+    }
+
+    /// Adds to the cards what they lack of the runs' models, as they are by now.
+    pub fn complete(&mut self) {
+        for run in &self.runs {
+            complete(self.cards.get_mut(&run.card).expect("each run's card was found"), run);
+        }
+    }
+
+    /// Why run number `run` is not possible on its card, whatever is asked of it; nothing where it is.
+    pub fn refusal(&self, run: usize) -> Option<String> {
+        let spec = &self.runs[run];
+        self.unfit.get(&run).cloned().or_else(|| refusal(spec, self.card(spec)))
+    }
+
+    /// All cards, with what the runs call them.
+    #[cfg(feature = "libtorch")]
+    pub fn cards_by_name(&self) -> impl Iterator<Item = (&String, &Card)> {
+        self.cards.iter()
+    }
+
+    /// Has every op of a card of this name take so many times as long; the card's own name.
+    #[cfg(feature = "libtorch")]
+    pub fn at_pace(&mut self, name: &str, ratio: f64) -> &str {
+        let card = self.cards.get_mut(name).expect("it was named by these runs");
+        *card = card.at_pace(ratio);
+        &card.name
+    }
+
+    /// A scenario without runs, with the cards that its plan chooses among.
+    pub fn of_plan(scenario: Scenario, plan: &Plan) -> Result<Loaded, Failure> {
+        let found = { plan.cards.iter() }.map(|(card, _)| Ok((card.clone(), card_of(&scenario, card)?)));
+        Ok(Loaded {
+            cards: found.collect::<Result<_, Failure>>()?,
+            scenario,
+            runs: Vec::new(),
+            unfit: BTreeMap::new(),
+        })
+    }
+
+    /// The card of one of the runs.
+    pub fn card(&self, run: &RunSpec) -> &Card {
+        &self.cards[&run.card]
+    }
+
+    /// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, weights and texts that are
+    /// not there.
+    #[cfg(feature = "libtorch")]
+    pub fn check_executable(&self) -> Result<(), Failure> {
+        let mut systems: Vec<&str> = Vec::new();
+        // Other seeds change nothing of that.
+        for run in self.runs.iter().filter(|run| run.repeat == 0) {
+            let name = run.system.name.as_str();
+            let index = systems.iter().position(|known| *known == name).unwrap_or_else(|| {
+                systems.push(name);
+                systems.len() - 1
+            });
+            if let Err(ExecutorError::Input { what, must, got }) = check(&run.system) {
+                let key = format!("systems[{index}].generation.{what}");
+                return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
+            }
+            if let Some(why) = crate::cards::unserved(run, self.card(run)) {
+                return Err(Failure::BadInput(why));
+            }
+        }
+        self.check_files()
+    }
+
+    #[cfg(feature = "libtorch")]
+    fn check_files(&self) -> Result<(), Failure> {
+        let mut systems: Vec<&str> = Vec::new();
+        for run in &self.runs {
+            let name = run.system.name.as_str();
+            if systems.contains(&name) {
+                continue;
+            }
+            let own = format!("systems[{}].files", systems.len());
+            systems.push(name);
+            let Files {
+                model,
+                models,
+                domains,
+                tenants,
+                corpus,
+            } = &run.files;
+            let several = |key: &'static str, paths: &[PathBuf]| -> Vec<(String, PathBuf)> {
+                let paths = paths.iter().enumerate();
+                paths
+                    .map(|(index, path)| (format!("{key}[{index}]"), path.clone()))
+                    .collect()
+            };
+            let one = |key: &str, path: &Option<PathBuf>| path.clone().map(|path| (key.to_owned(), path));
+            let named = models.iter().map(|(key, path)| (format!("models.{key}"), path.clone()));
+            let all = { one("model", model).into_iter() }
+                .chain(one("tenants", tenants))
+                .chain(named)
+                .chain(several("domains", domains))
+                .chain(several("corpus", corpus));
+            if let Some((key, path)) = { all }.into_iter().find(|(_, path)| !path.exists()) {
+                let must = "a path that can be read, relative to the folder you are in";
+                let error = self.scenario.wrong(&format!("{own}.{key}"), must, path.display());
+                return Err(Failure::bad_input(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// All cards, that of the first run first, for the manifest.
+    pub fn all_cards(&self) -> Vec<&Card> {
+        let of_first_run = self.runs.first().map(|run| &run.card);
+        let mut cards: Vec<(&String, &Card)> = self.cards.iter().collect();
+        cards.sort_by_key(|(name, _)| Some(*name) != of_first_run);
+        cards.into_iter().map(|(_, card)| card).collect()
+    }
+
+    /// All cards, by name.
+    pub fn cards(&self) -> impl Iterator<Item = &Card> {
+        self.cards.values()
+    }
+
+    /// Digests of the cards, by what runs call them.
+    pub fn card_digests(&self) -> BTreeMap<&str, String> {
+        let cards = self.cards.iter();
+        cards.map(|(name, card)| (name.as_str(), card.digest())).collect()
+    }
+
+    /// The scenario as it is run: with all that it leaves out, and on the card that was asked for.
+    pub fn resolved_yaml(&self) -> String {
+        match self.runs.first() {
+            Some(run) if !self.scenario.sweeps("card") => self.scenario.yaml_on(&run.card),
+            _ => self.scenario.resolved_yaml(),
+        }
+    }
+
+    /// The scenario's limits on the difference between the machines.
+    #[cfg(feature = "libtorch")]
+    pub fn limits(&self) -> tenantry_reports::Limits {
+        match &self.scenario.validate {
+            None => tenantry_reports::Limits::default(),
+            Some(limits) => tenantry_reports::Limits {
+                mean: limits.mean,
+                p98: limits.p98,
+                throughput: limits.throughput,
+            },
+        }
+    }
+}

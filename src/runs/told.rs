@@ -1,0 +1,142 @@
+//! What a reader must know of a scenario's cards and runs before trusting their figures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenantry_core::server::tasks::refusals;
+use tenantry_profiles::{DeviceKind, Source};
+use tenantry_scenarios::RunSpec;
+
+use super::Loaded;
+use crate::cards::cluster;
+use crate::caveats::{
+    Measured, TableUsed, as_compiled, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
+    more_memory_than_there_is, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo, table_caveats,
+    undisturbed, unpriced_looks, unpriced_models,
+};
+
+impl Loaded {
+    /// What a reader must know of the cards before trusting figures that they priced.
+    pub fn card_caveats(&self) -> Vec<String> {
+        // Cards that were come by alike are named in one sentence.
+        let mut derived: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for (name, card) in &self.cards {
+            let of = &card.provenance;
+            if of.source != Source::Measured {
+                let how = crate::output::come_by(of.source);
+                derived.entry((how, &of.date)).or_default().push(name);
+            }
+        }
+        let unmeasured = |((how, date), names): (&(&str, &str), &Vec<&str>)| match names[..] {
+            [name] => {
+                format!("Card {name} was not measured: {how} on {date}; `tenantry profile show {name}` says from what.")
+            }
+            _ => format!(
+                "Cards {} were not measured: {how} on {date}; `tenantry profile show {}` and so on say from what.",
+                names.join(", "),
+                names[0]
+            ),
+        };
+        let mut caveats: Vec<String> = derived.iter().map(unmeasured).collect();
+        caveats.extend(undisturbed(self.cards.values()));
+        caveats.extend(self.run_caveats());
+        caveats.extend(self.price_caveat());
+        caveats.sort();
+        caveats.dedup();
+        caveats
+    }
+
+    /// What a reader must know of how the runs' systems are priced.
+    pub fn run_caveats(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for (index, run) in self.runs.iter().enumerate() {
+            let mut caveats = Vec::new();
+            let (card, name) = (self.card(run), &run.system.name);
+            caveats.extend(side_by_side_as_if_alone(card, run));
+            caveats.extend(slower_than_slo(card, &run.system));
+            caveats.extend(as_compiled(card, &run.system));
+            caveats.extend(more_memory_than_there_is(card, run));
+            caveats.extend(unpriced_looks(card, &run.system));
+            caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));
+            caveats.extend(unpriced_models(card, &run.system));
+            caveats.extend(lookups_in_page_cache(card, &run.system));
+            caveats.extend(sizes_as_measured(&run.system));
+            caveats.extend(lengths_without_steps(card, &run.system));
+            let model = &run.system.pool.model.name;
+            let mut beside = card.tables.concurrent_step.iter();
+            let is_measured = run.system.pool.generation.is_some() && beside.any(|row| row.model == *model);
+            if card.device.kind == DeviceKind::Cpu && run.gpus > 1 && !is_measured {
+                caveats.push(format!(
+                    "{name}: {} cards of {} are simulated as so many machines; on one machine they would share its {} cores.",
+                    run.gpus, card.name, card.device.host.cores
+                ));
+            }
+            // What is left out of a sweep, since its card cannot run it, promises nothing.
+            caveats.retain(|caveat| !all.contains(caveat));
+            if !caveats.is_empty() && self.refusal(index).is_none() {
+                all.extend(caveats);
+            }
+        }
+        all
+    }
+
+    /// Tasks that are refused, each alone: by what the scenario or their files' headers say.
+    pub fn refused_tasks(&self) -> Vec<String> {
+        let of_run = |run: &RunSpec| {
+            let refused = refusals(&cluster(run, self.card(run)), &run.system.pool, run.tenants);
+            let of_system = refused
+                .into_iter()
+                .map(|why| format!("{}: refused: {why}", run.system.name));
+            of_system.collect::<Vec<_>>()
+        };
+        let mut refused: Vec<String> = self.runs.iter().flat_map(of_run).collect();
+        refused.sort();
+        refused.dedup();
+        refused
+    }
+
+    /// A sentence on the prices that costs are reckoned by.
+    fn price_caveat(&self) -> Option<String> {
+        let priced = self
+            .runs
+            .iter()
+            .filter_map(|run| Some((&run.card, run.price_per_hour?)));
+        let mut prices: Vec<String> = priced.map(|(card, price)| format!("{card} {price}")).collect();
+        prices.sort();
+        prices.dedup();
+        (!prices.is_empty()).then(|| {
+            format!(
+                "Costs are by the prices that the scenario gives, a card and hour: {}. All cards of the cluster are paid all the time, \
+                 but those that come and go only while they are there.",
+                prices.join(", ")
+            )
+        })
+    }
+
+    /// The tables that the runs so far used and that were not measured.
+    pub fn tables_used(&self) -> BTreeSet<TableUsed> {
+        self.cards.values().flat_map(TableUsed::of_card).collect()
+    }
+
+    /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
+    pub fn table_caveats(&self) -> Vec<String> {
+        table_caveats(&self.tables_used())
+    }
+
+    /// Where and when the processors' cards among them were measured.
+    pub fn measured(&self) -> impl Iterator<Item = Measured> {
+        self.cards.values().filter_map(Measured::of_card)
+    }
+
+    /// A sentence on each measured card whose prices need not be this machine's of today.
+    pub fn machine_caveats(&self) -> Vec<String> {
+        Measured::otherwise_than_here(self.measured())
+    }
+
+    /// A sentence on each card that is of another kind of device than the one that executes.
+    #[cfg(feature = "libtorch")]
+    pub fn device_caveats(&self, is_cpu: bool) -> Vec<String> {
+        { self.cards.values() }
+            .filter_map(|card| crate::caveats::of_another_device(card, is_cpu))
+            .collect()
+    }
+}
