@@ -144,18 +144,17 @@ pub(crate) fn number(value: &Value) -> Option<(f64, &str)> {
 }
 
 /// Units of one quantity, as scenarios have them: how much of which base they are.
-const UNITS: [(&str, f64, &str); 22] = [
+const UNITS: [(&str, f64, &str); 20] = [
     ("KiB", 1024.0, "B"),
     ("MiB", 1_048_576.0, "B"),
     ("GiB", 1_073_741_824.0, "B"),
-    ("TiB", 1_099_511_627_776.0, "B"),
     ("KB", 1e3, "B"),
-    ("kB", 1e3, "B"),
     ("MB", 1e6, "B"),
     ("GB", 1e9, "B"),
-    ("TB", 1e12, "B"),
+    ("KiB/s", 1024.0, "B/s"),
+    ("MiB/s", 1_048_576.0, "B/s"),
+    ("GiB/s", 1_073_741_824.0, "B/s"),
     ("KB/s", 1e3, "B/s"),
-    ("kB/s", 1e3, "B/s"),
     ("MB/s", 1e6, "B/s"),
     ("GB/s", 1e9, "B/s"),
     ("ns", 1e-9, "s"),
@@ -164,7 +163,6 @@ const UNITS: [(&str, f64, &str); 22] = [
     ("ms", 1e-3, "s"),
     ("min", 60.0, "s"),
     ("h", 3600.0, "s"),
-    ("d", 86_400.0, "s"),
     ("/min", 1.0 / 60.0, "/s"),
     ("/h", 1.0 / 3600.0, "/s"),
 ];
@@ -465,6 +463,11 @@ mod tests {
             assert!((x / expected - 1.0).abs() < 1e-9, "{x}");
         }
         assert_eq!(view(&["2 MB", "500 KB"]).xs, [500.0, 2000.0]);
+        let bandwidths = view(&["2 MiB/s", "512 KiB/s"]);
+        assert_eq!(
+            (bandwidths.xs, bandwidths.x.label.as_str()),
+            (vec![512.0, 2048.0], "rate, KiB/s")
+        );
         assert_eq!(view(&["english", "e"]).x.names, ["english", "e"]);
     }
 
