@@ -94,15 +94,21 @@ impl Card {
     pub fn add_measured(&mut self, mut other: Card, again: &[(Family, String)]) -> Result<(), Invalid> {
         self.check_same_device(&other.device)?;
         self.check_same_models(&other.models)?;
-        let measured = other.tables.names();
-        // What of them was not measured is kept.
-        self.take_out(
-            &again
-                .iter()
-                .filter(|table| measured.contains(table))
-                .cloned()
-                .collect::<Vec<_>>(),
-        );
+        // What of them was not measured, or less far, is kept.
+        let (own, new) = (self.tables.slices(), other.tables.slices());
+        let held_out = other.held_out.names();
+        let is_better = |(family, table): &&(Family, String)| {
+            let of = |slices: &'_ [Slice]| {
+                slices
+                    .iter()
+                    .position(|slice| (slice.family, &slice.label) == (*family, table))
+            };
+            let pair = of(&own).zip(of(&new));
+            pair.is_some_and(|(old, new_at)| new[new_at].reaches(&own[old]))
+                && held_out.contains(&(*family, table.clone()))
+        };
+        let replaced: Vec<(Family, String)> = again.iter().filter(is_better).cloned().collect();
+        self.take_out(&replaced);
         other.take_out(&self.tables.names());
         self.certainty.append(&mut other.certainty);
         self.origins = Origins::new([self.table_origins(), other.table_origins()].concat());

@@ -49,6 +49,12 @@ impl Missing {
 pub(crate) const DTYPE: &str = "dtype=";
 
 impl Slice {
+    /// Whether it goes as far along each axis as another of the same family.
+    pub fn reaches(&self, other: &Slice) -> bool {
+        let most = |slice: &Slice, axis: usize| slice.points.iter().map(|point| point.at[axis]).max();
+        (0..self.axes.len()).all(|axis| most(self, axis) >= most(other, axis))
+    }
+
     /// What messages call it, also where its family has one table only.
     pub fn called(&self) -> &str {
         match self.label.as_str() {

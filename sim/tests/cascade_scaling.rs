@@ -166,6 +166,10 @@ fn a_run_ends_though_some_wait_for_a_full_batch() {
     let early = (0..20).map(|ticket| request(ticket, ticket * 100, 0, 40));
     let record = logged(&system, 2, early.clone().collect()).0;
     assert_eq!((record.counts.served, record.counts.unfinished), (16, 4));
+    // Twelve each: who waits on a card that is given back fills the batch of the other.
+    let more = (0..24).map(|ticket| request(ticket, ticket * 100, 0, 40));
+    let record = logged(&system, 2, more.collect()).0;
+    assert_eq!((record.counts.served, record.counts.unfinished), (24, 0));
     let late = (20..24).map(|ticket| request(ticket, 60_000_000 + ticket * 100, 0, 40));
     let record = logged(&system, 2, early.chain(late).collect()).0;
     let scaling = record.scaling.expect("its cards come and go");

@@ -94,7 +94,8 @@ impl Loaded {
             }
         }
         // A price under a wrong name would be missing, and nobody would say so.
-        for card in scenario.prices.keys().filter(|card| !cards.contains_key(*card)) {
+        let is_known = |name: &&String| cards.contains_key(*name) || cards.values().any(|card| card.name == **name);
+        for card in scenario.prices.keys().filter(|name| !is_known(name)) {
             card_of(&scenario, card)?;
         }
         Ok(Loaded {

@@ -43,6 +43,10 @@ struct OneDomain {
 }
 
 impl OneDomain {
+    fn is_empty(&self) -> bool {
+        self.corpus.is_empty() && self.held_out.is_empty()
+    }
+
     /// The texts that tables are built from, each with what comes around it.
     fn whole(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
         let [before, behind] = &self.around;
@@ -133,8 +137,9 @@ impl Texts {
         let single: BTreeSet<u32> = match context {
             Context::Preceding => (0..given.vocabulary).collect(),
             Context::Both => {
-                let texts = |file: &'_ OneDomain| [&file.corpus[..], &file.held_out, &file.around].concat();
-                given.files.iter().flat_map(texts).flatten().collect()
+                let texts = given.files.iter();
+                let texts = texts.flat_map(|file| file.corpus.iter().chain(&file.held_out).chain(&file.around));
+                texts.flatten().copied().collect()
             }
         };
         let texts = given.files.iter().flat_map(OneDomain::whole);
@@ -189,7 +194,20 @@ impl GivenTexts {
                 let wrong = |must: String, got: String| {
                     PlotError::field(path, "text", must, format!("{got} (text {})", index + 1))
                 };
-                if let Some(words) = known.as_ref().filter(|_| !ids && index == 0) {
+                let tokens: Vec<u32> = match &known {
+                    Some(words) if !ids => words
+                        .0
+                        .ids(line)
+                        .map_err(|error| wrong("one that the tokenizer knows".into(), error))?,
+                    _ => { line.split_ascii_whitespace() }
+                        .map(|id| id.parse().map_err(|_| wrong("token ids".into(), id.to_owned())))
+                        .collect::<Result<_, PlotError>>()?,
+                };
+                // Of a line without tokens nobody could say where its text would be.
+                if let Some(words) = known
+                    .as_ref()
+                    .filter(|_| !ids && domain.is_empty() && !tokens.is_empty())
+                {
                     let around = words.0.around(line);
                     domain.around = around.map_err(|error| wrong("one that the tokenizer knows".into(), error))?;
                     for special in &domain.around {
@@ -201,15 +219,6 @@ impl GivenTexts {
                         .flatten()
                         .for_each(|id| _ = hasher.update(&id.to_le_bytes()));
                 }
-                let tokens: Vec<u32> = match &known {
-                    Some(words) if !ids => words
-                        .0
-                        .ids(line)
-                        .map_err(|error| wrong("one that the tokenizer knows".into(), error))?,
-                    _ => { line.split_ascii_whitespace() }
-                        .map(|id| id.parse().map_err(|_| wrong("token ids".into(), id.to_owned())))
-                        .collect::<Result<_, PlotError>>()?,
-                };
                 // Another tokenizer makes other tokens of the same words.
                 tokens.iter().for_each(|id| _ = hasher.update(&id.to_le_bytes()));
                 of_model(&tokens).map_err(|(must, got)| wrong(must, got))?;

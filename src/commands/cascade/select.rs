@@ -59,10 +59,6 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         Ok(chosen) => (vec![chosen], true),
         Err(nearest) => (nearest.iter().collect(), false),
     };
-    if let (false, Some(path)) = (found, &args.scenario) {
-        // That of another question would be taken for this one's answer.
-        remove_earlier(path).map_err(Failure::running)?;
-    }
     if let (true, Some(path)) = (found, &args.scenario) {
         let text = scenario::text(rows[0], &profiled, &args.profiled)?;
         write_in_folder(path, &text)?;
@@ -123,6 +119,10 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             )
         })
         .collect();
+    if let Some(path) = &args.scenario {
+        // That of another question would be taken for this one's answer.
+        remove_earlier(path).map_err(Failure::running)?;
+    }
     Err(Failure::LimitNotMet(format!(
         "no candidate is right in {} % of the items in time; the nearest: {}",
         args.accuracy,

@@ -34,6 +34,10 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .unwrap_or(device_name)
         .to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
+    if args.again && args.suite != Suite::Full {
+        let must = "--again: must be with --suite full, whose points held out say what is off";
+        return Err(Failure::BadInput(format!("{must}, got a quick suite")));
+    }
     // Better to know before than after measuring.
     Card::check_place(&out)?;
     let there = keeps(args).then(|| Card::load(&out)).transpose()?;

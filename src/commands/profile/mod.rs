@@ -14,9 +14,9 @@ mod show;
 pub use needs::models_of;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use tenantry_profiles::{ModelShape, did_you_mean};
+use tenantry_profiles::{DType, ModelShape, did_you_mean};
 
-use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
+use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand, Suite};
 use crate::failure::Failure;
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -54,10 +54,12 @@ fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; 
     table.trim_fmt()
 }
 
-/// An option that says what is measured, where one was given. That all commands have `--json` and `--quiet` keeps this from being left to clap.
+/// An option that says what is measured, where another than its default was given. That all commands have `--json` and `--quiet` keeps this from being left to clap.
 fn measuring(args: &ProfileArgs) -> Option<&'static str> {
     let given = [
         ("--device", args.device.is_some()),
+        ("--suite", args.suite != Suite::Quick),
+        ("--dtype", args.dtype != DType::F32.name()),
         ("--minutes", args.minutes.is_some()),
         ("--models", !args.models.is_empty()),
         ("--for", !args.scenarios.is_empty()),

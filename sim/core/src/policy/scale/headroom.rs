@@ -56,6 +56,11 @@ impl Headroom {
         }
     }
 
+    /// Whether there are more cards than the fewest.
+    pub fn may_release(&self, cards: u32) -> bool {
+        cards > self.spec.cards_min
+    }
+
     /// A request arrived.
     pub fn arrived(&mut self) {
         self.arrived += 1;

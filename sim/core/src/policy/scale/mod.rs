@@ -110,11 +110,19 @@ impl Scaler {
         (self.due + self.every <= now).then_some(self.due)
     }
 
-    /// Whether to release a card, when it was to be asked and nobody was inside.
-    pub fn releases_in_silence(&mut self, cards: u32) -> bool {
+    /// Whether to release a card, when it was to be asked and nothing happened: nobody was inside, or who was waited for a batch to be filled.
+    pub fn releases_in_silence(&mut self, cards: u32, nobody_inside: bool) -> bool {
         let at = self.due;
         self.due += self.every;
-        self.decide(at, cards, true) == Some(Scale::Release)
+        self.decide(at, cards, nobody_inside) == Some(Scale::Release)
+    }
+
+    /// Whether so many cards may come to be fewer while somebody is inside and nothing ends: by the load, which is none, and not by the tail.
+    pub fn may_release(&self, cards: u32) -> bool {
+        match &self.rule {
+            Rule::Tracking(_) => false,
+            Rule::Headroom(headroom) => headroom.may_release(cards),
+        }
     }
 
     fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
@@ -143,7 +151,7 @@ mod tests {
             ),
             (None, Some(tracking::tests::at(1000)))
         );
-        assert!(!tracking.releases_in_silence(5));
+        assert!(!tracking.releases_in_silence(5, true));
         assert_eq!(tracking.ask(tracking::tests::at(2000), 5), Some(Scale::Add(1)));
     }
 }

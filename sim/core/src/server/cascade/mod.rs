@@ -187,6 +187,7 @@ impl CascadeServer {
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         if self.is_at_rest() {
             self.stages_idled(now);
+            self.advance_touched(now, commands);
         }
         match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),

@@ -5,7 +5,7 @@
 
 use tenantry_traces::{Duration, Time};
 
-use super::{CascadeServer, Running};
+use super::{CascadeServer, Running, Stage};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId, RequestId};
 use crate::op::{BatchShape, LoadModel, Op, OpKind};
@@ -144,14 +144,22 @@ impl CascadeServer {
         }
     }
 
-    /// Whether nothing happens any more until somebody comes: nobody is inside, or all who are wait for a batch that others must fill.
+    /// Whether nothing happens any more until somebody comes: nobody is inside, or all who are wait for a batch that others must fill. A card that may
+    /// still be given back leaves those who wait on it to another, whose batch they may fill.
     pub(super) fn is_at_rest(&self) -> bool {
         let starts = || {
             let mut cards = self.stages.iter().flat_map(|stage| &stage.cards);
             cards.any(|card| matches!(card.state, State::Starting(_)))
         };
         let asks = || self.instances.iter().any(|instance| instance.timer.is_some());
-        self.jobs.is_empty() || (self.running.is_empty() && !self.cards.armed && !asks() && !starts())
+        let releases = || {
+            let of_stage = |stage: &Stage| {
+                let scaler = stage.scaler.as_ref();
+                scaler.is_some_and(|scaler| scaler.may_release(stage.cards_counted()))
+            };
+            self.stages.iter().any(of_stage)
+        };
+        self.jobs.is_empty() || (self.running.is_empty() && !self.cards.armed && !asks() && !starts() && !releases())
     }
 
     /// What was due while all were [at rest](Self::is_at_rest), at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
@@ -160,7 +168,9 @@ impl CascadeServer {
         // In the order of time, since a card's use is counted up to each release.
         while let Some((at, index)) = self.earliest(|scaler| scaler.missed(now)) {
             let cards = self.stages[index].cards_counted();
-            if { self.stages[index].scaler.as_mut() }.is_some_and(|scaler| scaler.releases_in_silence(cards)) {
+            let nobody_inside = self.jobs.is_empty();
+            let scaler = self.stages[index].scaler.as_mut();
+            if scaler.is_some_and(|scaler| scaler.releases_in_silence(cards, nobody_inside)) {
                 self.release_card(at, index);
             }
         }

@@ -310,7 +310,7 @@ impl RuntimeServer {
         while let Some(scaler) = &mut self.fleet.scaler
             && let Some(at) = scaler.missed(now)
         {
-            if scaler.releases_in_silence(self.fleet.cards) {
+            if scaler.releases_in_silence(self.fleet.cards, true) {
                 self.release_card(at, commands);
             }
         }
