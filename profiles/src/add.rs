@@ -97,15 +97,9 @@ impl Card {
         // What of them was not measured, or less far, is kept.
         let (own, new) = (self.tables.slices(), other.tables.slices());
         let held_out = other.held_out.names();
-        let is_better = |(family, table): &&(Family, String)| {
-            let of = |slices: &'_ [Slice]| {
-                slices
-                    .iter()
-                    .position(|slice| (slice.family, &slice.label) == (*family, table))
-            };
-            let pair = of(&own).zip(of(&new));
-            pair.is_some_and(|(old, new_at)| new[new_at].reaches(&own[old]))
-                && held_out.contains(&(*family, table.clone()))
+        let is_better = |table: &&(Family, String)| {
+            let pair = find(&own, table).zip(find(&new, table));
+            pair.is_some_and(|(own, new)| new.reaches(own)) && held_out.contains(table)
         };
         let replaced: Vec<(Family, String)> = again.iter().filter(is_better).cloned().collect();
         self.take_out(&replaced);
@@ -151,6 +145,12 @@ impl Card {
         };
         self.certainty.retain(stays);
     }
+}
+
+fn find<'a>(slices: &'a [Slice], (family, table): &(Family, String)) -> Option<&'a Slice> {
+    slices
+        .iter()
+        .find(|slice| (slice.family, &slice.label) == (*family, table))
 }
 
 #[cfg(test)]

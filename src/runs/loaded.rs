@@ -153,14 +153,8 @@ impl Loaded {
     /// not there.
     #[cfg(feature = "libtorch")]
     pub fn check_executable(&self) -> Result<(), Failure> {
-        let mut systems: Vec<&str> = Vec::new();
         // Other seeds change nothing of that.
-        for run in self.runs.iter().filter(|run| run.repeat == 0) {
-            let name = run.system.name.as_str();
-            let index = systems.iter().position(|known| *known == name).unwrap_or_else(|| {
-                systems.push(name);
-                systems.len() - 1
-            });
+        for (index, run) in self.by_system().filter(|(_, run)| run.repeat == 0) {
             if let Err(ExecutorError::Input { what, must, got }) = check(&run.system) {
                 let key = format!("systems[{index}].generation.{what}");
                 return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
@@ -172,16 +166,30 @@ impl Loaded {
         self.check_files()
     }
 
+    /// The runs, each with the place of its system in the scenario.
+    #[cfg(feature = "libtorch")]
+    fn by_system(&self) -> impl Iterator<Item = (usize, &RunSpec)> {
+        let mut systems: Vec<&str> = Vec::new();
+        self.runs.iter().map(move |run| {
+            let name = run.system.name.as_str();
+            let known = systems.iter().position(|known| *known == name);
+            let index = known.unwrap_or_else(|| {
+                systems.push(name);
+                systems.len() - 1
+            });
+            (index, run)
+        })
+    }
+
     #[cfg(feature = "libtorch")]
     fn check_files(&self) -> Result<(), Failure> {
-        let mut systems: Vec<&str> = Vec::new();
-        for run in &self.runs {
-            let name = run.system.name.as_str();
-            if systems.contains(&name) {
+        let mut checked = 0;
+        for (index, run) in self.by_system() {
+            if index < checked {
                 continue;
             }
-            let own = format!("systems[{}].files", systems.len());
-            systems.push(name);
+            checked += 1;
+            let own = format!("systems[{index}].files");
             let Files {
                 model,
                 models,

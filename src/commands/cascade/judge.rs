@@ -4,14 +4,13 @@ use serde_json::{Value, json};
 use tenantry_executor::cascade::{
     CalibrationError, EnsembleEffect, Judged, Outputs, Settings, TextModel, Verdict, judge,
 };
-use tenantry_reports::terminal;
 use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 
-use super::{Asked, failure};
+use super::{Asked, failure, table};
 use crate::cli::{CascadeJudgeArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{print, say, style};
+use crate::output::{print, say};
 
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let reroute = super::reroute(args.cut_off, args.slope)?;
@@ -140,12 +139,6 @@ fn text(verdict: &Verdict) -> String {
         verdict.calibration.iter().map(calibration),
     );
     [judged, effects, errors].join("\n\n")
-}
-
-fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let header = header.map(str::to_owned).to_vec();
-    let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
-    terminal::figures(&table, style())
 }
 
 fn calibration(error: &CalibrationError) -> Vec<String> {

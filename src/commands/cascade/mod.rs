@@ -12,10 +12,12 @@ use tenantry_cascade::Reroute;
 use tenantry_executor::cascade::{Item, TextModel, read_items};
 use tenantry_executor::{ExecutorError, find_device, use_one_core};
 use tenantry_profiles::DType;
+use tenantry_reports::terminal;
 use tenantry_traces::whole;
 
 use crate::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
 use crate::failure::Failure;
+use crate::output::style;
 
 pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure> {
     // As everywhere in serving, an op runs on one core.
@@ -99,6 +101,13 @@ impl<'a> Unfinished<'a> {
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", self.folder.display()));
         whole::finish_folder(self.beside, self.folder).map_err(failed)
     }
+}
+
+/// A table for the terminal.
+fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let header = header.map(str::to_owned).to_vec();
+    let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    terminal::figures(&table, style())
 }
 
 /// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not. Models that

@@ -8,14 +8,13 @@ use tenantry_core::answers::described;
 use tenantry_executor::cascade::{
     Answer, Calibration, CalibrationMethod, Fitted, Outputs, ProfileItems, ProfileRoute, Profiled, TextModel, profile,
 };
-use tenantry_reports::terminal;
 use tenantry_traces::outcome::{ProfiledModels, PruneStep};
 
-use super::{Asked, Unfinished, failure};
+use super::{Asked, Unfinished, failure, table};
 use crate::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{print, say, style};
+use crate::output::{print, say};
 
 pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !(args.tolerance > 0.0 && args.tolerance.is_finite()) {
@@ -86,8 +85,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     }
     let rows: Vec<Value> = all.iter().copied().map(row).collect();
     print(output, &json!({ "folder": args.out, "outputs": rows }), || {
-        let table = terminal::figures(&table(&rows), style());
-        format!("{table}\n\n{} has the outputs.", args.out.display())
+        format!("{}\n\n{} has the outputs.", text(&rows), args.out.display())
     })
 }
 
@@ -128,8 +126,8 @@ fn row(outputs: &Outputs) -> Value {
     })
 }
 
-/// Of rows as JSON, with a header.
-fn table(rows: &[Value]) -> Vec<Vec<String>> {
+/// Of rows as JSON.
+fn text(rows: &[Value]) -> String {
     let header = [
         "file",
         "accuracy",
@@ -153,8 +151,7 @@ fn table(rows: &[Value]) -> Vec<Vec<String>> {
             milliseconds("attended_us_p50"),
         ]
     };
-    let header = header.map(str::to_owned).to_vec();
-    std::iter::once(header).chain(rows.iter().map(line)).collect()
+    table(header, rows.iter().map(line))
 }
 
 /// The middle one, the greater of two.

@@ -7,14 +7,13 @@ use tenantry_cascade::CascadeError;
 use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
 use tenantry_cascade::search::{EarlyStops, Search, Targets, select};
 use tenantry_reports::manifest::quoted;
-use tenantry_reports::terminal;
 use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
-use super::scenario;
+use super::{scenario, table};
 use crate::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, say, style, write_in_folder};
+use crate::output::{next, print, say, write_in_folder};
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !(args.accuracy > 0.0 && args.accuracy <= 100.0) {
@@ -90,8 +89,6 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             "p99",
             "returned by level",
         ];
-        let mut table = vec![header.map(str::to_owned).to_vec()];
-        table.extend(rows.iter().map(|row| cells(row)));
         let title = if found {
             "selected"
         } else {
@@ -101,7 +98,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             "{title}, of {} candidates ({} measured):\n\n{}",
             search.candidates,
             search.measured,
-            terminal::figures(&table, style())
+            table(header, rows.iter().map(|row| cells(row)))
         )
     })?;
     if found {

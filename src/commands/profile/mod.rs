@@ -21,9 +21,9 @@ use crate::failure::Failure;
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let (Some(_), Some(option)) = (&args.command, measuring(args)) {
-        let message =
-            format!("{option}: must be left out beside show, compare, derive and import, which measure nothing");
-        return Err(Failure::BadInput(format!("{message}, got one")));
+        return Err(Failure::BadInput(format!(
+            "{option}: must be left out beside show, compare, derive and import, which measure nothing, got one"
+        )));
     }
     match &args.command {
         Some(ProfileCommand::Show(show)) => show::run(show, output),

@@ -83,7 +83,7 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut reproductions = Vec::new();
     let (mut done, mut interrupted) = (0, false);
     for (paper, title, figures) in papers {
-        let mut own = of_paper(&lab, figures, done > 0, &bar)?;
+        let own = of_paper(&lab, figures, done > 0, &bar)?;
         (done, interrupted) = (done + own.done, own.interrupted);
         if !own.rows.is_empty() {
             reproductions.push(Reproduction {
@@ -93,7 +93,7 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
                     Some(card) => format!("{title}, and here on card {card}, which the paper does not have"),
                 },
                 within: !own.rows.iter().any(Row::missed),
-                rows: std::mem::take(&mut own.rows),
+                rows: own.rows,
                 grounds: own.grounds,
             });
         }

@@ -486,11 +486,15 @@ impl RuntimeServer {
         }
     }
 
+    /// All cards of the cluster.
+    fn gpus(&self) -> impl Iterator<Item = GpuId> + use<> {
+        (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId)
+    }
+
     /// Cards that are ours and stay: those that only end what is in hand serve nobody else.
     fn cards_that_stay(&self) -> u32 {
-        let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
         let goes = |on: usize| matches!(self.instances[on].state, State::Off | State::Leaving(None));
-        gpus.filter(|&gpu| !self.on_gpu(gpu).all(goes)).count() as u32
+        self.gpus().filter(|&gpu| !self.on_gpu(gpu).all(goes)).count() as u32
     }
 
     /// Looks at the number of cards, if that is due.
@@ -502,8 +506,9 @@ impl RuntimeServer {
         match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, cards)) {
             None => {}
             Some(Scale::Add(cards)) => {
-                let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
-                let off = gpus.filter(|&gpu| self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off));
+                let off = self
+                    .gpus()
+                    .filter(|&gpu| self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off));
                 let added: Vec<GpuId> = off.take(cards as usize).collect();
                 self.fleet.counts.added += added.len() as u64;
                 added.into_iter().for_each(|gpu| self.start_card(now, gpu, commands));
@@ -527,8 +532,7 @@ impl RuntimeServer {
     /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve and that do not
     /// have the last of a stream's longest runtime (Eq. 7).
     fn least_busy_card(&self) -> Option<GpuId> {
-        let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
-        let busy = gpus.filter_map(|gpu| {
+        let busy = self.gpus().filter_map(|gpu| {
             let mut load = 0;
             let serves = |runtime, on: usize| self.instances[on].state == State::Serving(runtime);
             for index in self.on_gpu(gpu) {
@@ -569,8 +573,9 @@ impl RuntimeServer {
                 self.fleet.changing
             ));
         }
-        let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
-        let cards = gpus.filter(|&gpu| self.on_gpu(gpu).any(|on| self.instances[on].state != State::Off));
+        let cards = self
+            .gpus()
+            .filter(|&gpu| self.on_gpu(gpu).any(|on| self.instances[on].state != State::Off));
         let cards = cards.count();
         if cards != self.fleet.cards as usize {
             return Err(format!("{cards} cards are used, not {}", self.fleet.cards));

@@ -486,10 +486,8 @@ impl TaskServer {
         let pool = state.asked.take().expect("a plan was asked for");
         let requests = &self.requests;
         // With one target for all, who is late is no less urgent than who came after it.
-        let lost = |query: &Candidate| {
-            let alone_ns = || self.latencies.predicted_ns(std::slice::from_ref(query));
-            urgent_first && is_lost(now, query.deadline, alone_ns())
-        };
+        let alone_ns = |query: &Candidate| self.latencies.predicted_ns(std::slice::from_ref(query));
+        let lost = |query: &Candidate| urgent_first && is_lost(now, query.deadline, alone_ns(query));
         let mut batches = planned(plan, &pool, |id| requests.get(id).is_some(), lost);
         if let PlanningSpec::Online { .. } = self.planning {
             let urgency = |batch: &Planned| match looks_at_costs {
