@@ -1,6 +1,6 @@
 //! What can go wrong, in the form `what: must be …, got …` where an input is at fault.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::TchError;
@@ -98,6 +98,30 @@ impl ExecutorError {
     pub(crate) fn input(what: impl Into<String>, must: impl Into<String>, got: impl ToString) -> ExecutorError {
         ExecutorError::Input {
             what: what.into(),
+            must: must.into(),
+            got: got.to_string(),
+        }
+    }
+
+    /// What the operating system says of a file, with its path.
+    pub(crate) fn file(path: impl AsRef<Path>) -> impl Fn(std::io::Error) -> ExecutorError {
+        let path = path.as_ref().to_path_buf();
+        move |source| {
+            let path = path.clone();
+            ExecutorError::File { path, source }
+        }
+    }
+
+    /// A tensor, a field or a header of a file that is not what it must be.
+    pub(crate) fn checkpoint(
+        path: impl AsRef<Path>,
+        tensor: impl Into<String>,
+        must: impl Into<String>,
+        got: impl ToString,
+    ) -> ExecutorError {
+        ExecutorError::Checkpoint {
+            path: path.as_ref().to_path_buf(),
+            tensor: tensor.into(),
             must: must.into(),
             got: got.to_string(),
         }

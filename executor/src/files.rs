@@ -94,10 +94,7 @@ pub(crate) fn fingerprint<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Resul
 /// Adds a file's bytes to a hash.
 pub(crate) fn hash_file(path: &Path, hasher: &mut blake3::Hasher) -> Result<(), ExecutorError> {
     let hashed = fs::File::open(path).and_then(|file| hasher.update_reader(file).map(|_| ()));
-    hashed.map_err(|source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    })
+    hashed.map_err(ExecutorError::file(path))
 }
 
 /// A block of an encoder's parameters, and what it has otherwise than BERT: never another layout.
@@ -138,12 +135,13 @@ pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) 
     let stored = ClassifierConfig::read_encoder(&config, &shape.name)?;
     agree(&config, shape, &stored.shape)?;
     if stored.variant.one_layer || stored.variant.relative.is_some() {
-        return Err(ExecutorError::Checkpoint {
-            path: config,
-            tensor: "model_type".into(),
-            must: "bert, distilbert, roberta, xlm-roberta or camembert here (cascades read others too)".into(),
-            got: "one of another layout".into(),
-        });
+        let must = "bert, distilbert, roberta, xlm-roberta or camembert here (cascades read others too)";
+        return Err(ExecutorError::checkpoint(
+            config,
+            "model_type",
+            must,
+            "one of another layout",
+        ));
     }
     Ok(EncoderBlock {
         parameters: read_encoder(&weights_of(path), &stored, dtype)?,
@@ -165,12 +163,13 @@ pub(crate) fn read_decoder_block(
         true => DecoderConfig::read(&stored, &shape.name)?,
         // How fast its positions turn is in no tensor, and differs from one Llama to the next.
         false if shape.gated => {
-            return Err(ExecutorError::Checkpoint {
-                path: stored,
-                tensor: "rope_theta and rms_norm_eps".into(),
-                must: "said for a Llama's weights, which do not tell them".into(),
-                got: "no such file".into(),
-            });
+            let must = "said for a Llama's weights, which do not tell them";
+            return Err(ExecutorError::checkpoint(
+                stored,
+                "rope_theta and rms_norm_eps",
+                must,
+                "no such file",
+            ));
         }
         false => DecoderConfig::new(shape)?,
     };
@@ -192,12 +191,16 @@ impl<T: PartialEq> OneForAll<T> {
     /// Another than that of a tenant before.
     pub fn agree(&mut self, path: &Path, own: T) -> Result<(), ExecutorError> {
         match &self.0 {
-            Some(first) if *first != own => Err(ExecutorError::Checkpoint {
-                path: of_checkpoint(path, CONFIG),
-                tensor: "what layers compute".into(),
-                must: "as in the first tenant's".into(),
-                got: "another (activation, what norms add to variances, how positions are told)".into(),
-            }),
+            Some(first) if *first != own => {
+                let config = of_checkpoint(path, CONFIG);
+                let got = "another (activation, what norms add to variances, how positions are told)";
+                Err(ExecutorError::checkpoint(
+                    config,
+                    "what layers compute",
+                    "as in the first tenant's",
+                    got,
+                ))
+            }
             Some(_) => Ok(()),
             None => {
                 self.0 = Some(own);
@@ -214,12 +217,11 @@ impl<T: PartialEq> OneForAll<T> {
 fn agree(path: &Path, shape: &ModelShape, stored: &ModelShape) -> Result<(), ExecutorError> {
     match stored == shape {
         true => Ok(()),
-        false => Err(ExecutorError::Checkpoint {
-            path: path.to_path_buf(),
-            tensor: "config".into(),
-            must: format!("of {}'s shape", shape.name),
-            got: format!("another ({})", shape.differences(stored)),
-        }),
+        false => {
+            let must = format!("of {}'s shape", shape.name);
+            let got = format!("another ({})", shape.differences(stored));
+            Err(ExecutorError::checkpoint(path, "config", must, got))
+        }
     }
 }
 
@@ -235,13 +237,10 @@ fn weights_of(path: &Path) -> PathBuf {
 /// # Errors
 /// A folder that cannot be read, or has none.
 pub(crate) fn tenants_files(folder: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
-    let unreadable = |source| ExecutorError::File {
-        path: folder.to_path_buf(),
-        source,
-    };
+    let unreadable = ExecutorError::file(folder);
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
+    for entry in fs::read_dir(folder).map_err(&unreadable)? {
+        let path = entry.map_err(&unreadable)?.path();
         // Such as `.git`, or `.cache` of a download.
         let is_hidden = path
             .file_name()
@@ -410,12 +409,7 @@ impl<'a> Stored<'a> {
     }
 
     fn wrong(&self, tensor: &str, must: String, got: String) -> ExecutorError {
-        ExecutorError::Checkpoint {
-            path: self.path.to_path_buf(),
-            tensor: tensor.to_owned(),
-            must,
-            got,
-        }
+        ExecutorError::checkpoint(self.path, tensor, must, got)
     }
 
     /// The one tensor whose name is what is looked for, in single precision.

@@ -102,10 +102,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ExecutorError
         std::fs::create_dir_all(folder)?;
         tenantry_traces::whole::write_whole(path, bytes)
     };
-    write().map_err(|source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    })
+    write().map_err(ExecutorError::file(path))
 }
 
 #[cfg(test)]

@@ -23,10 +23,7 @@ pub(crate) struct StoredBlocks {
 }
 
 fn failed(source: std::io::Error) -> ExecutorError {
-    ExecutorError::File {
-        path: std::env::temp_dir(),
-        source,
-    }
+    ExecutorError::file(std::env::temp_dir())(source)
 }
 
 impl StoredBlocks {

@@ -35,19 +35,19 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {
         match OTHER_FORMATS.iter().find(is_there) {
             Some(other) if is_looked_for => {
                 let got = format!("{other} in its place (save it again as one safetensors file of that name)");
-                wrong(path, &name, "there".into(), got)
+                ExecutorError::checkpoint(path, name, "there", got)
             }
-            _ => unreadable(path)(error),
+            _ => ExecutorError::file(path)(error),
         }
     })?;
     // SAFETY: the map is read before its reader returns; a file that someone truncates meanwhile is beyond repair.
-    unsafe { Mmap::map(&file) }.map_err(unreadable(path))
+    unsafe { Mmap::map(&file) }.map_err(ExecutorError::file(path))
 }
 
 /// Reads a safetensors file's header.
 pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, ExecutorError> {
     SafeTensors::deserialize(bytes)
-        .map_err(|error| wrong(path, "header", "that of a safetensors file".into(), error.to_string()))
+        .map_err(|error| ExecutorError::checkpoint(path, "header", "that of a safetensors file", error))
 }
 
 /// A tensor's numbers, `[…]` as stored, which another number format may not hold.
@@ -59,10 +59,17 @@ pub(crate) fn numbers(path: &Path, name: &str, tensor: &TensorView<'_>) -> Resul
         Dtype::F32 => (Kind::Float, "F32"),
         Dtype::F16 => (Kind::Half, "F16"),
         Dtype::BF16 => (Kind::BFloat16, "BF16"),
-        other => return Err(wrong(path, name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
+        other => {
+            return Err(ExecutorError::checkpoint(
+                path,
+                name,
+                "of F32, F16 or BF16",
+                format!("{other:?}"),
+            ));
+        }
     };
     if !are_finite(dtype, tensor.data()) {
-        return Err(wrong(path, name, FINITE.into(), INFINITE.into()));
+        return Err(ExecutorError::checkpoint(path, name, FINITE, INFINITE));
     }
     let size: Vec<i64> = tensor.shape().iter().map(|&n| n as i64).collect();
     Ok(Tensor::f_from_data_size(tensor.data(), &size, stored)?)
@@ -79,7 +86,7 @@ pub(crate) fn numbers_of(
     kind: Kind,
 ) -> Result<Tensor, ExecutorError> {
     let stored = numbers(path, name, tensor)?;
-    let largest = |largest: f64| wrong(path, name, HALF_HOLDS.into(), largest.to_string());
+    let largest = |largest: f64| ExecutorError::checkpoint(path, name, HALF_HOLDS, largest);
     in_format(&stored, kind)?.map_err(largest)
 }
 
@@ -101,23 +108,6 @@ fn in_format(numbers: &Tensor, kind: Kind) -> Result<Result<Tensor, f64>, Execut
         return Ok(Ok(converted));
     }
     Ok(Err(f64::try_from(numbers.f_abs()?.f_max()?)?))
-}
-
-/// A tensor, or a header, that is not what it must be.
-pub(crate) fn wrong(path: &Path, tensor: &str, must: String, got: String) -> ExecutorError {
-    ExecutorError::Checkpoint {
-        path: path.to_path_buf(),
-        tensor: tensor.to_string(),
-        must,
-        got,
-    }
-}
-
-pub(crate) fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ExecutorError + '_ {
-    |source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    }
 }
 
 #[cfg(test)]

@@ -4,15 +4,19 @@
 //! `cargo run --release -p tenantry-traces --example fit_tables -- FOLDER`, with the folder of public recordings. Fits are on every second
 //! row, of the rates on the first half in time, of tenants on a half that is dealt out by size; nothing here is fitted anew but the cascades.
 
+#[path = "../tests/common/described.rs"]
+mod described;
+
 use std::path::{Path, PathBuf};
 
-use tenantry_traces::describe::{Describer, Histogram, concentration, dispersion};
+use described::{Described, described};
+use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::fit::{azure_functions, cascade};
 use tenantry_traces::outcome::{GeneratedOutcomes, Outcome, OutcomeTable};
 use tenantry_traces::read::{self, Counts, activity};
 use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, PopularitySpec, Stop, Tweets, WorkloadSpec};
-use tenantry_traces::{Entry, Lengths, Time, TraceError, build};
+use tenantry_traces::{Lengths, Time, TraceError};
 
 fn main() -> Result<(), TraceError> {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder of public recordings"));
@@ -56,8 +60,8 @@ fn every_second<T: Copy>(values: &[T]) -> [Vec<T>; 2] {
     [0, 1].map(|from| values.iter().skip(from).step_by(2).copied().collect())
 }
 
-fn described(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result<Describer, TraceError> {
-    let mut workload = build(&WorkloadSpec {
+fn generate(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result<Described, TraceError> {
+    described(&WorkloadSpec {
         seed: 7,
         tenants: 1,
         popularity: PopularitySpec::Identical,
@@ -69,12 +73,7 @@ fn described(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result
         cancellations: None,
         groups: Default::default(),
         stop,
-    })?;
-    let mut describer = Describer::default();
-    while let Some(Entry::Request(request)) = workload.next()? {
-        describer.add(&request)?;
-    }
-    Ok(describer)
+    })
 }
 
 fn lengths(folder: &Path) -> Result<(), TraceError> {
@@ -83,7 +82,7 @@ fn lengths(folder: &Path) -> Result<(), TraceError> {
             requests: Some(1_000_000),
             after: None,
         };
-        described(ArrivalsSpec::Constant { rate_per_s: 1000.0 }, lengths, stop)
+        generate(ArrivalsSpec::Constant { rate_per_s: 1000.0 }, lengths, stop)
     };
     let inputs = |half: &[Lengths]| half.iter().map(|pair| pair.input).collect::<Histogram>();
     let outputs = |half: &[Lengths]| half.iter().map(|pair| pair.output).collect::<Histogram>();
@@ -91,24 +90,24 @@ fn lengths(folder: &Path) -> Result<(), TraceError> {
         &folder.join("twitter/twitter_2018_04_25_lengths.csv"),
         false,
     )?);
-    let describer = generated(LengthsSpec::Independent {
+    let tweets = generated(LengthsSpec::Independent {
         input: LengthSpec::Twitter {
             tweets: Tweets::Measured,
             span: 125,
         },
         output: LengthSpec::Fixed(0),
     })?;
-    compare(
-        "tweets, BERT tokens",
-        [&inputs(&seen), &inputs(&unseen), describer.input()],
-    );
+    compare("tweets, BERT tokens", [&inputs(&seen), &inputs(&unseen), &tweets.input]);
     let conversations = folder.join("sharegpt/sharegpt_8k_filtered_stats_llama2_tokenizer.csv");
     let [seen, unseen] = every_second(&read::lengths(&conversations, false)?);
-    let describer = generated(LengthsSpec::ShareGpt)?;
-    compare("ShareGPT, input", [&inputs(&seen), &inputs(&unseen), describer.input()]);
+    let conversations = generated(LengthsSpec::ShareGpt)?;
+    compare(
+        "ShareGPT, input",
+        [&inputs(&seen), &inputs(&unseen), &conversations.input],
+    );
     compare(
         "ShareGPT, output",
-        [&outputs(&seen), &outputs(&unseen), describer.output()],
+        [&outputs(&seen), &outputs(&unseen), &conversations.output],
     );
     Ok(())
 }
@@ -136,8 +135,8 @@ fn rates(folder: &Path) -> Result<(), TraceError> {
         input: LengthSpec::Fixed(1),
         output: LengthSpec::Fixed(0),
     };
-    let describer = described(ArrivalsSpec::Twitter { rate_per_s: mean }, lengths, stop)?;
-    let three = [seen, unseen, describer.requests_per_s()];
+    let generated = generate(ArrivalsSpec::Twitter { rate_per_s: mean }, lengths, stop)?;
+    let three = [seen, unseen, &generated.requests_per_s];
     let quantity = "Twitter sample stream, requests/s";
     let [seen, unseen, generated] = three.map(|counts| counts.iter().copied().collect::<Histogram>());
     compare(quantity, [&seen, &unseen, &generated]);

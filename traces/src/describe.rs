@@ -1,25 +1,8 @@
-//! What a trace looks like: rate over time, dispersion, lengths, tenant concentration, and how far two samples are apart.
-//!
-//! [`Describer`] takes requests one by one; its memory grows with the trace's duration, its tenants and its distinct lengths, not
-//! with the number of requests.
+//! What a trace looks like: dispersion of its arrivals, lengths, tenant concentration, and how far two samples are apart.
 
 use std::collections::BTreeMap;
 
-use crate::error::TraceError;
-use crate::request::Request;
 use crate::time::{Duration, Time};
-
-/// Windows at which dispersion is reported, in seconds.
-pub const DISPERSION_WINDOWS_S: [usize; 3] = [1, 10, 60];
-
-/// Collects requests and describes them.
-#[derive(Clone, Debug, Default)]
-pub struct Describer {
-    requests_per_s: Vec<u32>,
-    input: Histogram,
-    output: Histogram,
-    by_tenant: BTreeMap<u32, u64>,
-}
 
 /// Two years: longer than any recording, and 256 MiB of counts.
 pub const MAX_SECONDS: u64 = 1 << 26;
@@ -36,93 +19,6 @@ pub fn silence_before(first: Time, last: Time) -> Option<Duration> {
 pub fn is_sparse(tenants: u64, highest: u32) -> bool {
     let numbers = u64::from(highest) + 1;
     numbers >= 10 * tenants && numbers - tenants >= 10_000
-}
-
-impl Describer {
-    /// Takes a request, in any order.
-    ///
-    /// # Errors
-    /// [`TraceError::Spec`] where it arrives more than two years after the start: counts are kept second by second.
-    pub fn add(&mut self, request: &Request) -> Result<(), TraceError> {
-        let second = request.arrival.0 / 1_000_000_000;
-        if second >= MAX_SECONDS {
-            return Err(TraceError::spec(
-                "arrival",
-                "within two years of the start",
-                request.arrival,
-            ));
-        }
-        increment(&mut self.requests_per_s, second as usize);
-        self.input.add(request.input_tokens);
-        self.output.add(request.output_tokens);
-        *self.by_tenant.entry(request.tenant).or_default() += 1;
-        Ok(())
-    }
-
-    /// Requests in each second so far.
-    pub fn requests_per_s(&self) -> &[u32] {
-        &self.requests_per_s
-    }
-
-    /// Input lengths so far.
-    pub fn input(&self) -> &Histogram {
-        &self.input
-    }
-
-    /// Output lengths so far.
-    pub fn output(&self) -> &Histogram {
-        &self.output
-    }
-
-    /// The description of what was taken; `None` where that is nothing.
-    pub fn describe(&self) -> Option<Description> {
-        let by_tenant: Vec<f64> = self.by_tenant.values().map(|&requests| requests as f64).collect();
-        Some(Description {
-            requests: self.input.count,
-            seconds: self.requests_per_s.len() as u64,
-            requests_per_s_mean: mean(&self.requests_per_s)?,
-            dispersion: DISPERSION_WINDOWS_S.map(|window_s| dispersion(&self.requests_per_s, window_s)),
-            input_tokens: self.input.figures()?,
-            output_tokens: self.output.figures()?,
-            tenants: by_tenant.len() as u64,
-            top_1_percent_share: concentration(&by_tenant, 0.01)?,
-            top_10_percent_share: concentration(&by_tenant, 0.1)?,
-        })
-    }
-}
-
-#[inline]
-fn increment<T: Copy + Default + std::ops::AddAssign + From<u8>>(counts: &mut Vec<T>, index: usize) {
-    match counts.get_mut(index) {
-        Some(count) => *count += T::from(1),
-        None => {
-            counts.resize(index + 1, T::default());
-            counts[index] += T::from(1);
-        }
-    }
-}
-
-/// What a trace looks like.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Description {
-    /// How many there are.
-    pub requests: u64,
-    /// From the start of the run to the end of the last request's second.
-    pub seconds: u64,
-    /// Over all seconds.
-    pub requests_per_s_mean: f64,
-    /// Index of dispersion at [`DISPERSION_WINDOWS_S`]; absent where there are fewer than two windows.
-    pub dispersion: [Option<f64>; 3],
-    /// Of the inputs.
-    pub input_tokens: LengthFigures,
-    /// Of the outputs.
-    pub output_tokens: LengthFigures,
-    /// How many tenants asked at all.
-    pub tenants: u64,
-    /// Share of the requests that the most active 1 % of the tenants sent (of those that asked at all; at least one).
-    pub top_1_percent_share: f64,
-    /// As above, of the most active 10 %.
-    pub top_10_percent_share: f64,
 }
 
 /// A distribution of lengths, in tokens.
@@ -160,7 +56,11 @@ impl Histogram {
     #[inline]
     pub fn add(&mut self, tokens: u32) {
         if tokens < Histogram::DENSE {
-            increment(&mut self.dense, tokens as usize);
+            let tokens = tokens as usize;
+            if self.dense.len() <= tokens {
+                self.dense.resize(tokens + 1, 0);
+            }
+            self.dense[tokens] += 1;
         } else {
             *self.sparse.entry(tokens).or_default() += 1;
         }
@@ -262,10 +162,6 @@ pub fn concentration(requests_by_tenant: &[f64], share: f64) -> Option<f64> {
     let top = ((sorted.len() as f64 * share).round() as usize).max(1);
     let total: f64 = sorted.iter().sum();
     (total > 0.0).then(|| sorted.iter().take(top).sum::<f64>() / total)
-}
-
-fn mean(counts: &[u32]) -> Option<f64> {
-    (!counts.is_empty()).then(|| counts.iter().map(|&n| f64::from(n)).sum::<f64>() / counts.len() as f64)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 mod common;
 
+use common::described::{Described, described};
 use common::{counts_without_holes, data};
-use tenantry_traces::describe::{Describer, Histogram, concentration, dispersion};
+use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::fit::quantiles::{LENGTH_PROBABILITIES, fit_lengths};
 use tenantry_traces::fit::{azure_functions, sharegpt, twitter};
 use tenantry_traces::read::{self, activity};
@@ -139,8 +140,8 @@ fn generated_lengths(lengths: LengthsSpec, requests: u64) -> [Histogram; 2] {
         },
         ..spec()
     };
-    let describer = described(&spec);
-    [describer.input().clone(), describer.output().clone()]
+    let Described { input, output, .. } = described(&spec).unwrap();
+    [input, output]
 }
 
 fn spec() -> WorkloadSpec {
@@ -160,18 +161,6 @@ fn spec() -> WorkloadSpec {
         presence: Default::default(),
         stop: Stop::default(),
     }
-}
-
-fn described(spec: &WorkloadSpec) -> Describer {
-    let mut workload = build(spec).unwrap();
-    let mut describer = Describer::default();
-    while let Some(entry) = workload.next().unwrap() {
-        let Entry::Request(request) = entry else {
-            panic!("generators do not cancel")
-        };
-        describer.add(&request).unwrap();
-    }
-    describer
 }
 
 fn compare_lengths(what: &str, real: &Histogram, generated: &Histogram) {
@@ -268,8 +257,7 @@ fn generated_rates_look_like_the_half_that_the_fit_did_not_see() {
         },
         ..spec()
     };
-    let describer = described(&spec);
-    let generated = describer.requests_per_s();
+    let generated = &described(&spec).unwrap().requests_per_s;
     let histogram = |counts: &[u32]| counts.iter().copied().collect::<Histogram>();
     compare_lengths("sample stream, requests/s", &histogram(real), &histogram(generated));
     // The plateaus' own shape is not modelled, only how long, how high and how often: over minutes that shows.

@@ -135,7 +135,7 @@ impl Classifier {
         let parameters = self.encoder.parameters();
         write_places(&folder.join(WEIGHTS), &[(encoder, parameters), (head, &self.head)])?;
         let path = folder.join(CONFIG);
-        std::fs::write(&path, self.config.to_json()).map_err(|source| ExecutorError::File { path, source })
+        std::fs::write(&path, self.config.to_json()).map_err(ExecutorError::file(&path))
     }
 
     /// Logits of a batch, and if `importance` is asked for, the attention that its tokens receive.

@@ -150,16 +150,8 @@ impl ClassifierConfig {
         name: &str,
         answer: impl FnOnce(&Stored) -> Result<Answer, (&'static str, &'static str, String)>,
     ) -> Result<ClassifierConfig, ExecutorError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        let wrong = |field: &str, must: &str, got: String| ExecutorError::Checkpoint {
-            path: path.to_path_buf(),
-            tensor: field.into(),
-            must: must.into(),
-            got,
-        };
+        let text = std::fs::read_to_string(path).map_err(ExecutorError::file(path))?;
+        let wrong = |field: &str, must: &str, got: String| ExecutorError::checkpoint(path, field, must, got);
         let stored: Stored = serde_json::from_str(&text)
             .map_err(|error| wrong("config", "that of a BERT-like classifier", error.to_string()))?;
         let family = match stored.model_type.as_str() {

@@ -148,11 +148,8 @@ pub fn make_example(
         let config = ClassifierConfig::new(&shape, answer.clone())?;
         let classifier = Classifier::random(config, model_seed, device)?;
         // Written beside and renamed, so that a model is there whole or not at all.
-        let failed = |source| ExecutorError::File {
-            path: path.clone(),
-            source,
-        };
-        let unfinished = whole::begin_folder(folder).map_err(failed)?;
+        let failed = ExecutorError::file(&path);
+        let unfinished = whole::begin_folder(folder).map_err(&failed)?;
         let tokenizer = save_tokenizer(&tokenizer, unfinished.path(), &shape)?;
         let encoded = training
             .iter()
@@ -169,7 +166,7 @@ pub fn make_example(
             watch(name, epoch, loss)
         })?;
         classifier.write(unfinished.path())?;
-        whole::finish_folder(unfinished, path).map_err(failed)?;
+        whole::finish_folder(unfinished, path).map_err(&failed)?;
     }
     Ok(files)
 }

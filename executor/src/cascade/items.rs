@@ -34,20 +34,12 @@ pub struct Item {
 /// # Errors
 /// A file that cannot be read, lacks a column or has no items; a label that the head does not have, or an empty text.
 pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorError> {
-    let wrong = |field: String, must: String, got: String| ExecutorError::Checkpoint {
-        path: path.to_path_buf(),
-        tensor: field,
-        must,
-        got,
-    };
+    let wrong = |field: String, must: String, got: String| ExecutorError::checkpoint(path, field, must, got);
     let broken = |error: csv::Error| {
         let said = error.to_string();
         let at = |pos: Option<csv::Position>| pos.map_or("table".into(), |pos| format!("line {}", pos.line()));
         match error.into_kind() {
-            csv::ErrorKind::Io(source) => ExecutorError::File {
-                path: path.to_path_buf(),
-                source,
-            },
+            csv::ErrorKind::Io(source) => ExecutorError::file(path)(source),
             csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
                 let must = format!("{expected_len} columns, as the first line has");
                 wrong(at(pos), must, len.to_string())

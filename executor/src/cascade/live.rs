@@ -90,12 +90,9 @@ impl TextModel {
             return Ok(());
         }
         let short = |hash: &str| hash.chars().take(12).collect::<String>();
-        Err(ExecutorError::Checkpoint {
-            path: self.folder.clone(),
-            tensor: FILES.join(", "),
-            must: format!("those that {} is of (BLAKE3 {})", profile.display(), short(profiled)),
-            got: format!("others ({})", short(&self.hash)),
-        })
+        let must = format!("those that {} is of (BLAKE3 {})", profile.display(), short(profiled));
+        let got = format!("others ({})", short(&self.hash));
+        Err(ExecutorError::checkpoint(&self.folder, FILES.join(", "), must, got))
     }
 
     /// What computes.

@@ -114,12 +114,7 @@ impl TextTokenizer {
     /// A file that cannot be read or is none, or one with ids that the model does not have.
     pub fn read(path: &Path, positions: u32, vocabulary: u32) -> Result<TextTokenizer, ExecutorError> {
         let mut tokenizer = tokenizer::open(path)?;
-        let wrong = |field: &str, must: String, got: String| ExecutorError::Checkpoint {
-            path: path.to_path_buf(),
-            tensor: field.into(),
-            must,
-            got,
-        };
+        let wrong = |field: &str, must: String, got: String| ExecutorError::checkpoint(path, field, must, got);
         if let Some(id) = tokenizer
             .get_vocab(true)
             .into_values()
@@ -152,11 +147,8 @@ impl TextTokenizer {
             Some(second) => EncodeInput::from((texts.first.as_str(), second.as_str())),
             None => EncodeInput::from(texts.first.as_str()),
         };
-        let refused = |got: &dyn std::fmt::Display| ExecutorError::Checkpoint {
-            path: self.path.clone(),
-            tensor: "text".into(),
-            must: "one that the tokenizer knows".into(),
-            got: got.to_string(),
+        let refused = |got: &dyn std::fmt::Display| {
+            ExecutorError::checkpoint(&self.path, "text", "one that the tokenizer knows", got)
         };
         let encoding = unpanicked(|| self.tokenizer.encode(input, true))
             .map_err(|what| refused(&what))?

@@ -14,7 +14,7 @@ use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers_of, parse, unreadable, wrong};
+use crate::tensors_file::{map, numbers_of, parse};
 
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
@@ -65,15 +65,15 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
         // Only when all files have been read: the output matrix may be in a later one than the embeddings.
         if place.name != OUTPUT || tied == Some(false) {
             let must = format!("a tensor {:?}", place.stored_shape());
-            return Err(wrong(path, &place.name, must, "no such tensor".into()));
+            return Err(ExecutorError::checkpoint(path, &place.name, must, "no such tensor"));
         }
     }
     let words = block.f_narrow(0, 0, embeddings)?;
     // Versions of Hugging Face's library differ in which of the two counts.
     if let Some((file, output)) = other_output.filter(|(_, output)| !output.flatten(0, -1).equal(&words)) {
-        let must = "that of the token embeddings, which are the output matrix too (tie_word_embeddings)".to_string();
+        let must = "that of the token embeddings, which are the output matrix too (tie_word_embeddings)";
         let got = format!("another {:?}", output.size());
-        return Err(wrong(&file, OUTPUT, must, got));
+        return Err(ExecutorError::checkpoint(&file, OUTPUT, must, got));
     }
     if let Some(place) = output.filter(|_| is_left_out) {
         block.f_narrow(0, place.offset as i64, embeddings)?.f_copy_(&words)?;
@@ -96,15 +96,9 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
     if single.is_file() || !index.is_file() {
         return Ok(vec![single]);
     }
-    let text = std::fs::read_to_string(&index).map_err(unreadable(&index))?;
-    let parsed: Index = serde_json::from_str(&text).map_err(|error| {
-        wrong(
-            &index,
-            "weight_map",
-            "names of tensors and files".into(),
-            error.to_string(),
-        )
-    })?;
+    let text = std::fs::read_to_string(&index).map_err(ExecutorError::file(&index))?;
+    let parsed: Index = serde_json::from_str(&text)
+        .map_err(|error| ExecutorError::checkpoint(&index, "weight_map", "names of tensors and files", error))?;
     let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
     Ok(names.into_iter().map(|name| path.join(name)).collect())
 }
@@ -112,7 +106,12 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
 fn copy(path: &Path, name: &str, tensor: &TensorView<'_>, place: &Place, block: &Tensor) -> Result<(), ExecutorError> {
     if tensor.shape() != place.stored_shape() {
         let must = format!("of shape {:?}", place.stored_shape());
-        return Err(wrong(path, name, must, format!("{:?}", tensor.shape())));
+        return Err(ExecutorError::checkpoint(
+            path,
+            name,
+            must,
+            format!("{:?}", tensor.shape()),
+        ));
     }
     let rows =
         numbers_of(path, name, tensor, block.kind())?.f_narrow(0, place.skipped_rows as i64, place.shape[0] as i64)?;
@@ -163,14 +162,14 @@ pub fn write_decoder(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<
             )
         })
         .collect();
-    let (file, beside) = whole::begin(path).map_err(unreadable(path))?;
+    let (file, beside) = whole::begin(path).map_err(ExecutorError::file(path))?;
     safetensors::serialize_to_file(tensors, None, &beside).map_err(|error| {
-        unreadable(path)(match error {
+        ExecutorError::file(path)(match error {
             SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other.to_string()),
         })
     })?;
-    whole::finish(file, beside, path).map_err(unreadable(path))
+    whole::finish(file, beside, path).map_err(ExecutorError::file(path))
 }
 
 /// A place's bytes as they are stored: OPT's positions after two rows of zeros.

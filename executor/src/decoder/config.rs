@@ -45,7 +45,7 @@ impl DecoderConfig {
     /// A file that cannot be read, another architecture, or a variant of these two that is not computed here.
     pub fn read(path: &Path, name: &str) -> Result<DecoderConfig, ExecutorError> {
         let text = text_of(path)?;
-        let wrong = |field: &str, must: &str, got: String| wrong(path, field, must, got);
+        let wrong = |field: &str, must: &str, got: String| ExecutorError::checkpoint(path, field, must, got);
         let kind: Kind = parsed(path, &text)?;
         let config = match kind.model_type.as_str() {
             "llama" => parsed::<Llama>(path, &text)?.config(name, &wrong)?,
@@ -72,24 +72,12 @@ pub(super) fn is_tied(checkpoint: &Path) -> Result<Option<bool>, ExecutorError> 
 }
 
 fn text_of(path: &Path) -> Result<String, ExecutorError> {
-    std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    })
+    std::fs::read_to_string(path).map_err(ExecutorError::file(path))
 }
 
 fn parsed<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ExecutorError> {
     let must = "that of a Llama or OPT checkpoint";
-    serde_json::from_str(text).map_err(|error| wrong(path, "config", must, error.to_string()))
-}
-
-fn wrong(path: &Path, field: &str, must: &str, got: String) -> ExecutorError {
-    ExecutorError::Checkpoint {
-        path: path.to_path_buf(),
-        tensor: field.into(),
-        must: must.into(),
-        got,
-    }
+    serde_json::from_str(text).map_err(|error| ExecutorError::checkpoint(path, "config", must, error))
 }
 
 #[derive(Deserialize)]

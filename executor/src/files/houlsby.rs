@@ -38,16 +38,8 @@ pub(super) fn check(tenant: &Path) -> Result<(), ExecutorError> {
     if !path.exists() {
         return Ok(());
     }
-    let text = std::fs::read_to_string(&path).map_err(|source| ExecutorError::File {
-        path: path.clone(),
-        source,
-    })?;
-    let wrong = |field: String, must: String, got: String| ExecutorError::Checkpoint {
-        path: path.clone(),
-        tensor: field,
-        must,
-        got,
-    };
+    let text = std::fs::read_to_string(&path).map_err(ExecutorError::file(&path))?;
+    let wrong = |field: String, must: String, got: String| ExecutorError::checkpoint(&path, field, must, got);
     let saved: Saved = serde_json::from_str(&text).map_err(|error| {
         let must = "that of a bottleneck adapter of the adapters library".to_string();
         wrong("config".into(), must, error.to_string())

@@ -34,12 +34,7 @@ pub fn read_lora(folder: &Path, shape: &LoraShape) -> Result<Tensor, ExecutorErr
         tensors.iter().map(|(name, view)| (name.to_string(), view)).collect();
 
     let block = Tensor::f_zeros([1, shape.parameters() as i64], (Kind::Float, Device::Cpu))?;
-    let wrong = |tensor: &str, must: String, got: String| ExecutorError::Checkpoint {
-        path: path.clone(),
-        tensor: tensor.into(),
-        must,
-        got,
-    };
+    let wrong = |tensor: &str, must: String, got: String| ExecutorError::checkpoint(&path, tensor, must, got);
     let mut take = |name: &str, size: [usize; 2]| -> Result<Tensor, ExecutorError> {
         let must = format!("a tensor {size:?}");
         let Some(tensor) = stored.remove(name) else {
@@ -159,16 +154,8 @@ const CHANGE_THE_BACKBONE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lor
 
 impl Config {
     fn read(path: &Path, shape: &LoraShape) -> Result<Config, ExecutorError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        let wrong = |field: &str, must: String, got: String| ExecutorError::Checkpoint {
-            path: path.to_path_buf(),
-            tensor: field.into(),
-            must,
-            got,
-        };
+        let text = std::fs::read_to_string(path).map_err(ExecutorError::file(path))?;
+        let wrong = |field: &str, must: String, got: String| ExecutorError::checkpoint(path, field, must, got);
         let unfit = |error: serde_json::Error| wrong("config", "that of a LoRA adapter".into(), error.to_string());
         let fields: Value = serde_json::from_str(&text).map_err(unfit)?;
         let config = Config::deserialize(&fields).map_err(unfit)?;

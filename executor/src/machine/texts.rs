@@ -178,12 +178,12 @@ impl TextServing {
         let first = &profiled.models[0].whole;
         let of_first = |error| named(error, &folder.join(first.file_name()), "items_file");
         if hash_items(&first.items).map_err(of_first)? != first.items_hash {
-            return Err(ExecutorError::Checkpoint {
-                path: first.items.clone(),
-                tensor: "items".into(),
-                must: format!("those that {} was profiled on", first.model),
-                got: "others".into(),
-            });
+            return Err(ExecutorError::checkpoint(
+                &first.items,
+                "items",
+                format!("those that {} was profiled on", first.model),
+                "others",
+            ));
         }
         let items = read_items(&first.items, models[0].0.answer())?;
         let shared: Vec<Arc<Texts>> = items.iter().map(|item| Arc::new(item.texts.clone())).collect();
@@ -321,12 +321,12 @@ fn read(
 /// A file that is not there any more is told with the profile that says where it was, and by which key.
 fn named(error: ExecutorError, profile: &Path, key: &str) -> ExecutorError {
     match error {
-        ExecutorError::File { .. } => ExecutorError::Checkpoint {
-            path: profile.to_path_buf(),
-            tensor: key.into(),
-            must: "where it was when it was profiled, from the working directory".into(),
-            got: error.to_string(),
-        },
+        ExecutorError::File { .. } => ExecutorError::checkpoint(
+            profile,
+            key,
+            "where it was when it was profiled, from the working directory",
+            error,
+        ),
         other => other,
     }
 }

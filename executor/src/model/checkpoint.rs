@@ -11,7 +11,7 @@ use tenantry_profiles::{DType, ModelShape};
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers_of, parse, wrong};
+use crate::tensors_file::{map, numbers_of, parse};
 
 /// Below this name BERT lies in the checkpoint of a task's whole model.
 pub(crate) const BERT: &str = "bert.";
@@ -36,15 +36,15 @@ pub(crate) fn read_places(path: &Path, prefix: &str, places: &[Place], dtype: DT
     let block = Tensor::f_empty([length as i64], (kind(dtype), Device::Cpu))?;
     for place in places {
         let Some((name, found)) = find(&tensors, prefix, &place.name) else {
-            return Err(wrong(
+            return Err(ExecutorError::checkpoint(
                 path,
                 &place.name,
                 format!("a tensor {:?}", place.shape),
-                "no such tensor".into(),
+                "no such tensor",
             ));
         };
         if found.shape() != place.shape {
-            return Err(wrong(
+            return Err(ExecutorError::checkpoint(
                 path,
                 &name,
                 format!("of shape {:?}", place.shape),
@@ -116,12 +116,11 @@ pub(crate) fn write_places(path: &Path, blocks: &[(Vec<Place>, &Tensor)]) -> Res
     }
     // Hugging Face's loader asks for it.
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    safetensors::serialize_to_file(tensors, Some(metadata), path).map_err(|error| ExecutorError::File {
-        path: path.to_path_buf(),
-        source: match error {
+    safetensors::serialize_to_file(tensors, Some(metadata), path).map_err(|error| {
+        ExecutorError::file(path)(match error {
             SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other.to_string()),
-        },
+        })
     })
 }
 

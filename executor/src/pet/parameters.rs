@@ -167,10 +167,7 @@ impl Parameters {
     /// # Errors
     /// A file that cannot be written.
     pub fn save(&self, path: &Path, model: &str, kind: &str) -> Result<(), ExecutorError> {
-        let failed = |source| ExecutorError::File {
-            path: path.to_path_buf(),
-            source,
-        };
+        let failed = ExecutorError::file(path);
         let mut header = vec![(SHARED_MODEL, model), (KIND, kind)];
         if self.arrays.contains_key(POOLER[0]) {
             header.push((POOLER_ACTIVATION, self.pooler_activation.name()));
@@ -194,16 +191,8 @@ impl Parameters {
     /// # Errors
     /// A file that cannot be read, is no safetensors file, or whose header does not say of which model and kind it is, or says what is not computed.
     pub fn read(path: &Path) -> Result<(String, String, Parameters), ExecutorError> {
-        let bytes = std::fs::read(path).map_err(|source| ExecutorError::File {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        let wrong = |tensor: &str, must: &str, got: String| ExecutorError::Checkpoint {
-            path: path.to_path_buf(),
-            tensor: tensor.to_string(),
-            must: must.to_string(),
-            got,
-        };
+        let bytes = std::fs::read(path).map_err(ExecutorError::file(path))?;
+        let wrong = |tensor: &str, must: &str, got: String| ExecutorError::checkpoint(path, tensor, must, got);
         let no_header =
             |error: safetensors::SafeTensorError| wrong("header", "that of a safetensors file", error.to_string());
         let tensors = SafeTensors::deserialize(&bytes).map_err(no_header)?;

@@ -279,10 +279,7 @@ impl Tables {
                     let staged = staged.join(format!("{}.plot", self.fragment_tokens()));
                     // Its pages may still be there from when it was built.
                     let forget = || forget_cached(&fs::File::open(&staged)?);
-                    forget().map_err(|source| ExecutorError::File {
-                        path: staged.clone(),
-                        source,
-                    })?;
+                    forget().map_err(ExecutorError::file(&staged))?;
                     self.tree.preview(&name)?;
                 }
                 false => self.tree.reload(Node::Domain(&name))?,
@@ -403,13 +400,10 @@ fn full_name(name: &str, plot: &PlotSpec, texts: &Texts) -> String {
 
 /// Held while tables are built: another process, or another thread of this one, may be building the same.
 fn lock(folder: &Path) -> Result<fs::File, ExecutorError> {
-    let file_error = |source| ExecutorError::File {
-        path: folder.to_owned(),
-        source,
-    };
-    fs::create_dir_all(folder).map_err(file_error)?;
-    let lock = fs::File::create(folder.join("lock")).map_err(file_error)?;
-    lock.lock().map_err(file_error)?;
+    let file_error = ExecutorError::file(folder);
+    fs::create_dir_all(folder).map_err(&file_error)?;
+    let lock = fs::File::create(folder.join("lock")).map_err(&file_error)?;
+    lock.lock().map_err(&file_error)?;
     Ok(lock)
 }
 

@@ -34,10 +34,7 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     let upper = encoder(place)?;
     // Tables are filled in single precision, whatever is served in; of the same numbers, so that there is one reference.
     let lower = Encoder::from_parameters(&shape, upper.parameters().f_to_kind(tch::Kind::Float)?)?;
-    let folder = tempfile::tempdir().map_err(|source| ExecutorError::File {
-        path: std::env::temp_dir(),
-        source,
-    })?;
+    let folder = tempfile::tempdir().map_err(ExecutorError::file(std::env::temp_dir()))?;
     let language = || Language::new(SEED, shape.vocabulary).with_corpus(1);
     let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
         Ok(encoder_layers(&lower, PLOT.lower_layers, tokens, fragments, rows)?)

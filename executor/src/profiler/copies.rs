@@ -278,10 +278,7 @@ impl<'a> Checkpoint<'a> {
     /// The point of loading it: from the disk, not from the operating system's cache of it.
     pub fn point(&self, dtype: tenantry_profiles::DType) -> Point<'_> {
         let measure = move || {
-            let failed = |source| ExecutorError::File {
-                path: self.path.clone(),
-                source,
-            };
+            let failed = ExecutorError::file(&self.path);
             File::open(&self.path)
                 .and_then(|file| forget_cached(&file))
                 .map_err(failed)?;

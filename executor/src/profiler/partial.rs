@@ -47,10 +47,7 @@ impl Partial {
     pub fn read(path: &Path, plan: &Plan) -> Result<Option<Partial>, ExecutorError> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|source| ExecutorError::File {
-                path: path.to_path_buf(),
-                source,
-            })?,
+            read => read.map_err(ExecutorError::file(path))?,
         };
         let partial: Partial = serde_json::from_str(&text).map_err(|error| {
             let what = path.display().to_string();

@@ -1,5 +1,7 @@
 //! Where the real recordings lie that some tests read, which are not part of the repository; workloads to be looked at.
 
+#[allow(dead_code, reason = "not every test file generates to the end")]
+pub mod described;
 pub mod workloads;
 
 use std::path::PathBuf;
