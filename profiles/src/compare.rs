@@ -1,8 +1,9 @@
 //! How two cards differ: the ratios of their medians, at the points of the first that the second has or can be interpolated at. Of one machine
 //! measured twice it is the drift.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use crate::bind::are_of;
 use crate::card::Card;
 use crate::family::Family;
 use crate::grid::Grid;
@@ -76,6 +77,9 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
         let Some((other, label)) = counterpart(slice, &firsts, &seconds) else {
             continue;
         };
+        if unlike(slice, first, second).is_some() {
+            continue;
+        }
         let medians = medians(slice, other);
         if !medians.is_empty() {
             found.push(Found {
@@ -102,6 +106,21 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
         all.extend(each);
     }
     all
+}
+
+/// The models that are another on either card and are not compared: their names, and how the first's differ from the second's.
+pub fn unlike_models(first: &Card, second: &Card) -> BTreeMap<String, String> {
+    let slices = first.tables.slices();
+    { slices.iter() }
+        .filter_map(|slice| unlike(slice, first, second))
+        .collect()
+}
+
+/// Where the table's model is another on the second card: its name, and how the two differ.
+fn unlike(slice: &Slice, first: &Card, second: &Card) -> Option<(String, String)> {
+    let name = slice.model()?;
+    let (ours, theirs) = (first.model(name)?, second.model(name)?);
+    (!are_of(slice.family, &ours, &theirs)).then(|| (name.to_owned(), ours.differences(&theirs)))
 }
 
 /// A table that both cards have.

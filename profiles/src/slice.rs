@@ -45,7 +45,9 @@ impl Missing {
     }
 }
 
-/// How a label writes a number format.
+/// How a label writes a model,
+pub(crate) const MODEL: &str = "model=";
+/// and a number format.
 pub(crate) const DTYPE: &str = "dtype=";
 
 impl Slice {
@@ -68,6 +70,11 @@ impl Slice {
     pub fn whole_us(&self, point: &Point) -> f64 {
         let work = self.axes.iter().position(|axis| *axis == "work_us");
         point.stats.median_us + work.map_or(0.0, |axis| point.at[axis] as f64)
+    }
+
+    /// The model that its label has.
+    pub fn model(&self) -> Option<&str> {
+        self.label.split(' ').find_map(|cell| cell.strip_prefix(MODEL))
     }
 
     /// The number format that its label has, as it is written there.

@@ -470,12 +470,24 @@ fn a_format_can_be_given_where_several_fit() {
 
 #[test]
 fn a_gap_in_counts_has_no_requests_where_broken_lines_are_left_out() {
-    let file = file(b"second,requests\n5,1\n6,2\n9,3\n10,4\n500000,5\n12,6\n");
-    let mut counts = Counts::open(file.path(), true).unwrap();
+    let gaps = file(b"second,requests\n5,1\n6,2\n9,3\n10,4\n500000,5\n12,6\n");
+    let mut counts = Counts::open(gaps.path(), true).unwrap();
     let read: Vec<u32> = counts.by_ref().map(Result::unwrap).collect();
     assert_eq!(read, [1, 2, 0, 0, 3, 4, 0, 6], "a line more than a day ahead is broken");
     assert_eq!(counts.skipped(), 2);
-    assert!(Counts::open(file.path(), false).unwrap().any(|count| count.is_err()));
+    assert!(Counts::open(gaps.path(), false).unwrap().any(|count| count.is_err()));
+
+    // An empty line is a second too; at the end of a file it is none.
+    let empty = file(b"requests\n5\n\n\n7\n\n");
+    let mut counts = Counts::open(empty.path(), true).unwrap();
+    let read: Vec<u32> = counts.by_ref().collect::<Result<_, _>>().unwrap();
+    assert_eq!((read, counts.skipped()), (vec![5, 0, 0, 7], 2));
+    let error = Counts::open(empty.path(), false)
+        .unwrap()
+        .find_map(Result::err)
+        .unwrap();
+    let expected = ":5: requests: must be a whole number in each line, got 2 empty ones before this";
+    assert!(error.to_string().ends_with(expected), "{error}");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) -> Result<(
     }
     if points.is_empty() {
         draft.note(format!(
-            "no layer of {}: no attention of {heads} heads of width {width} was measured",
+            "no layer of {}: no attention of {heads} heads of width {width} was measured, or no products of its widths",
             model.name
         ));
         return Ok(());
@@ -425,6 +425,10 @@ fn collectives(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             line.once("message_size", points.insert(at, times))?;
         }
+    }
+    if points.is_empty() {
+        let must = "all_reduce of nccl_dtype half in some row";
+        return Err(sheet.invalid("op_name", must, "no such row"));
     }
     let nccl = conversion::told("nccl", &conversion::versions(sheet, "nccl_")?);
     let operation = CollectiveOperation::AllReduce;

@@ -30,11 +30,20 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
                 line.text("readme_date")?,
                 line.text("readme_commit")?
             );
-            let average_us = line.time("avg_ms")? * US_PER_MS;
-            let tail_us = [line.time("p95_ms")? * US_PER_MS, line.time("p99_ms")? * US_PER_MS];
+            let [average, p95, p99] = ["avg_ms", "p95_ms", "p99_ms"].map(|column| line.time(column));
+            let (average, p95, p99) = (average?, p95?, p99?);
+            if p99 < p95 {
+                return Err(line.invalid("p99_ms", &format!("at least p95_ms, {p95}")));
+            }
+            // Those that the quantiles leave the average are between nothing and all of the longest.
+            let (least, most) = (SHARE_ABOVE_P95 * p95, p99);
+            if !(least..=most).contains(&average) {
+                let must = format!("from {least} to {most}, by p95_ms and p99_ms");
+                return Err(line.invalid("avg_ms", &must));
+            }
             let times = Times {
-                tail_us: Some(tail_us),
-                ..Times::only(average_us, 1).of(line)
+                tail_us: Some([p95 * US_PER_MS, p99 * US_PER_MS]),
+                ..Times::only(average * US_PER_MS, 1).of(line)
             };
             let at = [line.positive("batch_size")?, line.positive("seq_len")?];
             line.once("seq_len", measured.entry(model).or_default().insert(at, times))?;
@@ -118,6 +127,9 @@ fn padding(dtype: DType, padded: &Points<2>, unpadded: &Points<2>) -> String {
         saved.join(", ")
     )
 }
+
+/// So many runs take as long as the 95th percentile or longer.
+const SHARE_ABOVE_P95: f64 = 0.05;
 
 fn builtin_of(name: &str) -> Option<&'static str> {
     match name {

@@ -1,6 +1,7 @@
 //! Tables on their way from a source's points to a card's rows: mended where they fall, checked where points were left out.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::sheet::{Place, Sheet};
 use super::slips::Slip;
@@ -49,6 +50,35 @@ impl Decoding<'_> {
             self.model, self.dtype, self.tensor_parallel
         )
     }
+}
+
+/// The points of a table without holes: where some were not measured, what is left without the sequences, lengths, sizes that lack the largest
+/// share of theirs, one after the other. A note says how many were left out of `what`.
+pub(super) fn without_holes(what: &str, points: &Points<2>, draft: &mut Draft) -> Points<2> {
+    let mut kept = points.clone();
+    loop {
+        let axes = [0, 1].map(|axis| kept.keys().map(|at| at[axis]).collect::<BTreeSet<u64>>());
+        let lines = [0, 1]
+            .into_iter()
+            .flat_map(|axis| axes[axis].iter().map(move |&value| (axis, value)));
+        let holes = lines.filter_map(|(axis, value)| {
+            let there = kept.keys().filter(|at| at[axis] == value).count();
+            let missing = axes[1 - axis].len() - there;
+            // Shares of lines along either axis are compared by their products with both lengths; of equal ones the shorter goes.
+            let share = missing * axes[axis].len();
+            (missing > 0).then_some((share, Reverse(there), axis, value))
+        });
+        let Some((_, _, axis, value)) = holes.max() else { break };
+        kept.retain(|at, _| at[axis] != value);
+    }
+    let left_out = points.len() - kept.len();
+    if left_out > 0 {
+        draft.note(format!(
+            "{what}: {left_out} of {} points are left out, since others beside them were not measured",
+            points.len()
+        ));
+    }
+    kept
 }
 
 impl Draft {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out, on_line};
+use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out, on_line, without_holes};
 use super::gpus::Gpu;
 use super::profile_meta::{self, MustBe, ProfileMeta};
 use super::sheet::Sheet;
@@ -211,7 +211,9 @@ fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
         error,
     )?;
 
-    let decode: Points<2> = complete(&decodes);
+    let powers = { decodes.iter() }.filter(|([_, context], _)| context.is_power_of_two());
+    let powers: Points<2> = powers.map(|(at, us)| (*at, *us)).collect();
+    let decode = without_holes("decodes without chunks", &powers, draft);
     let measured = decodes.iter().map(|(at, us)| (*at, us.median_us));
     let error = error_where_left_out(Family::DecoderDecode, &decode, measured);
     draft.decoder_decode(OF, decode, &format!("{file}, decodes without chunks"), error)?;
@@ -239,28 +241,6 @@ fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
         both().map(|(point, us)| (at(point), us.median_us)),
     );
     draft.decoder_mixed(OF, mixed, &format!("{file}, chunks and decodes in one kernel"), error)
-}
-
-/// The doublings for which each number of sequences was measured at each context: the source leaves out what does not fit.
-fn complete(decodes: &Points<2>) -> Points<2> {
-    let mut contexts: Vec<u64> = decodes
-        .keys()
-        .map(|[_, context]| *context)
-        .filter(|context| context.is_power_of_two())
-        .collect();
-    contexts.sort_unstable();
-    contexts.dedup();
-    let sequences: std::collections::BTreeSet<u64> = decodes.keys().map(|[sequences, _]| *sequences).collect();
-    let whole = |sequences: &u64| {
-        contexts
-            .iter()
-            .all(|context| decodes.contains_key(&[*sequences, *context]))
-    };
-    let sequences = sequences.into_iter().filter(whole);
-    sequences
-        .flat_map(|sequences| contexts.iter().map(move |context| [sequences, *context]))
-        .map(|at| (at, decodes[&at]))
-        .collect()
 }
 
 /// What pricing a mixed batch as the sum of its parts would miss.

@@ -13,6 +13,7 @@ mod halves;
 mod llmservingsim;
 mod operators;
 mod pairs;
+mod peaks;
 mod profile_meta;
 mod sheet;
 mod slips;
@@ -157,6 +158,7 @@ impl Import {
         card.provenance.notes.extend(notes);
         card.tables = draft.tables;
         self.check_formats(&card, &gpu)?;
+        peaks::check(&card, &gpu.sheet)?;
         draft.origins.into_iter().for_each(|origin| card.origins.push(origin));
         card.validate()?;
         Ok(card)

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use csv::StringRecord;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 
 use crate::error::{Invalid, ProfileError};
 use crate::names::near_miss;
@@ -43,6 +43,9 @@ const COUNT_MAX: u64 = i32::MAX as u64;
 
 const SIZE_MAX: u64 = 1 << 50;
 
+/// How gzip begins, whatever its file is called.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
 /// Of milliseconds, a quarter of an hour, and of microseconds a second: no kernel takes as long, nor does any model that is timed here.
 const TIME_MAX: f64 = 1e6;
 
@@ -56,12 +59,14 @@ impl Sheet {
         };
         let bytes = fs::read(path).map_err(io)?;
         let mut text = String::new();
-        if path.extension().is_some_and(|extension| extension == "gz") {
-            GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).map_err(io)?;
+        if bytes.starts_with(&GZIP_MAGIC) {
+            MultiGzDecoder::new(bytes.as_slice())
+                .read_to_string(&mut text)
+                .map_err(io)?;
         } else {
             text = String::from_utf8(bytes).map_err(|error| io(std::io::Error::other(error)))?;
         }
-        let sheet = Sheet::read(&file, &text)?;
+        let sheet = Sheet::read(&file, text.trim_start_matches('\u{feff}'))?;
         Ok(Sheet { number, ..sheet })
     }
 
@@ -72,6 +77,15 @@ impl Sheet {
         };
         let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
         let header = reader.headers().map_err(unreadable)?.clone();
+        // Which of the two is meant nobody can tell. Tables written with their row numbers call those nothing.
+        let again = header.iter().enumerate().find(|(index, name)| {
+            let mut before = header.iter().take(*index);
+            !name.is_empty() && before.any(|other| other == *name)
+        });
+        if let Some((_, name)) = again {
+            let got = format!("{name:?} again");
+            return Err(Invalid::new(file, "header", "each column once", got).in_line(1));
+        }
         let mut lines = Vec::new();
         for record in reader.records() {
             let record = record.map_err(unreadable)?;

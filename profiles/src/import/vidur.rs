@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::US_PER_MS;
-use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out};
+use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out, without_holes};
 use super::sheet::{Line, Sheet};
 use super::summary_stats::Times;
 use crate::error::Invalid;
@@ -317,12 +317,7 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
             }
         }
     }
-    let complete: BTreeSet<u64> = knots
-        .iter()
-        .copied()
-        .filter(|bytes| measured.keys().all(|workers| points.contains_key(&[*workers, *bytes])))
-        .collect();
-    points.retain(|[_, bytes], _| complete.contains(bytes));
+    let points = without_holes(&format!("{operation}, cards × bytes"), &points, draft);
     let label = format!("operation={operation}");
     let every = measured
         .iter()

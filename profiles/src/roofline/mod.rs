@@ -106,28 +106,44 @@ impl Datasheet {
     /// A key that is missing, unknown or not a positive number.
     pub fn read(file: &str, text: &str) -> Result<Datasheet, ProfileError> {
         let sheet: Datasheet = crate::yaml::read(file, text)?;
-        sheet.check(file)?;
+        sheet
+            .check(file)
+            .map_err(|invalid| match crate::yaml::line_of(text, &invalid.field) {
+                Some(line) => invalid.in_line(line),
+                None => invalid,
+            })?;
         Ok(sheet)
     }
 
-    /// Refuses what is no rate; `file` is what errors call where it stands.
+    /// Refuses what no card has, mostly a figure in another unit, and what says not whose it is or where it is from; `file` is what errors call where it
+    /// stands.
     pub(crate) fn check(&self, file: &str) -> Result<(), Invalid> {
-        if self.memory_bytes == 0 {
-            return Err(Invalid::new(file, "memory_bytes", "at least 1", "0"));
-        }
-        let numbers = [
-            ("memory_bandwidth", Some(self.memory_bandwidth)),
-            ("f32", Some(self.f32)),
-            ("f16", self.f16),
-            ("bf16", self.bf16),
-            ("link", Some(self.link)),
-            ("peers", Some(self.peers)),
+        let texts = [
+            ("name", &self.name),
+            ("product", &self.product),
+            ("source", &self.source),
         ];
-        for (field, number) in numbers {
-            if let Some(number) = number
-                && !(number.is_finite() && number >= 1e6)
-            {
-                let must = "a rate a second, at least 1e6";
+        if let Some((field, _)) = texts.iter().find(|(_, text)| text.trim().is_empty()) {
+            return Err(Invalid::new(file, field, "some text", "none"));
+        }
+        let memory_bytes = self.memory_bytes as f64;
+        let numbers = [
+            ("memory_bytes", Some(memory_bytes), "bytes", 1e8..=1e15),
+            (
+                "memory_bandwidth",
+                Some(self.memory_bandwidth),
+                "bytes a second",
+                1e9..=1e15,
+            ),
+            ("f32", Some(self.f32), "operations a second", 1e9..=1e18),
+            ("f16", self.f16, "operations a second", 1e9..=1e18),
+            ("bf16", self.bf16, "operations a second", 1e9..=1e18),
+            ("link", Some(self.link), "bytes a second", 1e6..=1e15),
+            ("peers", Some(self.peers), "bytes a second", 1e6..=1e15),
+        ];
+        for (field, number, unit, range) in numbers {
+            if let Some(number) = number.filter(|number| !range.contains(number)) {
+                let must = format!("from {:e} to {:e} {unit}", range.start(), range.end());
                 return Err(Invalid::new(file, field, must, number.to_string()));
             }
         }
@@ -264,9 +280,16 @@ mod tests {
             error.to_string()
         };
         assert!(Datasheet::read("t4.yaml", &text).is_ok());
-        assert!(refused("link: 16000000000.0", "link: -1").contains("link: must be a rate a second"));
+        let link = refused("link: 16000000000.0", "link: -1");
+        assert_eq!(link, "t4.yaml:7: link: must be from 1e6 to 1e15 bytes a second, got -1");
         assert!(refused("peers:", "piers:").contains("did you mean peers?"));
-        assert!(refused("memory_bytes: 17179869184", "memory_bytes: 0").contains("memory_bytes: must be at least 1"));
+        let in_gigabytes = refused("memory_bytes: 17179869184", "memory_bytes: 16");
+        assert!(
+            in_gigabytes.contains("memory_bytes: must be from 1e8 to 1e15 bytes, got 16"),
+            "{in_gigabytes}"
+        );
+        let unsourced = refused("source: NVIDIA T4 datasheet", "source: ''");
+        assert!(unsourced.contains("source: must be some text, got none"), "{unsourced}");
     }
 
     #[test]

@@ -48,6 +48,35 @@ fn tensorrts_engines_are_whole_models_and_shares_of_them_layers() {
     );
 }
 
+#[test]
+fn times_that_cannot_be_are_refused() {
+    let refused = |from: &str, to: &str| {
+        let text = TENSORRT.replace(from, to);
+        assert_ne!(text, TENSORRT);
+        import(ImportSource::TensorrtBert, "t4", &[], &[&text]).unwrap_err()
+    };
+    assert_eq!(
+        refused("1.9,2.0,2.1", "1.9,2.0,0.21"),
+        "0.csv:2: p99_ms: must be at least p95_ms, 2, got \"0.21\""
+    );
+    // In seconds, beside milliseconds.
+    assert_eq!(
+        refused("1.9,2.0,2.1", "0.0019,2.0,2.1"),
+        "0.csv:2: avg_ms: must be from 0.1 to 2.1, by p95_ms and p99_ms, got \"0.0019\""
+    );
+    assert_eq!(
+        refused("avg_ms,p95_ms", "p95_ms,p95_ms"),
+        "0.csv:1: header: must be each column once, got \"p95_ms\" again"
+    );
+    // 22.3 GFLOP at 65 TFLOP/s are 344 µs.
+    let fast = refused("1.9,2.0,2.1", "0.19,0.20,0.21");
+    assert!(
+        fast.starts_with("--gpu: value: must be a GPU that takes ")
+            && fast.contains("for bert-base in f16, batch 1, 128 tokens"),
+        "{fast}"
+    );
+}
+
 /// BERT-base, of ends that are derived and layers, takes what was measured of the whole, in microseconds by batch and length.
 fn composes(gpu: &str, dtype: DType, card: &Card, whole_us: &[(u32, u32, f64)]) {
     let mut card = card.clone();
@@ -71,7 +100,7 @@ fn composes(gpu: &str, dtype: DType, card: &Card, whole_us: &[(u32, u32, f64)]) 
 #[test]
 fn layers_of_a_small_engine_are_half_of_it_at_the_least() {
     let pairs = "model,precision,engine,batch_size,seq_len,mean_ms,median_ms,p95_ms,p99_ms\n\
-        bert-base,FP32,dynamic,1,64,0.048,0.048,0.048,0.048\n";
+        bert-tiny,FP32,dynamic,1,64,0.008,0.008,0.008,0.008\n";
     let card = import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[pairs]).unwrap();
     assert_eq!(median_us(card.tables.encoder_layer.iter().map(|row| row.stats)), [2.0]);
 }

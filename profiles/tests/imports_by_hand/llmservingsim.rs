@@ -22,6 +22,23 @@ fn profile(tables: &[&str]) -> Result<Card, String> {
 
 const DECODES: &str = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n0,0,1,16,10\n0,0,2,16,12\n";
 
+/// A point beyond the others costs the table no more than itself, and what is left out is told.
+#[test]
+fn points_without_others_beside_them_are_left_out_and_told() {
+    let decodes = |rows: &str| {
+        let card = profile(&[&format!("{DECODES}{rows}")]).unwrap();
+        let rows = card.tables.decoder_decode.iter();
+        (rows.map(|row| (row.sequences, row.context)).collect::<Vec<_>>(), card)
+    };
+    let all = [(1, 16), (1, 32), (2, 16), (2, 32)];
+    let (kept, card) = decodes("0,0,1,32,11\n0,0,2,32,13\n");
+    assert_eq!(kept, all);
+    assert!(card.provenance.notes.iter().all(|note| !note.contains("left out")));
+    let (kept, card) = decodes("0,0,1,32,11\n0,0,2,32,13\n0,0,1,64,14\n");
+    assert_eq!(kept, all);
+    has_note(&card, "decodes without chunks: 1 of 5 points are left out");
+}
+
 /// The tables of one model and another are alike.
 #[test]
 fn a_profile_of_another_model_or_gpu_is_refused() {

@@ -152,6 +152,23 @@ fn missing_tables_name_the_command_that_measures_them() {
             .is_ok(),
         "costs are per layer"
     );
+    let mut whole = card.clone();
+    whole.tables.text_pass.push(TextPassRow {
+        model: "tiny".into(),
+        dtype: DType::F32,
+        attended: false,
+        batch: 1,
+        tokens: 8,
+        stats: Stats::exact(10.0),
+    });
+    assert!(whole.text_pass(&tiny(), DType::F32, false).unwrap().is_some());
+    let deeper = whole.text_pass(&ModelShape { layers: 24, ..tiny() }, DType::F32, false);
+    assert!(
+        deeper
+            .unwrap_err()
+            .to_string()
+            .contains("another model of that name (layers 2, not 24)")
+    );
 
     let mut derived = card.clone();
     derived.provenance.command = "tenantry profile derive --datasheet mine.yaml --models tiny".into();

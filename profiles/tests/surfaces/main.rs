@@ -9,8 +9,8 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, AdapterRow, Card, CopyResumeRow, CopyRow, Cost, DType, Decoder, DecoderPrefillRow,
     DecoderWholePromptRow, Direction, DispatchOperation, EncoderLayerRow, Family, HandOverRow, LeftOut, LoadSource,
-    LookupOutcome, ModelShape, OtherCores, PlotLookupRow, Source, Spread, Stats, TableError, Tier, TokensOf, describe,
-    leave_out_errors,
+    LookupOutcome, ModelShape, OtherCores, PlotLookupRow, Source, Spread, Stats, TableError, TextPassRow, Tier,
+    TokensOf, describe, leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::json;
-use tenantry_profiles::{Card, Ratios, compare, describe};
+use tenantry_profiles::{Card, Ratios, compare, describe, unlike_models};
 use tenantry_reports::page::{NamedRatios, RatioGroup, RatiosPage};
 
 use super::table;
@@ -39,6 +39,7 @@ pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
     let value = json!({
         "first": card(&first),
         "second": card(&second),
+        "unlike_models": unlike_models(&first, &second),
         "ratios": ratios.iter().map(|ratios| ratios_json([&first, &second], ratios)).collect::<Vec<_>>(),
     });
     print(output, &value, || text(&first, &second, &ratios))?;
@@ -58,7 +59,7 @@ fn report(cards: [&Card; 2], ratios: &[Ratios], started: &Started, path: &Path) 
         header: &HEADER,
         text_columns: 3,
         rows: &rows,
-        note: NOTE,
+        note: &note(cards),
         groups: &groups(ratios),
         manifest: &started.manifest(&[], None, 0, Vec::new()),
     };
@@ -126,6 +127,14 @@ fn origins([first, second]: [&Card; 2], ratios: &Ratios) -> String {
     }
 }
 
+/// What the figures are, and what is not among them.
+fn note([first, second]: [&Card; 2]) -> String {
+    let unlike = { unlike_models(first, second).into_iter() }.map(|(model, differences)| {
+        format!("\n{model} is another model on each card ({differences}), and not compared.")
+    });
+    NOTE.to_owned() + &unlike.collect::<String>()
+}
+
 fn cells(cards: [&Card; 2], ratios: &Ratios) -> [String; HEADER.len()] {
     [
         ratios.family.to_string(),
@@ -158,12 +167,15 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
     let card =
         |which: &str, card: &Card| format!("{which}  {}: {} ({})", card.name, card.device.name, provenance(card));
     let heading = format!("{}\n{}\n", card("first ", first), card("second", second));
+    let note = note([first, second]);
     if ratios.is_empty() {
-        return heading + "\nThey have no table in common that reaches as far in both.";
+        return heading
+            + "\nThey have no table in common that reaches as far in both.\n"
+            + note.trim_start_matches(NOTE);
     }
     let figures: Vec<usize> = (3..HEADER.len()).collect();
     let rows = ratios.iter().map(|ratios| cells([first, second], ratios));
-    heading + "\n" + &table(HEADER, rows, &figures) + "\n\n" + NOTE
+    heading + "\n" + &table(HEADER, rows, &figures) + "\n\n" + &note
 }
 
 #[cfg(test)]

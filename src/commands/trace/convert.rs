@@ -181,7 +181,9 @@ fn requests(
         let record = record.map_err(Failure::bad_input)?;
         converted.prefix_hashes += records.prefix_hashes().len() as u64;
         if record.is_unanswered() {
-            converted.unanswered += 1;
+            let since = record.arrival.map(|arrival| arrival.0.checked_sub(from.0));
+            let is_kept = |since: u64| length.is_none_or(|length| since < length.0);
+            converted.unanswered += u64::from(since.is_none_or(|since| since.is_some_and(is_kept)));
             continue;
         }
         let mut request = completion.complete(&record, &args.file)?;

@@ -100,8 +100,7 @@ pub struct Regimes<K = Vec<Knot>> {
     pub plateau_memory_s: f64,
 }
 
-/// The sample stream's. Its memories are the time constants of the counts' own autocorrelation, which is less than that of the Gaussian behind them:
-/// a level is forgotten sooner than the stream's, for which [`fit_rates`] finds 477 s and 128 s. Published results are with these.
+/// The sample stream's, as [`fit_rates`] finds them.
 pub const RATES: Regimes<&[Knot]> = Regimes {
     calm_s: &[
         (0.0, 30.0),

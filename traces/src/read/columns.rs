@@ -89,8 +89,8 @@ fn iso_ns(field: &[u8]) -> Option<i128> {
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         return Some(instant.as_nanosecond());
     }
-    // Such as a date alone would be a midnight that nobody wrote.
-    if !text.contains(':') {
+    // Such as a date alone would be a midnight that nobody wrote; and a zone by its name alone, in brackets, is not UTC, and its offset is in no file.
+    if !text.contains(':') || text.contains('[') {
         return None;
     }
     let utc = text.parse::<jiff::civil::DateTime>().ok()?;
@@ -163,6 +163,7 @@ mod tests {
             "2023-11-16T18:15:46.680590",
             "2023-11-16T19:15:46.68059+01:00",
             "2023-11-16 10:15:46.68059-08:00",
+            "2023-11-16T13:15:46.68059-05:00[America/New_York]",
         ] {
             assert_eq!(Instants::Iso.parse(text.as_bytes()), Ok(at), "{text}");
         }
@@ -173,6 +174,7 @@ mod tests {
             "16.11.2023 18:15",
             "2023-11-16",
             "yesterday",
+            "2023-11-16T13:15:46[America/New_York]",
         ] {
             assert!(Instants::Iso.parse(bad.as_bytes()).is_err(), "{bad}");
         }

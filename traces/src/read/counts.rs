@@ -63,6 +63,21 @@ impl Counts {
         self.first_second.unwrap_or(0)
     }
 
+    /// The first count of so many empty lines, which are broken ones, with the line behind them.
+    fn behind_empty(&mut self, empty: u64) -> Result<u32, TraceError> {
+        if !self.skip_bad_lines {
+            let message = format!("requests: must be a whole number in each line, got {empty} empty ones before this");
+            return Err(self.lines.error(message));
+        }
+        self.skipped += empty;
+        let count = self.parse().unwrap_or_else(|_| {
+            self.skipped += 1;
+            0
+        });
+        (self.gap, self.after_gap) = (empty, count);
+        Ok(0)
+    }
+
     fn parse(&mut self) -> Result<u32, String> {
         let mut missing_s = 0;
         let mut fields = fields(self.lines.line());
@@ -114,6 +129,7 @@ impl Iterator for Counts {
             return Some(Ok(if self.gap == 0 { self.after_gap } else { 0 }));
         }
         loop {
+            let line_before = self.lines.number();
             match self.lines.advance() {
                 Err(error) => return Some(Err(error)),
                 Ok(false) => {
@@ -126,6 +142,14 @@ impl Iterator for Counts {
                     });
                 }
                 Ok(true) => {}
+            }
+            let empty = match self.has_second {
+                // Its own column says which second a line is.
+                true => 0,
+                false => self.lines.number() - line_before - 1,
+            };
+            if empty > 0 {
+                return Some(self.behind_empty(empty));
             }
             let before = self.second;
             match self.parse() {

@@ -185,6 +185,11 @@ impl Lines {
         }
     }
 
+    /// The current line's number, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The current line, without its end.
     #[inline]
     pub fn line(&self) -> &[u8] {

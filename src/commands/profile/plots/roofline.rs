@@ -67,7 +67,7 @@ struct Roof {
 impl Roof {
     /// What was measured of the device's limits, else its datasheet, else the highest rates of the card's own ops, which may be of different ops.
     fn of(card: &Card, dtype: DType, all: &[Reached]) -> Roof {
-        let sheet = Datasheet::of_device(&card.device.name);
+        let sheet = { card.datasheet.clone() }.or_else(|| Datasheet::of_device(&card.device.name));
         let (origin, operations_per_s, bytes_per_s) = match (card.limits_of(dtype), sheet) {
             (Some(limits), _) => (
                 "measured product and copy",
