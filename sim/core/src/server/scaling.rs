@@ -25,6 +25,7 @@ pub struct ScalingUse {
 impl ScalingUse {
     /// Notes what each stage has from now on.
     pub(super) fn remember(&mut self, at: Time, cards: impl Iterator<Item = u32>) {
+        debug_assert!(self.cards.last().is_none_or(|(before, _)| *before <= at), "at {at}");
         match self.cards.len() < MOST_REMEMBERED {
             true => self.cards.push((at, cards.collect())),
             false => self.cards_left_out += 1,

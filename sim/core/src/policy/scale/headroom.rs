@@ -2,7 +2,7 @@
 
 use tenantry_traces::{Duration, Time};
 
-use super::Scale;
+use super::{Asked, Scale, Times};
 
 /// Headroom's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +56,9 @@ impl Headroom {
         }
     }
 
-    /// Whether there are more cards than the fewest.
-    pub fn may_release(&self, cards: u32) -> bool {
-        cards > self.spec.cards_min
+    /// Whether fewer cards would do for those who wait.
+    pub fn may_release(&self, asked: Asked) -> bool {
+        self.kept(asked, 0, self.spec.interval) < asked.cards
     }
 
     /// A request arrived.
@@ -72,22 +72,17 @@ impl Headroom {
         self.busy_ns += u128::from(busy.0);
     }
 
-    /// What to do now, with so many cards there or starting. To be asked once an interval. While nobody is inside, no card is missing.
-    pub fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
-        // Instance time that the interval's requests take, by the mean of all so far, against what a card has. Who asks may be late.
-        let work = u128::from(self.arrived) * self.busy_ns / u128::from(self.served.max(1));
-        let load = work * (1_000_000 + u128::from(self.spec.headroom_ppm));
+    /// What to do now. To be asked once an interval.
+    pub fn decide(&mut self, now: Time, asked: Asked, may_add: bool) -> Option<Scale> {
+        // Who asks may be late.
         let counted = now.since(self.interval_begin);
-        let card = u128::from(counted.0) * u128::from(self.spec.instances_per_card);
-        let needed = load.div_ceil(card * 1_000_000);
-        let most = if nobody_inside { cards } else { self.spec.cards_max };
-        let (least, most) = (u128::from(self.spec.cards_min), u128::from(most));
-        let needed = needed.min(most).max(least) as u32;
+        let needed = self.needed(self.arrived, counted);
+        let kept = self.kept(asked, self.arrived, counted);
         self.arrived = 0;
         self.interval_begin = now;
-        self.idle = if needed < cards { self.idle + 1 } else { 0 };
-        if needed > cards {
-            return Some(Scale::Add(needed - cards));
+        self.idle = if kept < asked.cards { self.idle + 1 } else { 0 };
+        if may_add && needed > asked.cards {
+            return Some(Scale::Add(needed - asked.cards));
         }
         if self.idle > 0 && self.idle >= self.spec.patience {
             self.idle = 0;
@@ -95,10 +90,42 @@ impl Headroom {
         }
         None
     }
+
+    /// The same as being asked at all these times, while nobody comes and no card can be released.
+    pub fn pass(&mut self, times: Times, asked: Asked) {
+        let Some(last) = times.count.checked_sub(1) else {
+            return;
+        };
+        self.interval_begin = times.at(last);
+        self.idle = match self.may_release(asked) {
+            // It begins anew whenever a card was to be released.
+            true => ((u64::from(self.idle) + times.count) % u64::from(self.spec.patience.max(1))) as u32,
+            false => 0,
+        };
+    }
+
+    /// Cards that so many requests in so long a time need: the time that they keep instances busy, by the mean of all so far, against what a card has.
+    fn needed(&self, requests: u64, counted: Duration) -> u32 {
+        let work = u128::from(requests) * self.busy_ns / u128::from(self.served.max(1));
+        let load = work * (1_000_000 + u128::from(self.spec.headroom_ppm));
+        let card = u128::from(counted.0) * u128::from(self.spec.instances_per_card);
+        let (least, most) = (self.spec.cards_min.into(), self.spec.cards_max.into());
+        load.div_ceil(card * 1_000_000).min(most).max(least) as u32
+    }
+
+    /// Cards below which none is given back: what is to come, if as many come again, and those who wait. While nobody was served yet nobody knows what
+    /// they need.
+    fn kept(&self, asked: Asked, arrived: u64, counted: Duration) -> u32 {
+        match asked.inside && self.served == 0 {
+            true => asked.cards,
+            false => self.needed(arrived + asked.waiting, counted),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tracking::tests::with;
     use super::*;
 
     fn infaas() -> HeadroomSpec {
@@ -116,7 +143,7 @@ mod tests {
         // 20 ms a request: two instances serve 100 in a second.
         headroom.served(Duration::from_millis(20));
         (0..arrivals).for_each(|_| headroom.arrived());
-        headroom.decide(headroom.interval_begin + headroom.spec.interval, cards, false)
+        headroom.decide(headroom.interval_begin + headroom.spec.interval, with(cards), true)
     }
 
     #[test]
@@ -144,5 +171,28 @@ mod tests {
         assert_eq!(ask(&mut headroom, 50, 3), None);
         assert_eq!(ask(&mut headroom, 50, 3), Some(Scale::Release));
         assert_eq!(ask(&mut headroom, 0, 1), None);
+    }
+
+    /// Three cards serve 300 requests in a second.
+    #[test]
+    fn no_card_is_released_from_those_who_wait_for_it() {
+        let mut headroom = Headroom::new(infaas());
+        headroom.served(Duration::from_millis(20));
+        let mut next = |waiting| {
+            let asked = Asked { waiting, ..with(3) };
+            headroom.decide(headroom.interval_begin + headroom.spec.interval, asked, true)
+        };
+        for _ in 0..10 {
+            assert_eq!(next(200), None);
+        }
+        // For 190 two cards are enough.
+        assert_eq!([next(190), next(190), next(190)], [None, None, Some(Scale::Release)]);
+
+        let mut headroom = Headroom::new(infaas());
+        let asked = Asked { waiting: 1, ..with(3) };
+        for second in 1..10 {
+            let now = Time::ZERO + Duration::from_secs(second);
+            assert_eq!(headroom.decide(now, asked, true), None, "nobody knows what they need");
+        }
     }
 }

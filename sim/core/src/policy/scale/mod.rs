@@ -26,6 +26,32 @@ pub enum Scale {
     Release,
 }
 
+/// How things are when a rule is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Cards that are there or starting.
+    pub cards: u32,
+    /// Whether anybody is inside.
+    pub inside: bool,
+    /// Requests inside that nobody serves yet.
+    pub waiting: u64,
+}
+
+/// Times one after the other when a rule was to be asked.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    first: Time,
+    every: Duration,
+    count: u64,
+}
+
+impl Times {
+    /// The one of this number, from 0.
+    fn at(&self, number: u64) -> Time {
+        Time(self.first.0 + number * self.every.0)
+    }
+}
+
 /// Either rule, told of all that any rule goes by, and when it is to be asked.
 #[derive(Clone, Debug)]
 pub struct Scaler {
@@ -94,64 +120,147 @@ impl Scaler {
         self.due
     }
 
-    /// What to do, with so many cards there or starting, if it is to be asked now. Somebody is inside.
-    pub fn ask(&mut self, now: Time, cards: u32) -> Option<Scale> {
+    /// What to do, if it is to be asked now. Somebody is inside.
+    pub fn ask(&mut self, now: Time, asked: Asked) -> Option<Scale> {
         if now < self.due {
             return None;
         }
-        while self.due <= now {
-            self.due += self.every;
+        self.due = Time(self.due.0 + (now.since(self.due).0 / self.every.0 + 1) * self.every.0);
+        self.decide(now, asked, true)
+    }
+
+    /// When it was to be asked and was not. What was due last is decided with whoever comes, where somebody comes now.
+    pub fn missed(&self, now: Time, somebody_comes: bool) -> Option<Time> {
+        (self.missed_times(now, somebody_comes) > 0).then_some(self.due)
+    }
+
+    fn missed_times(&self, now: Time, somebody_comes: bool) -> u64 {
+        let last = u64::from(somebody_comes);
+        match now < self.due {
+            true => 0,
+            false => (now.since(self.due).0 / self.every.0 + 1).saturating_sub(last),
         }
-        self.decide(now, cards, false)
     }
 
-    /// When it was to be asked, if by now it was to be asked once more since.
-    pub fn missed(&self, now: Time) -> Option<Time> {
-        (self.due + self.every <= now).then_some(self.due)
-    }
-
-    /// Whether to release a card, when it was to be asked and nothing happened: nobody was inside, or who was waited for a batch to be filled.
-    pub fn releases_in_silence(&mut self, cards: u32, nobody_inside: bool) -> bool {
+    /// Whether to release a card, when it was to be asked and nothing happened: nobody was inside, or who was waited for a batch to be filled. No card
+    /// is added then.
+    pub fn releases_in_silence(&mut self, asked: Asked) -> bool {
         let at = self.due;
         self.due += self.every;
-        self.decide(at, cards, nobody_inside) == Some(Scale::Release)
+        self.decide(at, asked, false) == Some(Scale::Release)
     }
 
-    /// Whether so many cards may come to be fewer while somebody is inside and nothing ends: by the load, which is none, and not by the tail.
-    pub fn may_release(&self, cards: u32) -> bool {
-        match &self.rule {
-            Rule::Tracking(_) => false,
-            Rule::Headroom(headroom) => headroom.may_release(cards),
+    /// The same for all times that were missed, of which none can release a card: in one step, however long the silence.
+    pub fn pass_silence(&mut self, now: Time, asked: Asked, somebody_comes: bool) {
+        let count = self.missed_times(now, somebody_comes);
+        if count == 0 {
+            return;
+        }
+        self.releases_in_silence(asked);
+        let times = Times {
+            first: self.due,
+            every: self.every,
+            count: count - 1,
+        };
+        self.due = times.at(times.count);
+        match &mut self.rule {
+            Rule::Tracking(tracking) => tracking.pass(times),
+            Rule::Headroom(headroom) => headroom.pass(times, asked),
         }
     }
 
-    fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
+    /// Whether the cards may come to be fewer while nothing ends: by the load, which is what waits, or by a tail of nobody.
+    pub fn may_release(&self, asked: Asked) -> bool {
+        match &self.rule {
+            Rule::Tracking(tracking) => tracking.may_release(asked),
+            Rule::Headroom(headroom) => headroom.may_release(asked),
+        }
+    }
+
+    fn decide(&mut self, now: Time, asked: Asked, may_add: bool) -> Option<Scale> {
         match &mut self.rule {
-            Rule::Tracking(tracking) => tracking.decide(now, cards, nobody_inside),
-            Rule::Headroom(headroom) => headroom.decide(now, cards, nobody_inside),
+            Rule::Tracking(tracking) => tracking.decide(now, asked, may_add),
+            Rule::Headroom(headroom) => headroom.decide(now, asked, may_add),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::tracking::tests::{arlo, at, with};
     use super::*;
 
-    /// Nobody is inside: a card that would be added then is not, and no time is given it to take effect.
+    /// Nobody is inside, or who is waits for others: a card that would be added then is not, and no time is given it to take effect.
     #[test]
     fn nothing_settles_after_a_card_that_is_not_added() {
-        let mut tracking = Scaler::new(ScaleRule::TargetTracking(tracking::tests::arlo()));
-        for _ in 0..10 {
-            tracking.served(tracking::tests::at(1000), Duration::from_millis(500), Duration::ZERO);
+        for inside in [false, true] {
+            let mut tracking = Scaler::new(ScaleRule::TargetTracking(arlo()));
+            for _ in 0..10 {
+                tracking.served(at(1000), Duration::from_millis(500), Duration::ZERO);
+            }
+            assert_eq!(
+                (tracking.missed(at(1999), true), tracking.missed(at(2000), true)),
+                (None, Some(at(1000)))
+            );
+            let asked = Asked { inside, ..with(5) };
+            assert!(!tracking.releases_in_silence(asked));
+            assert_eq!(tracking.ask(at(2000), with(5)), Some(Scale::Add(1)));
         }
-        assert_eq!(
-            (
-                tracking.missed(tracking::tests::at(1999)),
-                tracking.missed(tracking::tests::at(2000))
-            ),
-            (None, Some(tracking::tests::at(1000)))
-        );
-        assert!(!tracking.releases_in_silence(5, true));
-        assert_eq!(tracking.ask(tracking::tests::at(2000), 5), Some(Scale::Add(1)));
+    }
+
+    /// Where nobody comes, all times up to now are those of the silence.
+    #[test]
+    fn what_was_due_last_is_decided_with_whoever_comes() {
+        let tracking = Scaler::new(ScaleRule::TargetTracking(arlo()));
+        assert_eq!(tracking.missed(at(999), false), None);
+        assert_eq!(tracking.missed(at(1000), false), Some(at(1000)));
+        assert_eq!(tracking.missed(at(1999), true), None);
+    }
+
+    fn headroom() -> HeadroomSpec {
+        HeadroomSpec {
+            instances_per_card: 1,
+            headroom_ppm: 50_000,
+            interval: Duration::from_millis(300),
+            patience: 4,
+            cards_min: 2,
+            cards_max: 6,
+        }
+    }
+
+    proptest! {
+        /// A silence in which no card can go is passed as if each time had been decided.
+        #[test]
+        fn a_silence_passed_at_once_is_one_passed_step_by_step(
+            by_load in any::<bool>(),
+            cards in 1u32..6,
+            waiting in 0u64..100,
+            inside in any::<bool>(),
+            latency_ms in 1u64..900,
+            arrived in 0usize..50,
+            silence_ms in 0u64..400_000,
+            somebody_comes in any::<bool>(),
+            first_asked_ms in 0u64..70_000,
+        ) {
+            let rule = match by_load {
+                true => ScaleRule::Headroom(headroom()),
+                false => ScaleRule::TargetTracking(TargetTrackingSpec { period: Duration::from_millis(2_700), ..arlo() }),
+            };
+            let mut whole = Scaler::new(rule);
+            for _ in 0..arrived {
+                whole.arrived();
+                whole.served(at(10), Duration::from_millis(latency_ms), Duration::from_millis(latency_ms));
+            }
+            whole.ask(at(first_asked_ms), with(5));
+            let asked = Asked { cards, inside, waiting: if inside { waiting } else { 0 } };
+            let (mut stepped, now) = (whole.clone(), at(first_asked_ms + silence_ms));
+            while stepped.missed(now, somebody_comes).is_some() {
+                stepped.releases_in_silence(asked);
+            }
+            whole.pass_silence(now, asked, somebody_comes);
+            prop_assert_eq!(format!("{whole:?}"), format!("{stepped:?}"));
+        }
     }
 }

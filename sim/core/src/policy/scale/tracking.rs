@@ -2,7 +2,7 @@
 
 use tenantry_traces::{Duration, Time};
 
-use super::Scale;
+use super::{Asked, Scale, Times};
 
 /// Target tracking's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,13 @@ impl TargetTracking {
         self.period.add(one);
     }
 
-    /// What to do now, with so many cards there or starting. To be asked regularly, at least once a period. While nobody is inside, no card is missing.
-    pub fn decide(&mut self, now: Time, cards: u32, nobody_inside: bool) -> Option<Scale> {
+    /// Whether fewer cards may do while nothing ends: where nobody is inside, and there are more than the fewest.
+    pub fn may_release(&self, asked: Asked) -> bool {
+        !asked.inside && asked.cards > self.spec.cards_min
+    }
+
+    /// What to do now. To be asked regularly, at least once a period.
+    pub fn decide(&mut self, now: Time, asked: Asked, may_add: bool) -> Option<Scale> {
         if now < self.deaf_until {
             return None;
         }
@@ -110,8 +115,8 @@ impl TargetTracking {
         let mut recent = Classes::default();
         self.recent.iter().for_each(|slice| recent.add(*slice));
         let mut decision = None;
-        if !nobody_inside
-            && cards < self.spec.cards_max
+        if may_add
+            && asked.cards < self.spec.cards_max
             && recent.all > 0
             && !self.is_below(recent.below_add, recent.all)
         {
@@ -119,10 +124,10 @@ impl TargetTracking {
         } else if now >= self.period_end {
             // A period in which nothing ended says nothing of the latency: whoever is inside may have waited for all of it.
             let low = match self.period.all {
-                0 => nobody_inside,
+                0 => !asked.inside,
                 all => self.is_below(self.period.below_release, all),
             };
-            if low && cards > self.spec.cards_min {
+            if low && asked.cards > self.spec.cards_min {
                 decision = Some(Scale::Release);
             }
             self.begin_period(now);
@@ -134,6 +139,21 @@ impl TargetTracking {
             self.begin_period(self.deaf_until);
         }
         decision
+    }
+
+    /// The same as being asked at all these times, while nothing ends and no card can be released.
+    pub fn pass(&mut self, times: Times) {
+        let Some(last) = times.count.checked_sub(1) else {
+            return;
+        };
+        self.slide(times.at(last));
+        // Periods end at the first of these times that is late enough, and each as many later as a period has.
+        let steps = |span: Duration| span.0.div_ceil(times.every.0);
+        let first = steps(Duration(self.period_end.0.saturating_sub(times.first.0)));
+        if first <= last {
+            let each = steps(self.spec.period);
+            self.begin_period(times.at(first + (last - first) / each * each));
+        }
     }
 
     /// Whether the percentile is below a bound that `below` of `all` are below. By nearest rank it is the ⌈p all / 100⌉-th lowest.
@@ -181,6 +201,15 @@ pub(super) mod tests {
         }
     }
 
+    /// Somebody is inside, and served.
+    pub fn with(cards: u32) -> Asked {
+        Asked {
+            cards,
+            inside: true,
+            waiting: 0,
+        }
+    }
+
     fn feed(tracking: &mut TargetTracking, now: Time, latency_ms: u64, times: usize) {
         for _ in 0..times {
             tracking.finished(now, Duration::from_millis(latency_ms));
@@ -194,7 +223,7 @@ pub(super) mod tests {
             let mut tracking = TargetTracking::new(arlo());
             feed(&mut tracking, at(1000), 427, 100 - late);
             feed(&mut tracking, at(1000), 428, late);
-            assert_eq!(tracking.decide(at(1001), 5, false), decision, "{late} late");
+            assert_eq!(tracking.decide(at(1001), with(5), true), decision, "{late} late");
         }
     }
 
@@ -202,16 +231,16 @@ pub(super) mod tests {
     fn a_decision_has_time_to_take_effect() {
         let mut tracking = TargetTracking::new(arlo());
         feed(&mut tracking, at(1000), 500, 10);
-        assert_eq!(tracking.decide(at(1000), 5, false), Some(Scale::Add(1)));
+        assert_eq!(tracking.decide(at(1000), with(5), true), Some(Scale::Add(1)));
         feed(&mut tracking, at(2000), 500, 10);
-        assert_eq!(tracking.decide(at(5999), 6, false), None);
+        assert_eq!(tracking.decide(at(5999), with(6), true), None);
         assert_eq!(
-            tracking.decide(at(6000), 6, false),
+            tracking.decide(at(6000), with(6), true),
             None,
             "what ended while it settled is not held against it"
         );
         feed(&mut tracking, at(6001), 500, 10);
-        assert_eq!(tracking.decide(at(6001), 6, false), Some(Scale::Add(1)));
+        assert_eq!(tracking.decide(at(6001), with(6), true), Some(Scale::Add(1)));
     }
 
     #[test]
@@ -219,11 +248,15 @@ pub(super) mod tests {
         let mut tracking = TargetTracking::new(arlo());
         feed(&mut tracking, at(1000), 500, 10);
         assert_eq!(
-            tracking.decide(at(2000), 8, false),
+            tracking.decide(at(2000), with(8), true),
             None,
             "there are no more than eight"
         );
-        assert_eq!(tracking.decide(at(12_000), 5, false), None, "ten seconds have passed");
+        assert_eq!(
+            tracking.decide(at(12_000), with(5), true),
+            None,
+            "ten seconds have passed"
+        );
     }
 
     #[test]
@@ -232,17 +265,17 @@ pub(super) mod tests {
             let mut tracking = TargetTracking::new(arlo());
             for second in 0..60 {
                 feed(&mut tracking, at(second * 1000), latency_ms, 5);
-                assert_eq!(tracking.decide(at(second * 1000), 5, false), None);
+                assert_eq!(tracking.decide(at(second * 1000), with(5), true), None);
             }
             assert_eq!(tracking.period_end, at(60_000));
-            assert_eq!(tracking.decide(at(60_000), 5, false), decision);
+            assert_eq!(tracking.decide(at(60_000), with(5), true), decision);
             assert_eq!(tracking.period_end, at(120_000));
             // Whom it leaves too few cards is heard at once.
             feed(&mut tracking, at(60_500), 500, 100);
-            assert_eq!(tracking.decide(at(60_500), 4, false), Some(Scale::Add(1)));
+            assert_eq!(tracking.decide(at(60_500), with(4), true), Some(Scale::Add(1)));
         }
         let mut tracking = TargetTracking::new(arlo());
-        assert_eq!(tracking.decide(at(60_000), 1, false), None, "one card stays");
+        assert_eq!(tracking.decide(at(60_000), with(1), true), None, "one card stays");
     }
 
     #[test]
@@ -252,11 +285,11 @@ pub(super) mod tests {
         for second in 20..60 {
             feed(&mut tracking, at(second * 1000), 10, 2);
         }
-        assert_eq!(tracking.decide(at(60_000), 5, false), None);
+        assert_eq!(tracking.decide(at(60_000), with(5), true), None);
         for second in 61..120 {
             feed(&mut tracking, at(second * 1000), 10, 2);
         }
-        assert_eq!(tracking.decide(at(120_000), 5, false), Some(Scale::Release));
+        assert_eq!(tracking.decide(at(120_000), with(5), true), Some(Scale::Release));
     }
 
     proptest! {
@@ -279,7 +312,7 @@ pub(super) mod tests {
                 low if low < 225.0 => Some(Scale::Release),
                 _ => None,
             };
-            prop_assert_eq!(tracking.decide(at(60_000), 5, false), expected);
+            prop_assert_eq!(tracking.decide(at(60_000), with(5), true), expected);
         }
     }
 }

@@ -186,7 +186,7 @@ impl CascadeServer {
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         if self.is_at_rest() {
-            self.stages_idled(now);
+            self.stages_idled(now, event.is_of_a_user());
             self.advance_touched(now, commands);
         }
         match *event {

@@ -5,11 +5,11 @@
 
 use tenantry_traces::{Duration, Time};
 
-use super::{CascadeServer, Running, Stage};
+use super::{CascadeServer, Running};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId, RequestId};
 use crate::op::{BatchShape, LoadModel, Op, OpKind};
-use crate::policy::scale::{Scale, Scaler};
+use crate::policy::scale::{Asked, Scale, Scaler};
 use crate::server::FLEET;
 use crate::server::scaling::{ScalingLog, ScalingUse};
 
@@ -153,26 +153,40 @@ impl CascadeServer {
         };
         let asks = || self.instances.iter().any(|instance| instance.timer.is_some());
         let releases = || {
-            let of_stage = |stage: &Stage| {
-                let scaler = stage.scaler.as_ref();
-                scaler.is_some_and(|scaler| scaler.may_release(stage.cards_counted()))
+            let of_stage = |index: usize| {
+                let scaler = self.stages[index].scaler.as_ref();
+                scaler.is_some_and(|scaler| scaler.may_release(self.asked(index)))
             };
-            self.stages.iter().any(of_stage)
+            (0..self.stages.len()).any(of_stage)
         };
         self.jobs.is_empty() || (self.running.is_empty() && !self.cards.armed && !asks() && !starts() && !releases())
     }
 
     /// What was due while all were [at rest](Self::is_at_rest), at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
     /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
-    pub(super) fn stages_idled(&mut self, now: Time) {
+    pub(super) fn stages_idled(&mut self, now: Time, somebody_comes: bool) {
         // In the order of time, since a card's use is counted up to each release.
-        while let Some((at, index)) = self.earliest(|scaler| scaler.missed(now)) {
-            let cards = self.stages[index].cards_counted();
-            let nobody_inside = self.jobs.is_empty();
-            let scaler = self.stages[index].scaler.as_mut();
-            if scaler.is_some_and(|scaler| scaler.releases_in_silence(cards, nobody_inside)) {
+        while let Some((at, index)) = self.earliest(|scaler| scaler.missed(now, somebody_comes)) {
+            let asked = self.asked(index);
+            let may_go = self.stages[index].serving().count() > 1;
+            let scaler = self.stages[index].scaler.as_mut().expect("it has missed something");
+            if !may_go || !scaler.may_release(asked) {
+                scaler.pass_silence(now, asked, somebody_comes);
+            } else if scaler.releases_in_silence(asked) {
                 self.release_card(at, index);
             }
+        }
+    }
+
+    /// What a stage's rule goes by.
+    fn asked(&self, index: usize) -> Asked {
+        let stage = &self.stages[index];
+        let instances = (0..stage.cards.len()).flat_map(|card| stage.on(card));
+        let lines = instances.map(|instance| self.instances[instance.index()].queue.view(&self.entries).len());
+        Asked {
+            cards: stage.cards_counted(),
+            inside: !self.jobs.is_empty(),
+            waiting: lines.map(u64::from).sum(),
         }
     }
 
@@ -188,9 +202,9 @@ impl CascadeServer {
             return;
         }
         for index in 0..self.stages.len() {
-            let stage = &mut self.stages[index];
-            let cards = stage.cards_counted();
-            match stage.scaler.as_mut().and_then(|scaler| scaler.ask(now, cards)) {
+            let asked = self.asked(index);
+            let scaler = self.stages[index].scaler.as_mut();
+            match scaler.and_then(|scaler| scaler.ask(now, asked)) {
                 None => {}
                 Some(Scale::Add(cards)) => self.add_cards(now, index, cards, commands),
                 Some(Scale::Release) => self.release_card(now, index),
@@ -265,11 +279,12 @@ impl CascadeServer {
     /// A stage gives up its least busy card, of equals the first, if another serves: who waits there is placed anew.
     fn release_card(&mut self, now: Time, index: usize) {
         let stage = &self.stages[index];
-        let serving = (0..stage.cards.len()).filter(|&card| stage.cards[card].state == State::Serving);
-        if serving.clone().count() < 2 {
+        if stage.serving().count() < 2 {
             return;
         }
-        let card = serving.min_by_key(|&card| stage.load_on(card)).expect("there are two");
+        let card = { stage.serving() }
+            .min_by_key(|&card| stage.load_on(card))
+            .expect("there are two");
         let stage = &mut self.stages[index];
         stage.cards[card].state = State::Leaving;
         stage.close(card);

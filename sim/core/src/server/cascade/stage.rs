@@ -144,6 +144,11 @@ impl Stage {
         self.cards.iter().filter(|card| card.state.counts()).count() as u32
     }
 
+    /// Those of its cards that serve, by their places.
+    pub fn serving(&self) -> impl Iterator<Item = usize> {
+        (0..self.cards.len()).filter(|&card| self.cards[card].state == State::Serving)
+    }
+
     /// Which of its cards an instance is on.
     pub fn card_of(&self, instance: InstanceId) -> usize {
         (self.local(instance).0 / self.instances_per_card) as usize

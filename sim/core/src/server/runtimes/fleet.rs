@@ -9,7 +9,7 @@ use crate::ids::{GpuId, InstanceId};
 use crate::op::{BatchShape, Op, OpKind, Solve};
 use crate::policy::fleet::{Allocated, Question, RuntimeQuestion, StreamQuestion, even, fitted};
 use crate::policy::replace::{Change, Deployed, replacement};
-use crate::policy::scale::{Scale, Scaler};
+use crate::policy::scale::{Asked, Scale, Scaler};
 use crate::server::FLEET;
 use crate::server::memory::{MemoryUse, ServerError};
 use crate::server::scaling::MOST_REMEMBERED;
@@ -257,6 +257,7 @@ impl RuntimeServer {
         }
         self.fleet.last_allocation.clone_from(&allocation);
         let remembered = &mut self.fleet.counts.allocations;
+        debug_assert!(remembered.last().is_none_or(|(before, _)| *before <= now), "at {now}");
         match remembered.len() < MOST_REMEMBERED {
             true => remembered.push((now, allocation)),
             false => self.fleet.counts.allocations_left_out += 1,
@@ -299,7 +300,7 @@ impl RuntimeServer {
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
     /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come. Requests that were counted before a whole period without any say nothing
     /// of those who come after it.
-    pub(super) fn fleet_idled(&mut self, now: Time, commands: &mut Commands) {
+    pub(super) fn fleet_idled(&mut self, now: Time, somebody_comes: bool, commands: &mut Commands) {
         if let Some(periodic) = self.fleet.periodic
             && now >= self.fleet.next_allocation + periodic.period
         {
@@ -307,10 +308,17 @@ impl RuntimeServer {
             self.fleet.observed_since = now;
             self.fleet.next_allocation = now + periodic.period;
         }
-        while let Some(scaler) = &mut self.fleet.scaler
-            && let Some(at) = scaler.missed(now)
-        {
-            if scaler.releases_in_silence(self.fleet.cards, true) {
+        while let Some(at) = { self.fleet.scaler.as_ref() }.and_then(|scaler| scaler.missed(now, somebody_comes)) {
+            let asked = Asked {
+                cards: self.fleet.cards,
+                inside: false,
+                waiting: 0,
+            };
+            let may_go = self.least_busy_card().is_some();
+            let scaler = self.fleet.scaler.as_mut().expect("it has missed something");
+            if !may_go || !scaler.may_release(asked) {
+                scaler.pass_silence(now, asked, somebody_comes);
+            } else if scaler.releases_in_silence(asked) {
                 self.release_card(at, commands);
             }
         }
@@ -502,8 +510,12 @@ impl RuntimeServer {
         if self.fleet.scaler.as_ref().is_none_or(|scaler| now < scaler.due()) {
             return;
         }
-        let cards = self.cards_that_stay();
-        match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, cards)) {
+        let asked = Asked {
+            cards: self.cards_that_stay(),
+            inside: true,
+            waiting: self.waiting.into(),
+        };
+        match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, asked)) {
             None => {}
             Some(Scale::Add(cards)) => {
                 let off = self

@@ -155,9 +155,9 @@ impl RuntimeServer {
 
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
-        // Timers that find nobody are no part of a run.
-        if self.requests.is_empty() && !matches!(event, Event::Timer(_)) {
-            self.fleet_idled(now, commands);
+        // A timer of the fleet's that finds nobody is no part of a run.
+        if self.requests.is_empty() && !matches!(event, Event::Timer(FLEET)) {
+            self.fleet_idled(now, event.is_of_a_user(), commands);
         }
         match *event {
             Event::Arrived(ref request) => self.arrived(now, request, commands),
