@@ -186,7 +186,11 @@ impl ParameterSets {
         };
         let mut replaced = replaced.lock().expect(UNBROKEN);
         let room = self.max_bytes / self.bytes_per_tenant() - u64::from(self.distinct());
-        if block.numel() > 0 && !replaced.contains_key(&tenant) && replaced.len() as u64 >= room {
+        // Of those who were deleted nothing is held.
+        let others = replaced
+            .iter()
+            .filter(|(of, block)| **of != tenant && block.numel() > 0);
+        if block.numel() > 0 && others.count() as u64 >= room {
             return Err(ExecutorError::input(
                 "host memory for tenants' parameters",
                 "enough for another tenant's own",
@@ -461,6 +465,11 @@ mod tests {
         sets.replace(2, new(9)).unwrap();
         sets.discard(2).unwrap();
         assert_eq!([0, 2, 4].map(|tenant| other.of(tenant).numel()), [10, 0, 10]);
+        // Of who was deleted nothing is held, and who comes back needs memory like anybody.
+        sets.replace(4, new(8)).unwrap();
+        let message = sets.replace(2, new(7)).unwrap_err().to_string();
+        assert_eq!(message, format!("host memory for tenants' parameters: {must}"));
+        assert_eq!(sets.host_bytes(), 3 * 40);
     }
 
     #[test]

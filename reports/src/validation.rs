@@ -4,6 +4,7 @@
 //! there are repeats, means over them are compared and their spread stands beside; where there are several seeds, whose errors may cancel out in the
 //! mean, so does the largest of one seed.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -255,25 +256,19 @@ impl Validation {
         sentences.collect()
     }
 
-    /// Compares what there is where a validation was stopped. Of runs that were stopped, or made on one machine alone, there is nothing to compare:
-    /// they are left out.
+    /// Compares what there is where a validation was stopped.
     pub fn of_stopped(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
-        let whole: Vec<Run> = { runs.iter() }
-            .filter(|run| !run.summary.interrupted)
-            .cloned()
-            .collect();
-        let is_on_both = |run: &&Run| {
-            let same = |other: &Run| {
-                let (a, b) = (&run.summary, &other.summary);
-                (&a.system, &a.parameters) == (&b.system, &b.parameters)
-                    && (a.machine == VIRTUAL) != (b.machine == VIRTUAL)
-            };
-            whole.iter().any(same)
-        };
-        let compared: Vec<Run> = whole.iter().filter(is_on_both).cloned().collect();
         Validation {
             stopped: true,
-            ..Validation::new(scenario, limits, &compared)
+            ..Validation::new(scenario, limits, &made_on_both(runs))
+        }
+    }
+
+    /// The runs of which this says how far they are apart.
+    pub(crate) fn compared<'a>(&self, runs: &'a [Run]) -> Cow<'a, [Run]> {
+        match self.stopped {
+            true => Cow::Owned(made_on_both(runs)),
+            false => Cow::Borrowed(runs),
         }
     }
 
@@ -292,6 +287,20 @@ impl Validation {
             comparisons,
         }
     }
+}
+
+/// Of runs that were stopped, or whose seed one machine alone has run, there is nothing to compare: the others.
+fn made_on_both(runs: &[Run]) -> Vec<Run> {
+    let whole = || runs.iter().filter(|run| !run.summary.interrupted);
+    let is_on_both = |run: &&Run| {
+        let same = |other: &Run| {
+            let (a, b) = (&run.summary, &other.summary);
+            (&a.system, &a.parameters, a.seed) == (&b.system, &b.parameters, b.seed)
+                && (a.machine == VIRTUAL) != (b.machine == VIRTUAL)
+        };
+        whole().any(same)
+    };
+    whole().filter(is_on_both).cloned().collect()
 }
 
 impl Comparison {

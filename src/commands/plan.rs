@@ -1,5 +1,7 @@
 //! `tenantry plan`: the best that keeps a target, how sure that is, and the scenario that executes it.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tenantry_profiles::DeviceKind;
@@ -8,7 +10,7 @@ use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::PlanPage;
 use tenantry_reports::whole::{remove_earlier, write_whole};
 use tenantry_scenarios::Scenario;
-use tenantry_scenarios::plan::Plan;
+use tenantry_scenarios::plan::{Plan, Variant, Way};
 
 use crate::cards::{card_from_anywhere, find_card};
 use crate::caveats::recording_caveats;
@@ -26,6 +28,35 @@ const FEWEST_CARDS: &str = "plan={find: fewest-cards, gpus: {from: 1, to: 32}}";
 /// What a plan tries it says itself.
 const NO_SWEEP: &str = "sweep={}";
 
+/// The files that its runs read, those that only a choice names among them.
+fn files(scenario: &Scenario, plan: &Plan) -> BTreeSet<PathBuf> {
+    let of_way = |(way, (card, price)): (&Way, &(String, Option<f64>))| {
+        let variant = |gpus: &u32| {
+            let of = Variant {
+                way,
+                card,
+                price: *price,
+                gpus: *gpus,
+                tenants: plan.tenants[0],
+                load: 1.0,
+                repeats: 1,
+            };
+            // With too few cards it may not be valid, and then has no runs.
+            scenario.variant(&of).ok()
+        };
+        plan.gpus.iter().rev().find_map(variant)
+    };
+    let offers = plan
+        .ways
+        .iter()
+        .flat_map(|way| plan.cards.iter().map(move |card| (way, card)));
+    let mut files = scenario.inputs();
+    for variant in offers.filter_map(of_way) {
+        files.extend(variant.inputs());
+    }
+    files
+}
+
 pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let (scenario, plan) = planned(&args.scenario, output)?;
@@ -34,7 +65,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let bar = progress::counting("planning", output.quiet);
     let cards = Loaded::of_plan(scenario.clone(), plan)?;
     check_folder("--out", &args.out)?;
-    let inputs = Inputs::of(scenario.inputs())?;
+    let inputs = Inputs::of(files(&scenario, plan))?;
     let identity = Sweep::of(&cards, &inputs, &started)?;
     let kept = KeptRuns::new(&args.out, &identity.digest);
     let (known, goes_on) = match kept.read()? {
@@ -63,6 +94,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
         )));
     }
     let planned = planned?;
+    inputs.check_unchanged()?;
     let report = &planned.report;
     let mut caveats = cards.card_caveats();
     caveats.extend(cards.machine_caveats());
@@ -164,4 +196,34 @@ fn worth_trying(answer: &str, device: DeviceKind) -> String {
         DeviceKind::Cuda => "cuda:0",
     };
     format!("tenantry simulate {answer} (its report), or on its cards: tenantry execute {answer} --device {device}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A corpus that a choice names decides of the answer as one that the system names.
+    #[test]
+    fn what_a_choice_reads_is_of_the_plan() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "1 2 3 4\n5 6 7 8\n").unwrap();
+            path
+        };
+        let (own, chosen) = (file("own.txt"), file("chosen.txt"));
+        let plan = format!(
+            "plan={{find: fewest-cards, gpus: {{from: 1, to: 2}}, choices: {{hmi: {{files.corpus: [[{}], [{}]]}}}}}}",
+            own.display(),
+            chosen.display()
+        );
+        let set = [
+            plan,
+            "systems=[{preset: hmi, plot: {met: counted, lower_layers: 1}}]".to_owned(),
+            NO_SWEEP.to_owned(),
+        ];
+        let scenario = Scenario::load("quickstart", &set).unwrap_or_else(|errors| panic!("{errors}"));
+        let read = files(&scenario, scenario.plan.as_ref().unwrap());
+        assert!(read.contains(&own) && read.contains(&chosen), "{read:?}");
+    }
 }

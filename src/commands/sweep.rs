@@ -10,6 +10,7 @@ use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::{Summary, terminal};
 
+use crate::caveats::TableUsed;
 use crate::cli::{OutputArgs, SweepArgs};
 use crate::failure::Failure;
 use crate::output::{Started, check_folder, next, print, say, style};
@@ -141,7 +142,8 @@ fn simulate_one(
     interrupt: &std::sync::Arc<std::sync::atomic::AtomicBool>,
 ) -> Result<Option<SavedRun>, Failure> {
     let spec = &loaded.runs[run];
-    let card = loaded.card(spec);
+    // A copy has used nothing yet: what it says is of this run.
+    let card = &loaded.card(spec).clone();
     let done = match simulate(spec, card, interrupt, None) {
         Ok(done) => done,
         Err(failure) => {
@@ -157,7 +159,7 @@ fn simulate_one(
                 extrapolated: Vec::new(),
                 caveats: Vec::new(),
                 another_rate: None,
-                tables: loaded.tables_used(),
+                tables: TableUsed::of_card(card).collect(),
             }));
         }
     };
@@ -177,6 +179,6 @@ fn simulate_one(
         extrapolated: done.extrapolated,
         caveats: done.caveats,
         another_rate: done.another_rate,
-        tables: loaded.tables_used(),
+        tables: TableUsed::of_card(card).collect(),
     }))
 }

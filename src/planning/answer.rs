@@ -227,8 +227,10 @@ where
         let about = about.and_then(|cell| {
             let share = human::percent(self.judged(cell)?.share.mean);
             let what = short(self.evaluator, self.search, Some(cell));
-            let at_most = if self.judged(cell)?.hopeless { "at most " } else { "" };
-            Some(format!(", above all about {what}, where {at_most}{share} are in time"))
+            Some(match self.judged(cell)?.hopeless {
+                true => format!(", above all about {what}, where {share} were in time until a run was stopped"),
+                false => format!(", above all about {what}, where {share} are in time"),
+            })
         });
         about.unwrap_or_default()
     }

@@ -165,7 +165,7 @@ fn is_even(workload: &WorkloadSpec) -> bool {
 }
 
 /// The arrivals, whatever load is made of them.
-fn unscaled(arrivals: &ArrivalsSpec) -> &ArrivalsSpec {
+pub fn unscaled(arrivals: &ArrivalsSpec) -> &ArrivalsSpec {
     match arrivals {
         ArrivalsSpec::Scaled { arrivals, .. } => unscaled(arrivals),
         own => own,

@@ -47,7 +47,7 @@ pub struct SavedRun {
     pub caveats: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub another_rate: Option<AnotherRate>,
-    /// Of all cards, by this run or one before it.
+    /// Of its card, by this run.
     pub tables: BTreeSet<TableUsed>,
 }
 

@@ -150,3 +150,30 @@ fn answers_of_an_earlier_run_are_told() {
     let refused = tenantry(at, &["simulate", "s.yaml", "--answers"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// What was simulated is worth something without what could not be executed.
+#[test]
+fn a_validation_whose_first_execution_fails_keeps_what_was_simulated() {
+    let folder = folder();
+    let at = folder.path();
+    // A folder of adapters that has none.
+    std::fs::create_dir(at.join("adapters")).unwrap();
+    let set = "systems=[{preset: punica, dtype: f32, generation: {lora: {rank: 8, implementation: grouped, slots: 4}, consolidate: null, max_batch: 8}, files: {tenants: adapters}}]";
+    let args = ["validate", "s.yaml", "--device", "cpu", "--out", "out", "--set", set];
+    let decoder = [
+        "--set",
+        "models.backbone=tiny-llama",
+        "--set",
+        "workload.lengths={input: {fixed: 8}, output: {fixed: 4}}",
+    ];
+    let output = tenantry(at, &[&args[..], &decoder].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("what was run until then is in out"), "{said}");
+    let summary = std::fs::read_to_string(at.join("out/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let machines: Vec<_> = { summary["runs"].as_array().unwrap().iter() }
+        .map(|run| &run["machine"])
+        .collect();
+    assert_eq!(machines, ["virtual"]);
+}

@@ -98,7 +98,7 @@ impl CascadeServing {
             let PoolSpec {
                 model, dtype, classes, ..
             } = &stage.pool;
-            let of_stage = seed + index as u64;
+            let of_stage = seed.wrapping_add(index as u64);
             let encoder = match stages.last() {
                 Some(before) if stage.continues() => before.encoder.share(),
                 _ => Encoder::random(model, of_stage, *dtype, device)?,

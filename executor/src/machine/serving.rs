@@ -490,7 +490,7 @@ pub(super) fn tell(
 }
 
 /// Fails the members of a batch whose answers are not finite numbers.
-fn fail_unanswered(batch: &Batch, members: impl Iterator<Item = usize>) {
+pub(super) fn fail_unanswered(batch: &Batch, members: impl Iterator<Item = usize>) {
     let mut failures = batch.failures.lock().expect("no lane panics with the list");
     for member in members {
         // Who failed before has its reason: what was computed in its place may be anything.

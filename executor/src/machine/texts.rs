@@ -26,7 +26,7 @@ pub(crate) use self::probe::TextProbe;
 use super::Batch;
 use super::inputs::Inputs;
 use super::pool_serving::{AnswerList, PoolServing};
-use super::serving::{Answer, fail_all, reason};
+use super::serving::{Answer, fail_all, fail_unanswered, reason};
 use super::stage_cards::StageCards;
 use super::threads::Perform;
 use crate::cascade::{Calibration, Classified, Item, TextModel, Texts, Tokens, described, hash_items, read_items};
@@ -385,7 +385,17 @@ impl TextLane {
         let (mut revealed, mut answers) = (Vec::with_capacity(members), Vec::with_capacity(members));
         let mut numbers = Vec::new();
         let (mut outputs, mut readings) = (Vec::with_capacity(members), Vec::new());
+        let mut unanswered = Vec::new();
         for (index, member) in batch.members.iter().enumerate() {
+            if !pass.classified.logits[index].iter().all(|logit| logit.is_finite()) {
+                unanswered.push(index);
+                // It goes nowhere: whatever is said here decides nothing.
+                revealed.push(Revealed {
+                    confidence_ppm: 0,
+                    next_tokens: member.input_tokens,
+                });
+                continue;
+            }
             let (output, confidence) = stage.calibration.apply(&pass.classified.logits[index]);
             let confidence_ppm = (confidence * 1e6).round() as u32;
             let mut next_tokens = member.input_tokens;
@@ -413,6 +423,7 @@ impl TextLane {
                 next_tokens,
             });
         }
+        fail_unanswered(batch, unanswered.into_iter());
         self.answers
             .lock()
             .expect("no lane panics with the list")

@@ -276,8 +276,13 @@ impl Workers for Threads {
                     self.in_hand -= 1;
                     return Ok(Some(ran));
                 }
-                Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|d| d <= self.now()) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => self.check_workers()?,
+                Err(RecvTimeoutError::Timeout) => {
+                    // Timers may come so often that nothing else would ever be looked at.
+                    self.check_workers()?;
+                    if deadline.is_some_and(|deadline| deadline <= self.now()) {
+                        return Ok(None);
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(MachineError::Device("all workers are lost".into()));
                 }

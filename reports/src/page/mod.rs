@@ -169,7 +169,8 @@ impl Page<'_> {
     pub fn render(&self) -> Result<String, ReportError> {
         let groups = Group::all(self.runs);
         let compared = Compared::new(&groups);
-        let pairs = self.validation.map_or(Vec::new(), |_| Pair::all(self.runs));
+        let both = self.validation.map(|validation| validation.compared(self.runs));
+        let pairs = both.as_deref().map_or(Vec::new(), Pair::all);
         let metrics = metric::shown(&groups);
         let charts = self.charts(&compared);
         let validations: Vec<_> = self
@@ -236,7 +237,8 @@ impl Page<'_> {
             tenants,
             gantt,
         } = self.charts(&Compared::new(&groups));
-        let pairs = self.validation.map_or(Vec::new(), |_| Pair::all(self.runs));
+        let both = self.validation.map(|validation| validation.compared(self.runs));
+        let pairs = both.as_deref().map_or(Vec::new(), Pair::all);
         let validation = pairs.iter().enumerate();
         let validation = validation.flat_map(|(index, pair)| curves::validation(index, pair));
         (

@@ -256,3 +256,22 @@ proptest! {
         prop_assert!((points - mean.error_percent.unwrap()).abs() <= 4e-3 * (1.0 + simulated / executed));
     }
 }
+
+/// Of several seeds, of which one machine has run one: only that one is compared, and drawn.
+#[test]
+fn seeds_that_one_machine_alone_has_run_are_left_out() {
+    let both = one(100_000, &[101_000]);
+    let simulated = |seed, slowest_us| {
+        let labels = RunLabels {
+            seed,
+            ..labels("hmi", VIRTUAL)
+        };
+        Run::new(labels, &record(1_000, Duration::from_micros(slowest_us)))
+    };
+    let all = [&both[..], &[simulated(8, 300_000), simulated(9, 50_000)]].concat();
+    let of_all = Validation::of_stopped("seeds", LIMITS, &all);
+    assert_eq!(of_all, Validation::of_stopped("seeds", LIMITS, &both));
+    assert_eq!(of_all.comparisons.len(), 1);
+    let seeds: Vec<u64> = of_all.compared(&all).iter().map(|run| run.summary.seed).collect();
+    assert_eq!(seeds, [7, 7]);
+}

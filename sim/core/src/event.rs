@@ -203,13 +203,3 @@ pub enum Event<'a> {
     /// A tenant's model or a domain's table is to change.
     Manage(ManageRequest),
 }
-
-impl Event<'_> {
-    /// Whether it is a user's doing, and not the machine's.
-    pub fn is_of_a_user(&self) -> bool {
-        match self {
-            Event::Done(_) | Event::Timer(_) => false,
-            Event::Arrived(_) | Event::Cancelled(_) | Event::Manage(_) => true,
-        }
-    }
-}

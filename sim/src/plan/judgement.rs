@@ -13,7 +13,7 @@ pub struct Judgement {
     pub meets: bool,
     /// How sure that is, from one half to 1.
     pub confidence: f64,
-    /// The share of requests that kept the target; of a run that was stopped early an upper bound. Under bursts what is to be expected of it by the arrivals of
+    /// The share of requests that kept the target; of a run that was stopped early, of those who had left by then. Under bursts what is to be expected of it by the arrivals of
     /// many seeds.
     pub share: Estimate,
     /// The latency at the rules' quantile over all requests of all repeats, in milliseconds; infinite where none was served. It breaks ties.

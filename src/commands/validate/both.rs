@@ -93,7 +93,7 @@ impl Both<'_> {
                         executed.interrupted = true;
                         return Ok(executed);
                     }
-                    Err(why) if !executed.runs.is_empty() => {
+                    Err(why) if is_simulated || !executed.runs.is_empty() => {
                         executed.failed = Some(why);
                         return Ok(executed);
                     }

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use tenantry_reports::human;
 use tenantry_sim::plan::Cell;
 use tenantry_traces::Time;
-use tenantry_traces::spec::ArrivalsSpec;
+use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, WorkloadSpec};
 
 use super::{Evaluator, locked};
 use crate::failure::Failure;
 use crate::planning::binds::GIVEN_UP;
-use crate::planning::dispersion::Evenness;
+use crate::planning::dispersion::{Evenness, unscaled};
 use crate::planning::judge::{Judge, Judged};
 use crate::runs::simulate_watched;
 
@@ -43,7 +43,7 @@ impl Evaluator<'_> {
         let Ok(mut run) = self.run_of(cell, 0)? else {
             return Ok(None);
         };
-        if run.slo.is_none() || !is_steady(&run.workload.arrivals) {
+        if run.slo.is_none() || !is_steady(&run.workload) {
             return Ok(None);
         }
         let stop = &mut run.workload.stop;
@@ -76,11 +76,52 @@ impl Evaluator<'_> {
     }
 }
 
-/// Whether requests come at one rate, by whatever chance.
-fn is_steady(arrivals: &ArrivalsSpec) -> bool {
-    match arrivals {
-        ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::Gamma { .. } => true,
-        ArrivalsSpec::Scaled { arrivals, .. } => is_steady(arrivals),
-        _ => false,
+/// Whether requests that are alike come at one rate, by whatever chance, for however long. Tenants that have a day, that appear and go, and lengths that
+/// drift make of a longer run another load.
+fn is_steady(workload: &WorkloadSpec) -> bool {
+    let at_one_rate = matches!(
+        unscaled(&workload.arrivals),
+        ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::Gamma { .. }
+    );
+    let presence = &workload.presence;
+    let drifts = |length: &LengthSpec| matches!(length, LengthSpec::Drifting { .. });
+    let alike = match &workload.lengths {
+        LengthsSpec::Independent { input, output } => !drifts(input) && !drifts(output),
+        LengthsSpec::ShareGpt | LengthsSpec::Joint(_) | LengthsSpec::Resampled { .. } => true,
+        LengthsSpec::OfArrivals => false,
+    };
+    at_one_rate && presence.diurnal.is_none() && presence.lifetimes.is_none() && alike
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_scenarios::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn a_longer_run_is_of_the_same_load_or_is_not_made() {
+        let steady = |settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
+            let scenario = Scenario::load("quickstart", &settings).unwrap_or_else(|errors| panic!("{errors}"));
+            is_steady(&scenario.runs()[0].workload)
+        };
+        let poisson = "workload.arrivals={poisson: {rate: 100/s}}";
+        assert!(steady(&[poisson]));
+        assert!(!steady(&[
+            "workload.arrivals={ramp: {points: [{at: 0s, rate: 10/s}, {at: 10s, rate: 100/s}]}}"
+        ]));
+        let day = "tenants.presence={diurnal: {period: 24h, trough: 0.05}}";
+        assert!(!steady(&[poisson, day]));
+        assert!(!steady(&[
+            poisson,
+            "tenants.presence={lifetimes: {present_at_start: 0.5, appear_within: 1h, mean_stay: 2h}}"
+        ]));
+        assert!(steady(&[
+            poisson,
+            "tenants.presence={on_off: {mean_on: 10s, mean_off: 10s}}"
+        ]));
+        let drifting = "workload.lengths={input: {drifting: {from: {fixed: 16}, to: {fixed: 64}, requests: 1000}}}";
+        assert!(!steady(&[poisson, drifting]));
     }
 }

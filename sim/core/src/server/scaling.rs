@@ -25,11 +25,18 @@ pub struct ScalingUse {
 impl ScalingUse {
     /// Notes what each stage has from now on.
     pub(super) fn remember(&mut self, at: Time, cards: impl Iterator<Item = u32>) {
-        debug_assert!(self.cards.last().is_none_or(|(before, _)| *before <= at), "at {at}");
         match self.cards.len() < MOST_REMEMBERED {
             true => self.cards.push((at, cards.collect())),
             false => self.cards_left_out += 1,
         }
+    }
+}
+
+/// Whether what was remembered last was not decided before what was remembered before it.
+pub(super) fn in_order<T>(remembered: &[(Time, T)]) -> Result<(), String> {
+    match remembered {
+        [.., (before, _), (last, _)] if last < before => Err(format!("cards changed at {before}, and then at {last}")),
+        _ => Ok(()),
     }
 }
 

@@ -146,7 +146,9 @@ impl TargetTracking {
         let Some(last) = times.count.checked_sub(1) else {
             return;
         };
-        self.slide(times.at(last));
+        if times.at(last) >= self.deaf_until {
+            self.slide(times.at(last));
+        }
         // Periods end at the first of these times that is late enough, and each as many later as a period has.
         let steps = |span: Duration| span.0.div_ceil(times.every.0);
         let first = steps(Duration(self.period_end.0.saturating_sub(times.first.0)));

@@ -11,7 +11,7 @@ use crate::ids::{GpuId, InstanceId, RequestId};
 use crate::op::{BatchShape, LoadModel, Op, OpKind};
 use crate::policy::scale::{Asked, Scale, Scaler};
 use crate::server::FLEET;
-use crate::server::scaling::{ScalingLog, ScalingUse};
+use crate::server::scaling::{ScalingLog, ScalingUse, in_order};
 
 /// What a stage has on one of its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,11 +247,17 @@ impl CascadeServer {
 
     /// A timer of an instance may be that of its card's start-up.
     pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        let (index, card) = self.card_of(instance);
-        let on_card = self.stages[index].cards.get(card);
-        if on_card.is_some_and(|on_card| matches!(on_card.state, State::Starting(up_at) if up_at <= now)) {
+        if self.is_up(now, instance) {
+            let (index, card) = self.card_of(instance);
             self.load(index, card, commands);
         }
+    }
+
+    /// Whether an instance's card has just started up.
+    pub(super) fn is_up(&self, now: Time, instance: InstanceId) -> bool {
+        let (index, card) = self.card_of(instance);
+        let on_card = self.stages[index].cards.get(card);
+        on_card.is_some_and(|on_card| matches!(on_card.state, State::Starting(up_at) if up_at <= now))
     }
 
     fn load(&mut self, index: usize, card: usize, commands: &mut Commands) {
@@ -355,6 +361,7 @@ impl CascadeServer {
                 }
             }
         }
+        in_order(&self.cards.log.counts.cards)?;
         match users == self.cards.users {
             true => Ok(()),
             false => Err(format!("cards are used as {users:?}, not as {:?}", self.cards.users)),

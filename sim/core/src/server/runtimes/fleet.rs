@@ -12,7 +12,7 @@ use crate::policy::replace::{Change, Deployed, replacement};
 use crate::policy::scale::{Asked, Scale, Scaler};
 use crate::server::FLEET;
 use crate::server::memory::{MemoryUse, ServerError};
-use crate::server::scaling::MOST_REMEMBERED;
+use crate::server::scaling::{MOST_REMEMBERED, in_order};
 use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesSpec};
 
 /// How a fleet of runtimes was used.
@@ -257,7 +257,6 @@ impl RuntimeServer {
         }
         self.fleet.last_allocation.clone_from(&allocation);
         let remembered = &mut self.fleet.counts.allocations;
-        debug_assert!(remembered.last().is_none_or(|(before, _)| *before <= now), "at {now}");
         match remembered.len() < MOST_REMEMBERED {
             true => remembered.push((now, allocation)),
             false => self.fleet.counts.allocations_left_out += 1,
@@ -592,6 +591,6 @@ impl RuntimeServer {
         if cards != self.fleet.cards as usize {
             return Err(format!("{cards} cards are used, not {}", self.fleet.cards));
         }
-        Ok(())
+        in_order(&self.fleet.counts.allocations)
     }
 }

@@ -157,7 +157,9 @@ impl RuntimeServer {
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         // A timer of the fleet's that finds nobody is no part of a run.
         if self.requests.is_empty() && !matches!(event, Event::Timer(FLEET)) {
-            self.fleet_idled(now, event.is_of_a_user(), commands);
+            // The others bring cards.
+            let somebody_comes = !matches!(event, Event::Done(_) | Event::Timer(_));
+            self.fleet_idled(now, somebody_comes, commands);
         }
         match *event {
             Event::Arrived(ref request) => self.arrived(now, request, commands),
