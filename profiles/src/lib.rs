@@ -18,7 +18,7 @@
 //! # Ok::<(), tenantry_profiles::MissingTable>(())
 //! ```
 //!
-//! Read `card.rs` for what a card is, `rows.rs` for what is measured, `grid.rs` for how a cost between (and beyond) the
+//! Read `card.rs` for what a card is, `rows/` for what is measured, `grid.rs` for how a cost between (and beyond) the
 //! measured points comes about.
 
 mod add;

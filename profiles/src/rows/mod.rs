@@ -1,0 +1,116 @@
+//! One measured point of each op family: a row of its CSV file, and how rows are read and written.
+//!
+//! A family's columns are the names that pick one table of it (model, dtype …), then the dimensions that a lookup
+//! interpolates over (batch, tokens …), then [`Stats`]. Each family is declared once, in the file of what it is of.
+
+mod decoders;
+mod encoders;
+mod host;
+
+pub use decoders::*;
+pub use encoders::*;
+pub use host::*;
+
+use std::cmp::Ordering;
+
+use crate::cells::{Cells, Refused};
+use crate::family::Family;
+use crate::schema::Column;
+use crate::stats::{STATS_COLUMNS, Stats};
+
+/// A row of one family's table.
+pub(crate) trait Row: Clone {
+    const FAMILY: Family;
+    /// The columns that pick one table of the family.
+    const NAMES: &'static [&'static str];
+    /// The dimensions that a lookup interpolates over.
+    const AXES: &'static [&'static str];
+    /// What a row of it is.
+    const DESCRIPTION: &'static str;
+
+    /// The form of [`NAMES`](Self::NAMES) and [`AXES`](Self::AXES), in order.
+    fn keys() -> Vec<Column>;
+    fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)>;
+    /// The cells of [`NAMES`](Self::NAMES), in order.
+    fn names(&self) -> Vec<String>;
+    /// The point on [`AXES`](Self::AXES), in order.
+    fn at(&self) -> Vec<u64>;
+    fn stats(&self) -> &Stats;
+    fn stats_mut(&mut self) -> &mut Stats;
+    /// The order of rows in a saved file: by name, then by each dimension.
+    fn compare(&self, other: &Self) -> Ordering;
+
+    /// The cell of the `model` column, where the family has one.
+    fn model(&self) -> Option<String> {
+        let model = Self::NAMES.iter().position(|column| *column == "model")?;
+        Some(self.names().swap_remove(model))
+    }
+
+    /// All columns, in order.
+    fn columns() -> Vec<&'static str> {
+        [Self::NAMES, Self::AXES, &STATS_COLUMNS].concat()
+    }
+}
+
+macro_rules! family {
+    (
+        $(#[doc = $doc:literal])* $row:ident: $family:ident,
+        names { $($(#[doc = $name_doc:literal])* $name:ident: $name_type:ty),* $(,)? },
+        axes { $($(#[doc = $axis_doc:literal])* $axis:ident: $axis_type:ty),* $(,)? }
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $row {
+            $($(#[doc = $name_doc])* pub $name: $name_type,)*
+            $($(#[doc = $axis_doc])* pub $axis: $axis_type,)*
+            /// What was measured there.
+            pub stats: Stats,
+        }
+
+        impl Row for $row {
+            const FAMILY: Family = Family::$family;
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+            const AXES: &'static [&'static str] = &[$(stringify!($axis)),*];
+            const DESCRIPTION: &'static str = concat!($($doc),*);
+
+            fn keys() -> Vec<Column> {
+                vec![
+                    $(Column::of::<$name_type>(stringify!($name), concat!($($name_doc),*)),)*
+                    $(Column::of::<$axis_type>(stringify!($axis), concat!($($axis_doc),*)),)*
+                ]
+            }
+
+            fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)> {
+                Ok($row {
+                    $($name: cells.cell(stringify!($name))?,)*
+                    $($axis: cells.cell(stringify!($axis))?,)*
+                    stats: Stats::read(cells)?,
+                })
+            }
+
+            fn names(&self) -> Vec<String> {
+                vec![$(self.$name.write()),*]
+            }
+
+            fn at(&self) -> Vec<u64> {
+                vec![$(u64::from(self.$axis)),*]
+            }
+
+            fn stats(&self) -> &Stats {
+                &self.stats
+            }
+
+            fn stats_mut(&mut self) -> &mut Stats {
+                &mut self.stats
+            }
+
+            fn compare(&self, other: &Self) -> Ordering {
+                Ordering::Equal
+                    $(.then_with(|| self.$name.cmp(&other.$name)))*
+                    $(.then_with(|| self.$axis.cmp(&other.$axis)))*
+            }
+        }
+    };
+}
+
+use family;
