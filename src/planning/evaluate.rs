@@ -24,13 +24,14 @@ use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveat
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
-use crate::planning::dispersion::{Evenness, of_seeds};
-use crate::planning::judge::{Judge, Judged, is_drawn, is_recorded, not_interrupted};
+use crate::planning::dispersion::Evenness;
+use crate::planning::judge::{Judge, Judged, not_interrupted};
 use crate::planning::kept::{PlanRun, PlanRuns, Served};
 use crate::planning::offers::{Offer, Point, cost_per_hour, levels};
 use crate::planning::strain::Strain;
 use crate::runs::{simulate_watched, summarized};
 
+mod loads;
 mod longer;
 
 /// Seeds that show how much runs differ.
@@ -441,42 +442,6 @@ impl<'a> Evaluator<'a> {
         extra.map_or(0, |extra| asked as u32 + extra)
     }
 
-    /// Whether another seed brings the same requests, of which the same becomes, or a recording's bursts again. Repeats would be the same evidence again.
-    fn has_one_workload(&self) -> Result<bool, Failure> {
-        let runs = |candidate: usize| {
-            let level = self.levels[candidate].len() - 1;
-            let scenario = self.scenario_of(Cell { candidate, level }, 2);
-            Ok::<_, Failure>(scenario.map_err(Failure::BadInput)?.runs())
-        };
-        let first = runs(0)?;
-        if is_recorded(&first[0].workload.arrivals) {
-            return Ok(true);
-        }
-        for candidate in 0..self.offers.len() {
-            if is_drawn(&runs(candidate)?[0]) {
-                return Ok(false);
-            }
-        }
-        let digests = first.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
-        let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
-        Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))
-    }
-
-    /// Requests a second in a cell that was run.
-    pub fn rate_per_s(&self, cell: Cell) -> Option<f64> {
-        self.first_judged(cell)?.rate_per_s
-    }
-
-    /// For how long requests came in a cell that was run, the warm-up left out.
-    pub fn span_s(&self, cell: Cell) -> Option<f64> {
-        self.first_judged(cell)?.span_s
-    }
-
-    fn first_judged(&self, cell: Cell) -> Option<Judged> {
-        let (.., tenants, load) = self.served(cell);
-        locked(&self.known.judged).get(&(load, tenants, 0)).copied()
-    }
-
     /// Where the latency is read off: at the objective's quantile.
     pub fn quantile(&self) -> f64 {
         self.scenario.slo.map_or(0.98, |slo| slo.quantile)
@@ -486,62 +451,20 @@ impl<'a> Evaluator<'a> {
     pub fn seeds(&self) -> u32 {
         SEEDS.min(self.repeats)
     }
+}
 
-    /// How evenly a cell's requests come; as if evenly where there is but one workload, of which the parts are compared.
-    pub fn evenness(&self, cell: Cell) -> Result<Evenness, Failure> {
-        let (.., tenants, load) = self.served(cell);
-        let key = (load, tenants);
-        if let Some(known) = locked(&self.known.evenness).get(&key) {
-            return Ok(known.clone());
-        }
-        // What is not valid is refused when it is to be run.
-        let is_known = !self.one_workload && self.scenario_of(cell, 1).is_ok();
-        let found = match is_known {
-            true => self.counting(|| Evenness::of(|repeats| self.seeds_of(cell, repeats), &self.interrupt))?,
-            false => Evenness::EVEN,
-        };
-        locked(&self.known.evenness).insert(key, found.clone());
-        Ok(found)
+/// What is remembered under a key, or else is found, once.
+fn remembered<K: Ord, V: Clone>(
+    known: &Mutex<BTreeMap<K, V>>,
+    key: K,
+    find: impl FnOnce() -> Result<V, Failure>,
+) -> Result<V, Failure> {
+    if let Some(known) = locked(known).get(&key) {
+        return Ok(known.clone());
     }
-
-    fn seeds_of(&self, cell: Cell, repeats: u32) -> Result<Vec<RunSpec>, Failure> {
-        Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs())
-    }
-
-    /// Says what takes a while.
-    fn counting<T>(&self, count: impl FnOnce() -> T) -> T {
-        self.bar.set_message(", counting when requests come with other seeds");
-        let counted = count();
-        self.bar.set_message("");
-        counted
-    }
-
-    /// When a load's Poisson requests come by many seeds; nothing where that cannot be known, or tells nothing.
-    pub fn arrivals(&self, cell: Cell) -> Result<Option<Arc<Bursts>>, Failure> {
-        let (.., tenants, load) = self.served(cell);
-        let key = (load, tenants);
-        if let Some(known) = locked(&self.known.arrivals).get(&key) {
-            return Ok(known.clone());
-        }
-        let found = match self.one_workload {
-            true => None,
-            false => self.counting(|| of_seeds(|repeats| self.seeds_of(cell, repeats), &self.interrupt))?,
-        };
-        let found = found.map(Arc::new);
-        locked(&self.known.arrivals).insert(key, found.clone());
-        Ok(found)
-    }
-
-    fn judged(&self, run: &RunSpec, cell: Cell, repeat: u32) -> Result<Judged, Failure> {
-        let (.., tenants, load) = self.served(cell);
-        let key = (load, tenants, repeat);
-        if let Some(known) = locked(&self.known.judged).get(&key) {
-            return Ok(*known);
-        }
-        let judged = Judged::of(run, &self.interrupt)?;
-        locked(&self.known.judged).insert(key, judged);
-        Ok(judged)
-    }
+    let found = find()?;
+    locked(known).insert(key, found.clone());
+    Ok(found)
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

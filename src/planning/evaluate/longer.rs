@@ -8,7 +8,7 @@ use tenantry_sim::plan::Cell;
 use tenantry_traces::Time;
 use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, WorkloadSpec};
 
-use super::{Evaluator, locked};
+use super::{Evaluator, locked, remembered};
 use crate::failure::Failure;
 use crate::planning::binds::GIVEN_UP;
 use crate::planning::dispersion::{Evenness, unscaled};
@@ -22,16 +22,7 @@ impl Evaluator<'_> {
     /// Whether a cell that keeps the target no longer does, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
     /// is not seen in a run of the scenario's length. Never where there is no target, or no one rate.
     pub fn falls_behind(&self, cell: Cell) -> Result<bool, Failure> {
-        let served = self.served(cell);
-        let known = locked(&self.known.longer).get(&served).copied();
-        let share = match known {
-            Some(share) => share,
-            None => {
-                let share = self.share_of_longer(cell)?;
-                locked(&self.known.longer).insert(served, share);
-                share
-            }
-        };
+        let share = remembered(&self.known.longer, self.served(cell), || self.share_of_longer(cell))?;
         if let Some(share) = share {
             locked(&self.behind).insert(cell, share);
         }

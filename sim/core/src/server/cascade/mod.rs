@@ -186,13 +186,7 @@ impl CascadeServer {
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         if self.is_at_rest() {
-            let brings_card = match *event {
-                Event::Timer(instance) => instance != FLEET && self.is_up(now, instance),
-                Event::Done(_) => true,
-                Event::Arrived(_) | Event::Cancelled(_) | Event::Manage(_) => false,
-            };
-            self.stages_idled(now, !brings_card);
-            self.advance_touched(now, commands);
+            self.rested(now, event, commands);
         }
         match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),

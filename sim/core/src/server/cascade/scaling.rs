@@ -7,6 +7,7 @@ use tenantry_traces::{Duration, Time};
 
 use super::{CascadeServer, Running};
 use crate::command::{Command, Commands};
+use crate::event::Event;
 use crate::ids::{GpuId, InstanceId, RequestId};
 use crate::op::{BatchShape, LoadModel, Op, OpKind};
 use crate::policy::scale::{Asked, Scale, Scaler};
@@ -146,7 +147,15 @@ impl CascadeServer {
 
     /// Whether nothing happens any more until somebody comes: nobody is inside, or all who are wait for a batch that others must fill. A card that may
     /// still be given back leaves those who wait on it to another, whose batch they may fill.
+    #[inline]
     pub(super) fn is_at_rest(&self) -> bool {
+        self.jobs.is_empty() || (self.running.is_empty() && self.waits_for_others())
+    }
+
+    /// Whether all who are inside wait for a batch that others must fill, where nothing runs. It is asked before each event: but for the look at what
+    /// runs it is kept out of the way.
+    #[cold]
+    fn waits_for_others(&self) -> bool {
         let starts = || {
             let mut cards = self.stages.iter().flat_map(|stage| &stage.cards);
             cards.any(|card| matches!(card.state, State::Starting(_)))
@@ -159,12 +168,24 @@ impl CascadeServer {
             };
             (0..self.stages.len()).any(of_stage)
         };
-        self.jobs.is_empty() || (self.running.is_empty() && !self.cards.armed && !asks() && !starts() && !releases())
+        !self.cards.armed && !asks() && !starts() && !releases()
+    }
+
+    /// All were [at rest](Self::is_at_rest) until this event.
+    #[cold]
+    pub(super) fn rested(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
+        let brings_card = match *event {
+            Event::Timer(instance) => instance != FLEET && self.is_up(now, instance),
+            Event::Done(_) => true,
+            Event::Arrived(_) | Event::Cancelled(_) | Event::Manage(_) => false,
+        };
+        self.stages_idled(now, !brings_card);
+        self.advance_touched(now, commands);
     }
 
     /// What was due while all were [at rest](Self::is_at_rest), at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
     /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
-    pub(super) fn stages_idled(&mut self, now: Time, somebody_comes: bool) {
+    fn stages_idled(&mut self, now: Time, somebody_comes: bool) {
         // In the order of time, since a card's use is counted up to each release.
         while let Some((at, index)) = self.earliest(|scaler| scaler.missed(now, somebody_comes)) {
             let asked = self.asked(index);
@@ -202,6 +223,9 @@ impl CascadeServer {
             return;
         }
         for index in 0..self.stages.len() {
+            if { self.stages[index].scaler.as_ref() }.is_none_or(|scaler| now < scaler.due()) {
+                continue;
+            }
             let asked = self.asked(index);
             let scaler = self.stages[index].scaler.as_mut();
             match scaler.and_then(|scaler| scaler.ask(now, asked)) {

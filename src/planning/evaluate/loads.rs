@@ -1,0 +1,96 @@
+//! What is known of the loads that cells are asked: when their requests come, and how evenly.
+
+use std::sync::Arc;
+
+use tenantry_scenarios::RunSpec;
+use tenantry_sim::plan::{Bursts, Cell};
+
+use super::{Evaluator, Load, locked, remembered};
+use crate::failure::Failure;
+use crate::planning::dispersion::{Evenness, of_seeds};
+use crate::planning::judge::{Judged, is_drawn, is_recorded};
+
+impl Evaluator<'_> {
+    /// Whether another seed brings the same requests, of which the same becomes, or a recording's bursts again. Repeats would be the same evidence again.
+    pub(super) fn has_one_workload(&self) -> Result<bool, Failure> {
+        let runs = |candidate: usize| {
+            let level = self.levels[candidate].len() - 1;
+            let scenario = self.scenario_of(Cell { candidate, level }, 2);
+            Ok::<_, Failure>(scenario.map_err(Failure::BadInput)?.runs())
+        };
+        let first = runs(0)?;
+        if is_recorded(&first[0].workload.arrivals) {
+            return Ok(true);
+        }
+        for candidate in 0..self.offers.len() {
+            if is_drawn(&runs(candidate)?[0]) {
+                return Ok(false);
+            }
+        }
+        let digests = first.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
+        let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
+        Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))
+    }
+
+    /// Requests a second in a cell that was run.
+    pub fn rate_per_s(&self, cell: Cell) -> Option<f64> {
+        self.first_judged(cell)?.rate_per_s
+    }
+
+    /// For how long requests came in a cell that was run, the warm-up left out.
+    pub fn span_s(&self, cell: Cell) -> Option<f64> {
+        self.first_judged(cell)?.span_s
+    }
+
+    /// How many times the scenario's load, and of how many tenants.
+    fn load(&self, cell: Cell) -> Load {
+        let (.., tenants, load) = self.served(cell);
+        (load, tenants)
+    }
+
+    fn first_judged(&self, cell: Cell) -> Option<Judged> {
+        let (load, tenants) = self.load(cell);
+        locked(&self.known.judged).get(&(load, tenants, 0)).copied()
+    }
+
+    /// How evenly a cell's requests come; as if evenly where there is but one workload, of which the parts are compared.
+    pub fn evenness(&self, cell: Cell) -> Result<Evenness, Failure> {
+        remembered(&self.known.evenness, self.load(cell), || {
+            // What is not valid is refused when it is to be run.
+            match !self.one_workload && self.scenario_of(cell, 1).is_ok() {
+                true => self.counting(|| Evenness::of(|repeats| self.seeds_of(cell, repeats), &self.interrupt)),
+                false => Ok(Evenness::EVEN),
+            }
+        })
+    }
+
+    fn seeds_of(&self, cell: Cell, repeats: u32) -> Result<Vec<RunSpec>, Failure> {
+        Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs())
+    }
+
+    /// Says what takes a while.
+    fn counting<T>(&self, count: impl FnOnce() -> T) -> T {
+        self.bar.set_message(", counting when requests come with other seeds");
+        let counted = count();
+        self.bar.set_message("");
+        counted
+    }
+
+    /// When a load's Poisson requests come by many seeds; nothing where that cannot be known, or tells nothing.
+    pub fn arrivals(&self, cell: Cell) -> Result<Option<Arc<Bursts>>, Failure> {
+        remembered(&self.known.arrivals, self.load(cell), || {
+            if self.one_workload {
+                return Ok(None);
+            }
+            let found = self.counting(|| of_seeds(|repeats| self.seeds_of(cell, repeats), &self.interrupt))?;
+            Ok(found.map(Arc::new))
+        })
+    }
+
+    pub(super) fn judged(&self, run: &RunSpec, cell: Cell, repeat: u32) -> Result<Judged, Failure> {
+        let (load, tenants) = self.load(cell);
+        remembered(&self.known.judged, (load, tenants, repeat), || {
+            Judged::of(run, &self.interrupt)
+        })
+    }
+}
