@@ -26,6 +26,19 @@ impl Unit {
     }
 }
 
+/// In which tables a column is.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    /// In all.
+    Always,
+    /// Where some of the systems have the figure at all.
+    WhereSomeHaveIt,
+    /// Where it is as said of some run: of all others the figure says nothing.
+    WhereSomeRun(fn(&RunSummary) -> bool),
+    /// Where a target is about that quantile, such as `p95`.
+    OfTarget(&'static str),
+}
+
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
@@ -33,8 +46,10 @@ pub struct Metric {
     pub title: &'static str,
     /// What it is, in a sentence.
     pub help: &'static str,
-    /// How it is shown.
+    /// How it is shown,
     pub unit: Unit,
+    /// and in which tables.
+    shown: Shown,
     /// Of a run.
     pub read: fn(&RunSummary) -> Option<f64>,
 }
@@ -45,62 +60,95 @@ const METRICS: [Metric; 22] = [
         title: "Requests/s",
         help: "Requests answered a second.",
         unit: Unit::Number,
+        shown: Shown::Always,
         read: |run| run.throughput_rps,
     },
     Metric {
         title: "Tokens/s",
         help: "Tokens generated a second, of requests that were answered.",
         unit: Unit::Number,
+        shown: Shown::WhereSomeHaveIt,
         read: |run| run.output_tokens_per_s,
     },
-    latency("TTFT ms", "Mean time to the first token, from arrival.", |run| {
-        Some(run.ttft_ms?.mean)
-    }),
-    latency("TPOT ms", "Mean time from one token of a request to its next.", |run| {
-        Some(run.tpot_ms?.mean)
-    }),
+    latency(
+        "TTFT ms",
+        Shown::WhereSomeHaveIt,
+        "Mean time to the first token, from arrival.",
+        |run| Some(run.ttft_ms?.mean),
+    ),
+    latency(
+        "TPOT ms",
+        Shown::WhereSomeHaveIt,
+        "Mean time from one token of a request to its next.",
+        |run| Some(run.tpot_ms?.mean),
+    ),
     latency(
         "Longest gap ms",
+        Shown::WhereSomeHaveIt,
         "Mean over requests of the longest time from one token to the next.",
         |run| Some(run.longest_token_gap_ms?.mean),
     ),
-    latency("Mean ms", "Mean latency, from arrival to answer.", |run| {
-        Some(run.latency_ms?.mean)
-    }),
-    latency("p50 ms", "Half of all requests took at most this long.", |run| {
-        Some(run.latency_ms?.p50)
-    }),
-    latency("p90 ms", "90 % of all requests took at most this long.", |run| {
-        Some(run.latency_ms?.p90)
-    }),
-    latency("p95 ms", "95 % of all requests took at most this long.", |run| {
-        Some(run.latency_ms?.p95)
-    }),
-    latency("p98 ms", "98 % of all requests took at most this long.", |run| {
-        Some(run.latency_ms?.p98)
-    }),
-    latency("p99 ms", "99 % of all requests took at most this long.", |run| {
-        Some(run.latency_ms?.p99)
-    }),
-    latency("p99.9 ms", "99.9 % of all requests took at most this long.", |run| {
-        Some(run.latency_ms?.p999)
-    }),
+    latency(
+        "Mean ms",
+        Shown::Always,
+        "Mean latency, from arrival to answer.",
+        |run| Some(run.latency_ms?.mean),
+    ),
+    latency(
+        "p50 ms",
+        Shown::Always,
+        "Half of all requests took at most this long.",
+        |run| Some(run.latency_ms?.p50),
+    ),
+    latency(
+        "p90 ms",
+        Shown::OfTarget("p90"),
+        "90 % of all requests took at most this long.",
+        |run| Some(run.latency_ms?.p90),
+    ),
+    latency(
+        "p95 ms",
+        Shown::OfTarget("p95"),
+        "95 % of all requests took at most this long.",
+        |run| Some(run.latency_ms?.p95),
+    ),
+    latency(
+        "p98 ms",
+        Shown::Always,
+        "98 % of all requests took at most this long.",
+        |run| Some(run.latency_ms?.p98),
+    ),
+    latency(
+        "p99 ms",
+        Shown::Always,
+        "99 % of all requests took at most this long.",
+        |run| Some(run.latency_ms?.p99),
+    ),
+    latency(
+        "p99.9 ms",
+        Shown::OfTarget("p99.9"),
+        "99.9 % of all requests took at most this long.",
+        |run| Some(run.latency_ms?.p999),
+    ),
     Metric {
         title: "In SLO",
         help: "Share of requests answered within the target; rejected and failed ones count as missed.",
         unit: Unit::Share,
+        shown: Shown::Always,
         read: |run| run.slo_attainment,
     },
     Metric {
         title: "Right",
         help: "Share of the answers that are right.",
         unit: Unit::Share,
+        shown: Shown::WhereSomeHaveIt,
         read: |run| run.cascade.as_ref()?.accuracy,
     },
     Metric {
         title: "At once",
         help: "Share of the requests that the first model's answer was good enough for.",
         unit: Unit::Share,
+        shown: Shown::WhereSomeHaveIt,
         read: |run| match run.cascade.as_ref()?.returned_share_by_stage[..] {
             [first, _, ..] => Some(first),
             _ => None,
@@ -110,93 +158,92 @@ const METRICS: [Metric; 22] = [
         title: "Batch",
         help: "Requests a batch, mean.",
         unit: Unit::Number,
+        shown: Shown::Always,
         read: |run| run.batch_size_mean,
     },
     Metric {
         title: "Busy",
         help: "Share of the time in which the busiest lane ran an op.",
         unit: Unit::Share,
+        shown: Shown::Always,
         read: |run| run.lanes.values().map(|lane| lane.busy_share).reduce(f64::max),
     },
     Metric {
         title: "Unanswered",
         help: "Share of the requests that were refused or failed: latencies are of the others.",
         unit: Unit::Share,
-        read: unanswered,
+        shown: Shown::WhereSomeRun(|run| unanswered(run) > 0),
+        read: |run| Some(unanswered(run) as f64 / run.requests.offered.max(1) as f64),
     },
     Metric {
         title: "Cards",
         help: "How many there were on average, where they come and go.",
         unit: Unit::Number,
+        shown: Shown::WhereSomeRun(scales),
         read: cards_that_come_and_go,
     },
     Metric {
         title: "Memory",
         help: "Most that ever lay in the cards' memory.",
         unit: Unit::Bytes,
+        shown: Shown::Always,
         read: |run| Some(run.gpu_memory_bytes?.peak as f64),
     },
     Metric {
         title: "Cost/million",
         help: "What the cards cost while a million requests are answered, by the scenario's prices.",
         unit: Unit::Number,
+        shown: Shown::WhereSomeHaveIt,
         read: |run| run.cost_per_million_requests,
     },
     Metric {
         title: "Swap hits",
         help: "Share of uses that found a tenant's parameters on the card.",
         unit: Unit::Share,
+        shown: Shown::WhereSomeHaveIt,
         read: |run| run.swap?.hit_share(),
     },
 ];
 
-/// Quantiles whose column is there where a target is about them.
-const OF_TARGETS: [&str; 3] = ["p90 ms", "p95 ms", "p99.9 ms"];
-
-/// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 10] = [
-    "Tokens/s",
-    "TTFT ms",
-    "TPOT ms",
-    "Longest gap ms",
-    "Right",
-    "At once",
-    "Unanswered",
-    "Cards",
-    "Cost/million",
-    "Swap hits",
-];
-
 /// The figures that a table of these groups shows.
 pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
-    let some_has = |metric: &Metric| groups.iter().any(|group| group.mean(metric.read).is_some());
-    let slos = groups.iter().filter_map(|group| group.runs[0].summary.slo.as_ref());
-    let is_asked = |title: &str| slos.clone().any(|slo| format!("{} ms", slo.at) == title);
-    METRICS
-        .iter()
-        .filter(|metric| !OF_SOME.contains(&metric.title) || some_has(metric))
-        .filter(|metric| !OF_TARGETS.contains(&metric.title) || is_asked(metric.title))
-        .collect()
+    let runs = || groups.iter().flat_map(|group| &group.runs).map(|run| &run.summary);
+    let is_shown = |metric: &&Metric| match metric.shown {
+        Shown::Always => true,
+        Shown::WhereSomeHaveIt => runs().any(|run| (metric.read)(run).is_some()),
+        Shown::WhereSomeRun(is_so) => runs().any(is_so),
+        Shown::OfTarget(quantile) => runs().any(|run| run.slo.as_ref().is_some_and(|slo| slo.at == quantile)),
+    };
+    METRICS.iter().filter(is_shown).collect()
 }
 
-fn unanswered(run: &RunSummary) -> Option<f64> {
-    let unanswered = run.requests.rejected + run.requests.failed;
-    (unanswered > 0).then(|| unanswered as f64 / run.requests.offered as f64)
+fn unanswered(run: &RunSummary) -> u64 {
+    run.requests.rejected + run.requests.failed
 }
 
-/// Of cards that stay, runs hold how many were busy.
-fn cards_that_come_and_go(run: &RunSummary) -> Option<f64> {
+/// Whether its cards come and go, and did.
+fn scales(run: &RunSummary) -> bool {
     let of_cascade = run.cascade.as_ref().and_then(|cascade| cascade.scaling.as_ref());
     let of_fleet = run.fleet.as_ref().map(|fleet| fleet.cards_added + fleet.cards_released);
-    let scales = run.scaling.is_some() || of_cascade.is_some() || of_fleet.is_some_and(|changes| changes > 0);
-    run.gpus_time_weighted.filter(|_| scales)
+    run.scaling.is_some() || of_cascade.is_some() || of_fleet.is_some_and(|changes| changes > 0)
 }
 
-const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) -> Option<f64>) -> Metric {
+/// Of other systems, runs hold how many of the cards that stay were busy.
+fn cards_that_come_and_go(run: &RunSummary) -> Option<f64> {
+    run.gpus_time_weighted.filter(|_| scales(run) || run.fleet.is_some())
+}
+
+const fn latency(
+    title: &'static str,
+    shown: Shown,
+    help: &'static str,
+    read: fn(&RunSummary) -> Option<f64>,
+) -> Metric {
     Metric {
         title,
         help,
         unit: Unit::Number,
+        shown,
         read,
     }
 }
@@ -219,5 +266,28 @@ mod tests {
         let columns = shown(&groups);
         let p95 = columns.iter().find(|metric| metric.title == "p95 ms").unwrap();
         assert!(groups.iter().all(|group| group.mean(p95.read).is_some()));
+    }
+
+    /// Of two seeds of which one has refused nobody, half as many were refused.
+    #[test]
+    fn seeds_without_any_count_too() {
+        let mut runs = testing::runs();
+        let column = |runs: &[crate::Run]| {
+            shown(&Group::all(runs))
+                .into_iter()
+                .find(|metric| metric.title == "Unanswered")
+        };
+        for run in &mut runs {
+            let requests = &mut run.summary.requests;
+            (requests.rejected, requests.failed) = (0, 0);
+        }
+        assert!(column(&runs).is_none());
+        let mut second = runs[0].clone();
+        second.summary.repeat = 1;
+        second.summary.requests.rejected = second.summary.requests.offered / 10;
+        runs.insert(1, second);
+        let groups = Group::all(&runs);
+        let share = groups[0].mean(column(&runs).unwrap().read).unwrap();
+        assert!((share - 0.05).abs() < 1e-3, "{share}");
     }
 }
