@@ -4,7 +4,8 @@
 //! copied, and takes pages for it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::ops::Deref;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenantry_core::command::FailureReason;
@@ -43,6 +44,8 @@ struct State {
     landed: HashMap<RequestId, Held>,
     /// Requests whose prompts are complete, to go on elsewhere: their ids and pages.
     complete: HashMap<RequestId, (Vec<i64>, Vec<u32>)>,
+    /// The lane that computes is gone: no page comes back any more.
+    ended: bool,
 }
 
 /// A handle on one instance's.
@@ -57,6 +60,7 @@ impl Places {
             prefixes: HashMap::new(),
             landed: HashMap::new(),
             complete: HashMap::new(),
+            ended: false,
         };
         Places(Arc::new((Mutex::new(state), Condvar::new())))
     }
@@ -75,6 +79,12 @@ impl Places {
     /// Takes all of a request's pages back.
     pub fn give_back(&self, held: HeldPages) {
         self.state().pages.give_back(held);
+        self.0.1.notify_all();
+    }
+
+    /// The lane that computes is gone: whoever waits for its pages need not.
+    fn end(&self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
         self.0.1.notify_all();
     }
 
@@ -127,10 +137,10 @@ impl Places {
             own + known.map_or(begun, |_| 0)
         };
         // What the server counts as free may be with a lane that has not heard yet.
-        let lacks = |state: &mut State| state.pages.free() < wanted(state);
+        let lacks = |state: &mut State| !state.ended && state.pages.free() < wanted(state);
         let waited = self.0.1.wait_timeout_while(self.state(), PATIENCE, lacks);
         let (mut state, timeout) = waited.expect(UNBROKEN);
-        if timeout.timed_out() {
+        if timeout.timed_out() || state.ended {
             return None;
         }
         let mut table = prefix.map_or_else(Vec::new, |prefix| state.prefix(prefix));
@@ -146,6 +156,24 @@ impl Places {
         };
         state.landed.insert(member.request, landed);
         Some(table)
+    }
+}
+
+/// The handle of the lane that computes, whose end, or whose panic, is that of its pages.
+#[derive(Debug)]
+pub(super) struct OwnPlaces(pub Places);
+
+impl Deref for OwnPlaces {
+    type Target = Places;
+
+    fn deref(&self) -> &Places {
+        &self.0
+    }
+}
+
+impl Drop for OwnPlaces {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -240,6 +268,18 @@ mod tests {
         places.check(false, 8);
         let landed = places.take_landed(member(0, None).request).unwrap();
         assert_eq!((landed.table, landed.shared_pages, landed.ids), (first, 2, vec![7]));
+    }
+
+    #[test]
+    fn nobody_waits_for_pages_of_a_lane_that_is_gone() {
+        let places = Places::new(4);
+        let mut held = HeldPages::default();
+        places.grow(&mut held, 3);
+        std::thread::scope(|scope| {
+            let lands = scope.spawn(|| places.land(&member(0, None), Vec::new(), 3));
+            drop(OwnPlaces(places.clone()));
+            assert_eq!(lands.join().unwrap(), None);
+        });
     }
 
     /// The lane that computes gives pages back when it comes to it; until then what the server counts on is waited for.

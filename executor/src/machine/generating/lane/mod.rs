@@ -17,7 +17,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 pub(super) use self::running::Running;
 use super::pages::HeldPages;
-use super::places::{Held, Places};
+use super::places::{Held, OwnPlaces, Places};
 use super::retrieval::{Retrieval, Wanted};
 use super::tenants::{Plan, Slots};
 use super::{GeneratedTokens, GenerationServing};
@@ -37,7 +37,7 @@ pub(super) struct RunLane {
     /// Absent where each tenant has a model of its own.
     decoder: Option<Decoder>,
     kv: KvCache,
-    places: Places,
+    places: OwnPlaces,
     slots: Slots,
     retrieval: Option<Arc<Retrieval>>,
     held: HashMap<RequestId, Held>,
@@ -67,7 +67,7 @@ impl RunLane {
             retrieval: serving.retrieval.clone(),
             end_of_sequence: serving.end_of_sequence,
             shared_prefix_tokens: serving.shared_prefix_tokens,
-            places: serving.places[instance].clone(),
+            places: OwnPlaces(serving.places[instance].clone()),
             only_prefills: (instance as u32) < serving.prefill_instances,
             only_decodes: serving.prefill_instances > 0 && instance as u32 >= serving.prefill_instances,
             ..RunLane::over(
@@ -91,7 +91,7 @@ impl RunLane {
         RunLane {
             instance: InstanceId(0),
             decoder: decoder.map(Decoder::share),
-            places: Places::new(kv.pages()),
+            places: OwnPlaces(Places::new(kv.pages())),
             kv: kv.share(),
             slots,
             retrieval: None,
