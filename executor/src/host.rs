@@ -83,8 +83,15 @@ impl Memory {
 pub(crate) fn forget_cached(file: &File) -> io::Result<()> {
     // Only what has reached the disk can be dropped.
     file.sync_all()?;
-    fadvise(file, 0, None, Advice::DontNeed)?;
-    Ok(())
+    forget_synced(file)
+}
+
+/// The same of a file whose content has reached the disk: to see to that once more would take longer than to read from it.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn forget_synced(file: &File) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 /// Whether files of a folder lie in memory, where forgetting them does nothing.

@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::device::{element_bytes, host_memory_for};
 use crate::error::ExecutorError;
-use crate::host::forget_cached;
+use crate::host::forget_synced;
 
 /// A file of blocks of one length.
 #[derive(Debug)]
@@ -53,6 +53,7 @@ impl StoredBlocks {
         }
         out.flush().map_err(failed)?;
         drop(out);
+        file.sync_all().map_err(failed)?;
         Ok(StoredBlocks {
             file,
             there,
@@ -75,7 +76,7 @@ impl StoredBlocks {
         if !self.there[index as usize] {
             return Err(ExecutorError::input("a tenant's parameters", "in its file", "none"));
         }
-        forget_cached(&self.file).map_err(failed)?;
+        forget_synced(&self.file).map_err(failed)?;
         let mut bytes = vec![0; self.bytes() as usize];
         let from = u64::from(index) * self.bytes();
         self.file.read_exact_at(&mut bytes, from).map_err(failed)?;

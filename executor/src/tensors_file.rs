@@ -1,14 +1,17 @@
 //! Safetensors files: mapped, parsed, and their numbers.
 
+use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use memmap2::Mmap;
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use tch::{Kind, Tensor};
 use tenantry_core::policy::pet_tensors::{FINITE, INFINITE, are_finite};
+use tenantry_traces::whole;
 
 use crate::error::ExecutorError;
 
@@ -108,6 +111,30 @@ fn in_format(numbers: &Tensor, kind: Kind) -> Result<Result<Tensor, f64>, Execut
         return Ok(Ok(converted));
     }
     Ok(Err(f64::try_from(numbers.f_abs()?.f_max()?)?))
+}
+
+/// Writes tensors, whole or not at all, for all to read who may read what is written beside.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(crate) fn write<N: AsRef<str> + Ord + Display>(
+    path: &Path,
+    tensors: HashMap<N, TensorView<'_>>,
+    metadata: Option<HashMap<String, String>>,
+) -> Result<(), ExecutorError> {
+    let failed = ExecutorError::file(path);
+    let (file, beside) = whole::begin(path).map_err(&failed)?;
+    // What is put in the place of this one is its owner's alone.
+    let permissions = file.metadata().map_err(&failed)?.permissions();
+    safetensors::serialize_to_file(tensors, metadata, &beside).map_err(|error| {
+        failed(match error {
+            SafeTensorError::IoError(source) => source,
+            other => std::io::Error::other(other.to_string()),
+        })
+    })?;
+    std::fs::set_permissions(&beside, permissions).map_err(&failed)?;
+    let written = File::open(&beside).map_err(&failed)?;
+    whole::finish(written, beside, path).map_err(failed)
 }
 
 #[cfg(test)]

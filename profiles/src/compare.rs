@@ -1,7 +1,9 @@
 //! How two cards differ: the ratios of their medians, at the points of the first that the second has or can be interpolated at. Of one machine
 //! measured twice it is the drift.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
 
 use crate::bind::are_of;
 use crate::card::Card;
@@ -108,12 +110,36 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     all
 }
 
-/// The models that are another on either card and are not compared: their names, and how the first's differ from the second's.
-pub fn unlike_models(first: &Card, second: &Card) -> BTreeMap<String, String> {
-    let slices = first.tables.slices();
-    { slices.iter() }
-        .filter_map(|slice| unlike(slice, first, second))
-        .collect()
+/// A table that both cards have, of models that share no more than their name: they are not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unlike {
+    /// What both call the model.
+    pub model: String,
+    /// How the first's differs from the second's.
+    pub differences: String,
+    /// The op families that have such tables.
+    pub families: BTreeSet<Family>,
+}
+
+/// The tables that [`compare`] leaves out, by model.
+pub fn unlike_models(first: &Card, second: &Card) -> Vec<Unlike> {
+    let (firsts, seconds) = (first.tables.slices(), second.tables.slices());
+    let mut all: BTreeMap<String, Unlike> = BTreeMap::new();
+    for slice in firsts
+        .iter()
+        .filter(|slice| counterpart(slice, &firsts, &seconds).is_some())
+    {
+        let Some((model, differences)) = unlike(slice, first, second) else {
+            continue;
+        };
+        let found = all.entry(model.clone()).or_insert_with(|| Unlike {
+            model,
+            differences,
+            families: BTreeSet::new(),
+        });
+        found.families.insert(slice.family);
+    }
+    all.into_values().collect()
 }
 
 /// Where the table's model is another on the second card: its name, and how the two differ.

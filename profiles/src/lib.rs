@@ -63,7 +63,7 @@ mod yaml;
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 pub use certainty::Certainty;
 pub use checkpoint::of_checkpoint;
-pub use compare::{Ratios, compare, unlike_models};
+pub use compare::{Ratios, Unlike, compare, unlike_models};
 pub use cost::{
     AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Place, Resume, Rhythm, Spread, Surface,
     TaggingSurface,

@@ -123,7 +123,7 @@ fn formats_that_a_gpu_does_not_have_are_refused() {
 /// LLMServingSim's attention rows: chunk, cached, sequences, context, and the measured microseconds.
 fn attention_rows(file: &Path) -> Vec<([u32; 4], f64)> {
     let bytes = fs::read(file).unwrap();
-    let mut reader = csv::Reader::from_reader(flate2::read::GzDecoder::new(bytes.as_slice()));
+    let mut reader = csv::Reader::from_reader(flate2::read::MultiGzDecoder::new(bytes.as_slice()));
     let row = |record: csv::StringRecord| {
         let at = [0, 1, 2, 3].map(|column| record[column].parse().unwrap());
         (at, record[4].parse().unwrap())

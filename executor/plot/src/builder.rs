@@ -79,6 +79,21 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// Whether the table is there and its build is over. One that was killed before it had cleaned up is not: to [`open`](Self::open) it and
+    /// [`run`](Self::run) it again takes as long as to count.
+    ///
+    /// # Errors
+    ///
+    /// If what was to be removed of it cannot be.
+    pub fn is_done(path: impl AsRef<Path>) -> Result<bool, PlotError> {
+        let path = path.as_ref();
+        if !path.exists() || beside(path, ".building").exists() {
+            return Ok(false);
+        }
+        remove_remains(path)?;
+        Ok(true)
+    }
+
     /// Begins to build the table `path`, or goes on with a build of it that was interrupted.
     ///
     /// # Errors
@@ -96,10 +111,7 @@ impl Builder {
             return Err(PlotError::input("select.coverage", "a share from 0 to 1", share));
         }
         let path = path.as_ref().to_path_buf();
-        let remains = remains(&path);
-        if remains.exists() {
-            fs::remove_dir_all(&remains).map_err(PlotError::io(&remains))?;
-        }
+        remove_remains(&path)?;
         let folder = beside(&path, ".building");
         fs::create_dir_all(&folder).map_err(PlotError::io(&folder))?;
         let builder = Builder {
@@ -286,7 +298,7 @@ impl Builder {
     fn clean_up(&self) -> Result<(), PlotError> {
         let remains = remains(&self.path);
         fs::rename(&self.folder, &remains).map_err(PlotError::io(&self.folder))?;
-        fs::remove_dir_all(&remains).map_err(PlotError::io(&remains))
+        remove_remains(&self.path)
     }
 
     /// Counts, encodes and publishes, going on where an interrupted build stopped.
@@ -334,6 +346,15 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.to_path_buf().into_os_string();
     name.push(suffix);
     name.into()
+}
+
+/// Another process that begins on the same table may have removed them.
+fn remove_remains(path: &Path) -> Result<(), PlotError> {
+    let remains = remains(path);
+    match fs::remove_dir_all(&remains) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(PlotError::io(&remains)),
+    }
 }
 
 /// Where the folder of a build that is done is removed from.

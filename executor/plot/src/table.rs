@@ -198,6 +198,13 @@ impl Table {
         Ok(())
     }
 
+    /// Its folder is called so from now on.
+    pub(crate) fn renamed(&mut self, folder: &Path) {
+        if let Some(name) = self.path.file_name() {
+            self.path = folder.join(name);
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

@@ -405,15 +405,17 @@ fn promote(folder: &Path, tier: Tier, check: &dyn Fn(&Branch) -> Result<(), Plot
     let next = folder.join("next");
     let name = format!("v{version}");
     let path = folder.join(&name);
+    // Reading a table into memory takes a while: whoever is killed meanwhile has lost nothing of what was built.
+    let mut branch = Branch::read(next.clone(), version, tier)?;
+    check(&branch)?;
     fs::rename(&next, &path).map_err(PlotError::io(&next))?;
-    sync_folder(&path)?;
-    let committed = Branch::open(folder, version, tier).and_then(|branch| {
-        check(&branch)?;
+    branch.tables.iter_mut().for_each(|table| table.renamed(&path));
+    let named = sync_folder(&path).and_then(|()| {
         publish(&folder.join("CURRENT"), |file| {
             io::Write::write_all(file, format!("{name}\n").as_bytes())
-        })?;
-        Ok(branch)
+        })
     });
+    let committed = named.map(|()| branch);
     match &committed {
         // What is left over takes space and is tried again at the next publishing; the version is in use all the same.
         Ok(_) => drop(remove_other_versions(folder, &name)),

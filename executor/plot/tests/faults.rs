@@ -550,12 +550,21 @@ fn a_build_killed_after_publishing_is_done() {
     builder.encode(&mut Layers::new(SHAPE, 1), &mut go_on).unwrap();
     fs::rename(&kept, &building).unwrap();
     fs::write(building.join("journal"), "").unwrap();
+    assert!(
+        !Builder::is_done(&path).unwrap(),
+        "no tree takes it beside an unfinished build"
+    );
     let mut never = |_| panic!("nothing is encoded");
     Builder::open(&path, spec(SHAPE, Select::All))
         .unwrap()
         .encode(&mut Layers::new(SHAPE, 1), &mut never)
         .unwrap();
     assert!(path.exists() && !building.exists());
+    // Killed while what was left of the build was removed.
+    let remains = folder.path().join("3.plot.built");
+    fs::create_dir(&remains).unwrap();
+    assert!(Builder::is_done(&path).unwrap() && !remains.exists());
+    assert!(!Builder::is_done(folder.path().join("2.plot")).unwrap());
 }
 
 struct Failing(&'static str);

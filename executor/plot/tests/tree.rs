@@ -182,6 +182,12 @@ fn what_does_not_fit_the_tree_is_not_published() {
     stage(folder, BIOLOGY, 25);
     tree.publish(BIOLOGY).unwrap();
     assert_eq!(seed_of(&tree.snapshot(), biology), 25);
+    let snapshot = tree.snapshot();
+    let branch = snapshot.branch(biology.unwrap()).unwrap();
+    assert!(
+        branch.tables().iter().all(|table| table.path().exists()),
+        "they are named by their version's folder"
+    );
     assert!(!folder.join("domains/biology/v2").exists() && !folder.join("domains/biology/v1").exists());
 
     for name in ["", "../root", "Biology", "a/b"] {

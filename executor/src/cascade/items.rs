@@ -149,16 +149,26 @@ impl Answer {
             }
             Answer::Class(names) => {
                 let named = names.iter().position(|name| name == field);
-                let numbered = || field.parse().ok().filter(|&class| class < names.len());
+                // Where classes are called by other numbers, as by stars from 1 on, a number is a name: it would be one class for some items and its
+                // neighbour for others.
+                let mut by_place = names.iter().enumerate();
+                let numbers_are_names =
+                    by_place.any(|(class, name)| name.parse().is_ok_and(|number: usize| number != class));
+                let numbered = || {
+                    field
+                        .parse()
+                        .ok()
+                        .filter(|&class| !numbers_are_names && class < names.len())
+                };
                 let class = named.or_else(numbered);
                 class.map(Label::Class).ok_or_else(|| {
                     let list = names.join(", ");
                     let hint = did_you_mean(field, names.iter().map(String::as_str));
-                    let must = format!(
-                        "one of the head's {} classes ({list}) or 0 to {}",
-                        names.len(),
-                        names.len() - 1
-                    );
+                    let or = match numbers_are_names {
+                        true => String::new(),
+                        false => format!(" or 0 to {}", names.len() - 1),
+                    };
+                    let must = format!("one of the head's {} classes ({list}){or}", names.len());
                     (must, format!("{field}{hint}"))
                 })
             }
@@ -186,6 +196,15 @@ mod tests {
         let items = read("label,text\npositive,\"good, very\"\n0,bad\n", &classes()).unwrap();
         assert_eq!((items[0].label, items[1].label), (Label::Class(1), Label::Class(0)));
         assert_eq!(items[0].texts, Texts::one("good, very"));
+        // Stars: 1 is the first class's name, and no class of this number.
+        let stars = Answer::Class(vec!["1".into(), "2".into()]);
+        let items = read("label,text\n1,bad\n2,good\n", &stars).unwrap();
+        assert_eq!((items[0].label, items[1].label), (Label::Class(0), Label::Class(1)));
+        let refused = read("label,text\n1,bad\n0,worse\n", &stars).unwrap_err();
+        assert!(
+            refused.ends_with("must be one of the head's 2 classes (1, 2), got 0"),
+            "{refused}"
+        );
         let items = read("text,text_pair,label\na,b,3.5\n", &Answer::Number).unwrap();
         assert_eq!(
             (items[0].label, items[0].texts.second.as_deref()),

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
-use tenantry_traces::whole;
 
 use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers_of, parse};
+use crate::tensors_file::{map, numbers_of, parse, write};
 
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
@@ -162,14 +161,7 @@ pub fn write_decoder(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<
             )
         })
         .collect();
-    let (file, beside) = whole::begin(path).map_err(ExecutorError::file(path))?;
-    safetensors::serialize_to_file(tensors, None, &beside).map_err(|error| {
-        ExecutorError::file(path)(match error {
-            SafeTensorError::IoError(source) => source,
-            other => std::io::Error::other(other.to_string()),
-        })
-    })?;
-    whole::finish(file, beside, path).map_err(ExecutorError::file(path))
+    write(path, tensors, None)
 }
 
 /// A place's bytes as they are stored: OPT's positions after two rows of zeros.

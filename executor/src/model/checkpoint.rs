@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use safetensors::{Dtype, SafeTensors};
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers_of, parse};
+use crate::tensors_file::{map, numbers_of, parse, write};
 
 /// Below this name BERT lies in the checkpoint of a task's whole model.
 pub(crate) const BERT: &str = "bert.";
@@ -116,12 +116,7 @@ pub(crate) fn write_places(path: &Path, blocks: &[(Vec<Place>, &Tensor)]) -> Res
     }
     // Hugging Face's loader asks for it.
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    safetensors::serialize_to_file(tensors, Some(metadata), path).map_err(|error| {
-        ExecutorError::file(path)(match error {
-            SafeTensorError::IoError(source) => source,
-            other => std::io::Error::other(other.to_string()),
-        })
-    })
+    write(path, tensors, Some(metadata))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl TreeBuilding<'_, '_, '_> {
         corpus: impl Iterator<Item = Vec<u32>>,
     ) -> Result<(), ExecutorError> {
         let path = Tree::stage(self.tree, node)?.join(format!("{fragment_tokens}.plot"));
-        if path.exists() {
+        if Builder::is_done(&path)? {
             return Ok(());
         }
         let spec = BuildSpec {

@@ -47,12 +47,14 @@ pub(super) fn check(card: &Card, sheet: &Datasheet) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Products in single precision may be computed as TensorFloat-32, at half the rate of half precision.
+/// Products in single precision may be computed as TensorFloat-32, at half the rate of half precision; those in half precision may be summed up in it,
+/// at twice the rate of some cards' datasheets.
 fn peak(sheet: &Datasheet, dtype: DType) -> f64 {
-    let halved = sheet.f16.unwrap_or_default() / 2.0;
+    let half = sheet.f16.unwrap_or_default();
     match dtype {
-        DType::F32 => sheet.f32.max(halved),
-        DType::F16 | DType::Bf16 => sheet.peak(dtype).unwrap_or(sheet.f32),
+        DType::F32 => sheet.f32.max(half / 2.0),
+        DType::F16 => 2.0 * half,
+        DType::Bf16 => sheet.bf16.unwrap_or_default(),
     }
 }
 
@@ -87,5 +89,16 @@ fn timed(card: &Card) -> impl Iterator<Item = Timed<'_>> {
             us: row.stats.median_us,
         }
     });
-    layers.chain(dense).chain(prompts)
+    let whole = tables.static_model.iter().map(move |row| {
+        let model = shape(&row.model);
+        Timed {
+            family: Family::StaticModel,
+            model: &row.model,
+            dtype: row.dtype,
+            at: format!("batch {}, {} tokens", row.batch, row.tokens),
+            flops: f64::from(model.layers) * ops::encoder_layer_flops(&model, row.batch.into(), row.tokens.into()),
+            us: row.stats.median_us,
+        }
+    });
+    layers.chain(whole).chain(dense).chain(prompts)
 }

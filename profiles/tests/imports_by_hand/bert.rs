@@ -68,8 +68,8 @@ fn times_that_cannot_be_are_refused() {
         refused("avg_ms,p95_ms", "p95_ms,p95_ms"),
         "0.csv:1: header: must be each column once, got \"p95_ms\" again"
     );
-    // 22.3 GFLOP at 65 TFLOP/s are 344 µs.
-    let fast = refused("1.9,2.0,2.1", "0.19,0.20,0.21");
+    // 22.3 GFLOP at 65 TFLOP/s are 344 µs, summed up in half precision half of that.
+    let fast = refused("1.9,2.0,2.1", "0.10,0.11,0.12");
     assert!(
         fast.starts_with("--gpu: value: must be a GPU that takes ")
             && fast.contains("for bert-base in f16, batch 1, 128 tokens"),

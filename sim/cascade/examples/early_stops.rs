@@ -10,7 +10,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
 use tenantry_cascade::search::{EarlyStops, Targets, select};
 use tenantry_cascade::{Temperature, softmax};
@@ -257,7 +257,7 @@ fn table(file: &str) -> Option<Repository> {
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
         PathBuf::from,
     );
-    let reader = BufReader::new(GzDecoder::new(std::fs::File::open(folder.join(file)).ok()?));
+    let reader = BufReader::new(MultiGzDecoder::new(std::fs::File::open(folder.join(file)).ok()?));
     let lines: Vec<Vec<String>> = reader
         .lines()
         .map(|line| line.expect("it is readable").split(',').map(str::to_owned).collect())

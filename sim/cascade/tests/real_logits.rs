@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use tenantry_cascade::{Confident, Dirichlet, Temperature, expected_calibration_error};
 
 const LOGITS: &str = "cascade/uncertainty_bench_mmlu_10k_raw_logits_qwen_1_8b_72b.csv.gz";
@@ -32,7 +32,7 @@ fn table(name: &str) -> Option<Vec<Vec<String>>> {
         );
         return None;
     };
-    let lines = BufReader::new(GzDecoder::new(file)).lines();
+    let lines = BufReader::new(MultiGzDecoder::new(file)).lines();
     Some(
         lines
             .map(|line| line.expect("it is readable").split(',').map(str::to_owned).collect())

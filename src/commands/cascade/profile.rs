@@ -94,10 +94,13 @@ fn at_an_end(model: &Profiled) -> Option<String> {
     let Calibration::Classes(temperature) = &model.whole.calibration else {
         return None;
     };
+    let why = match temperature.value() > 1.0 {
+        true => "is no better than chance of these items: are their labels the model's classes?",
+        false => "says nothing of other items, of which some must be answered wrongly to fit it",
+    };
     temperature.is_at_an_end().then(|| {
         format!(
-            "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: confidences by it say nothing of other items, of \
-             which some must be answered wrongly to fit it",
+            "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: what is sure by it {why}",
             model.whole.model,
             temperature.value()
         )

@@ -129,8 +129,14 @@ fn origins([first, second]: [&Card; 2], ratios: &Ratios) -> String {
 
 /// What the figures are, and what is not among them.
 fn note([first, second]: [&Card; 2]) -> String {
-    let unlike = { unlike_models(first, second).into_iter() }.map(|(model, differences)| {
-        format!("\n{model} is another model on each card ({differences}), and not compared.")
+    let unlike = unlike_models(first, second).into_iter().map(|unlike| {
+        let families: Vec<&str> = unlike.families.iter().map(|family| family.name()).collect();
+        format!(
+            "\n{} is another model on each card ({}): its {} are not compared.",
+            unlike.model,
+            unlike.differences,
+            families.join(", ")
+        )
     });
     NOTE.to_owned() + &unlike.collect::<String>()
 }

@@ -43,6 +43,17 @@ impl Executed {
             ..Executed::default()
         }
     }
+
+    /// What there is where something failed, or the user stopped it while nothing ran; `is_simulated` says that there is something to be kept besides.
+    pub fn ended_by(mut self, why: Failure, is_simulated: bool) -> Result<Executed, Failure> {
+        match why {
+            why if !is_simulated && self.runs.is_empty() => return Err(why),
+            // While a table was built; the runs before it are whole.
+            Failure::Interrupted(_) => self.interrupted = true,
+            why => self.failed = Some(why),
+        }
+        Ok(self)
+    }
 }
 
 impl Both<'_> {
@@ -65,7 +76,7 @@ impl Both<'_> {
     }
 
     /// Executes all, round by round, so that a machine that drifts does not favour the system that came first; `is_simulated` says that there is something
-    /// to be kept where the user stops it.
+    /// to be kept where it ends early.
     pub fn execute(
         &self,
         loaded: &Loaded,
@@ -75,29 +86,22 @@ impl Both<'_> {
     ) -> Result<Executed, Failure> {
         let mut executed = Executed::default();
         for round in 0..self.repeats {
-            if let Some(gauging) = &mut gauging {
-                gauging.measure(loaded, self.device, interrupt)?;
+            if let Some(gauging) = &mut gauging
+                && let Err(why) = gauging.measure(loaded, self.device, interrupt)
+            {
+                return executed.ended_by(why, is_simulated);
             }
             for spec in &loaded.runs {
                 let repeat = spec.repeat * self.repeats + round;
                 let index = loaded.runs.len() + executed.runs.len();
-                let watch = self
-                    .keep
-                    .watch(index, spec, &labels(spec, self.device.name(), repeat))?;
-                let run = self
-                    .device
-                    .execute(spec, loaded.card(spec), repeat, interrupt, &self.bar, watch);
+                let watch = self.keep.watch(index, spec, &labels(spec, self.device.name(), repeat));
+                let run = watch.and_then(|watch| {
+                    self.device
+                        .execute(spec, loaded.card(spec), repeat, interrupt, &self.bar, watch)
+                });
                 let run = match run {
-                    // While a table was built; the runs before it are whole.
-                    Err(Failure::Interrupted(_)) if is_simulated => {
-                        executed.interrupted = true;
-                        return Ok(executed);
-                    }
-                    Err(why) if is_simulated || !executed.runs.is_empty() => {
-                        executed.failed = Some(why);
-                        return Ok(executed);
-                    }
-                    run => run?,
+                    Err(why) => return executed.ended_by(why, is_simulated),
+                    Ok(run) => run,
                 };
                 executed.kept.extend(run.kept);
                 self.bar.inc(1);

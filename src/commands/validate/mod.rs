@@ -55,8 +55,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         false => both.execute(&loaded, gauging.as_mut(), !simulated.is_empty(), &interrupt)?,
     };
     if let Some(gauging) = &mut gauging {
-        if executed.failed.is_none() {
-            gauging.measure(&loaded, &device, &interrupt)?;
+        if executed.failed.is_none()
+            && let Err(why) = gauging.measure(&loaded, &device, &interrupt)
+        {
+            executed = executed.ended_by(why, false)?;
         }
         if !executed.runs.is_empty() {
             caveats.extend(gauging.price(&mut loaded));

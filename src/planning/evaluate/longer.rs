@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tenantry_reports::human;
 use tenantry_sim::plan::Cell;
 use tenantry_traces::Time;
+use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, WorkloadSpec};
 
 use super::{Evaluator, locked, remembered};
@@ -81,7 +82,9 @@ fn is_steady(workload: &WorkloadSpec) -> bool {
         LengthsSpec::ShareGpt | LengthsSpec::Joint(_) | LengthsSpec::Resampled { .. } => true,
         LengthsSpec::OfArrivals => false,
     };
-    at_one_rate && presence.diurnal.is_none() && presence.lifetimes.is_none() && alike
+    // Who is created or deleted comes or goes like any other.
+    let stay = workload.management == ManagementSpec::None;
+    at_one_rate && presence.diurnal.is_none() && presence.lifetimes.is_none() && stay && alike
 }
 
 #[cfg(test)]
@@ -112,6 +115,7 @@ mod tests {
             poisson,
             "tenants.presence={on_off: {mean_on: 10s, mean_off: 10s}}"
         ]));
+        assert!(!steady(&[poisson, "tenants.management={delete: 0.1/s}"]));
         let drifting = "workload.lengths={input: {drifting: {from: {fixed: 16}, to: {fixed: 64}, requests: 1000}}}";
         assert!(!steady(&[poisson, drifting]));
     }

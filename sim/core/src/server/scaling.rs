@@ -32,11 +32,11 @@ impl ScalingUse {
     }
 }
 
-/// Whether what was remembered last was not decided before what was remembered before it.
+/// Whether changes were made in the order in which they are remembered.
 pub(super) fn in_order<T>(remembered: &[(Time, T)]) -> Result<(), String> {
-    match remembered {
-        [.., (before, _), (last, _)] if last < before => Err(format!("cards changed at {before}, and then at {last}")),
-        _ => Ok(()),
+    match remembered.windows(2).find(|pair| pair[1].0 < pair[0].0) {
+        Some(pair) => Err(format!("cards changed at {}, and then at {}", pair[0].0, pair[1].0)),
+        None => Ok(()),
     }
 }
 

@@ -113,10 +113,10 @@ impl Headroom {
         load.div_ceil(card * 1_000_000).min(most).max(least) as u32
     }
 
-    /// Cards below which none is given back: what is to come, if as many come again, and those who wait. While nobody was served yet nobody knows what
-    /// they need.
+    /// Cards below which none is given back: for what is to come, if as many come again, and those who wait, of whom nobody knows what they need
+    /// before the first was served.
     fn kept(&self, asked: Asked, arrived: u64, counted: Duration) -> u32 {
-        match asked.inside && self.served == 0 {
+        match asked.waiting > 0 && self.served == 0 {
             true => asked.cards,
             false => self.needed(arrived + asked.waiting, counted),
         }

@@ -31,9 +31,9 @@ pub enum Scale {
 pub struct Asked {
     /// Cards that are there or starting.
     pub cards: u32,
-    /// Whether anybody is inside.
+    /// Whether anybody is inside, served or not.
     pub inside: bool,
-    /// Requests inside that nobody serves yet.
+    /// Requests that wait behind others that are served. Who waits for a batch to be filled waits for no card.
     pub waiting: u64,
 }
 
@@ -169,7 +169,7 @@ impl Scaler {
         }
     }
 
-    /// Whether the cards may come to be fewer while nothing ends: by the load, which is what waits, or by a tail of nobody.
+    /// Whether the cards may come to be fewer while nothing more ends: by the load, which is what waits, or by the tail of who has ended.
     pub fn may_release(&self, asked: Asked) -> bool {
         match &self.rule {
             Rule::Tracking(tracking) => tracking.may_release(asked),
@@ -219,6 +219,28 @@ mod tests {
         assert_eq!(tracking.missed(at(1999), true), None);
     }
 
+    /// Nobody asks once a request that ended late has left: what was due before is decided after it.
+    #[test]
+    fn what_was_due_is_decided_after_what_ended_since() {
+        let mut tracking = Scaler::new(ScaleRule::TargetTracking(arlo()));
+        tracking.served(at(8_500), Duration::from_millis(500), Duration::ZERO);
+        assert!(!tracking.releases_in_silence(Asked {
+            inside: false,
+            ..with(5)
+        }));
+        assert_eq!(tracking.ask(at(9_000), with(5)), Some(Scale::Add(1)));
+    }
+
+    /// What ended before a silence began is low enough for a card less at the period's end, though somebody waits for a batch to be filled.
+    #[test]
+    fn a_low_period_releases_in_silence_too() {
+        let mut tracking = Scaler::new(ScaleRule::TargetTracking(arlo()));
+        tracking.served(at(500), Duration::from_millis(10), Duration::ZERO);
+        assert!(tracking.may_release(with(5)));
+        let released = (0..60).filter(|_| tracking.releases_in_silence(with(5))).count();
+        assert_eq!((released, tracking.may_release(with(5))), (1, false));
+    }
+
     fn headroom() -> HeadroomSpec {
         HeadroomSpec {
             instances_per_card: 1,
@@ -256,9 +278,12 @@ mod tests {
             whole.ask(at(first_asked_ms), with(5));
             let asked = Asked { cards, inside, waiting: if inside { waiting } else { 0 } };
             let (mut stepped, now) = (whole.clone(), at(first_asked_ms + silence_ms));
+            let mut released = 0;
             while stepped.missed(now, somebody_comes).is_some() {
-                stepped.releases_in_silence(asked);
+                released += u32::from(stepped.releases_in_silence(asked));
             }
+            // Where none may be released, none was to be; where one might, there was none that could go.
+            prop_assert!(whole.may_release(asked) || released == 0);
             whole.pass_silence(now, asked, somebody_comes);
             prop_assert_eq!(format!("{whole:?}"), format!("{stepped:?}"));
         }

@@ -101,9 +101,17 @@ impl TargetTracking {
         self.period.add(one);
     }
 
-    /// Whether fewer cards may do while nothing ends: where nobody is inside, and there are more than the fewest.
+    /// Whether one may be released at a period's end, if nothing more ends: at this one's, or where nobody is inside at the next.
     pub fn may_release(&self, asked: Asked) -> bool {
-        !asked.inside && asked.cards > self.spec.cards_min
+        asked.cards > self.spec.cards_min && (!asked.inside || self.is_low(asked))
+    }
+
+    /// Whether the period's tail is far below the target. A period in which nothing ended says nothing of it: whoever is inside may have waited for all of it.
+    fn is_low(&self, asked: Asked) -> bool {
+        match self.period.all {
+            0 => !asked.inside,
+            all => self.is_below(self.period.below_release, all),
+        }
     }
 
     /// What to do now. To be asked regularly, at least once a period.
@@ -122,12 +130,7 @@ impl TargetTracking {
         {
             decision = Some(Scale::Add(1));
         } else if now >= self.period_end {
-            // A period in which nothing ended says nothing of the latency: whoever is inside may have waited for all of it.
-            let low = match self.period.all {
-                0 => !asked.inside,
-                all => self.is_below(self.period.below_release, all),
-            };
-            if low && asked.cards > self.spec.cards_min {
+            if asked.cards > self.spec.cards_min && self.is_low(asked) {
                 decision = Some(Scale::Release);
             }
             self.begin_period(now);
@@ -170,6 +173,10 @@ impl TargetTracking {
 
     fn slide(&mut self, now: Time) {
         let slice = now.0 / (self.spec.recent.0 / SLICES);
+        // What was to be decided before something ended may be decided after it.
+        if slice <= self.slice {
+            return;
+        }
         // Slices that have passed by hold what is too old.
         for passed in 1..=(slice - self.slice).min(SLICES) {
             self.recent[((self.slice + passed) % SLICES) as usize] = Classes::default();

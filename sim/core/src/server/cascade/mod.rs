@@ -324,6 +324,8 @@ impl CascadeServer {
             job.waits.queue += Duration(now.since(job.request.arrival).0 - job.waits.total().0);
             self.finish(id, None, commands);
         }
+        // Who is left may wait for what was not asked while all were at rest.
+        self.ask_stages(now, commands);
         self.advance_touched(now, commands);
     }
 

@@ -203,10 +203,11 @@ impl CascadeServer {
     fn asked(&self, index: usize) -> Asked {
         let stage = &self.stages[index];
         let instances = (0..stage.cards.len()).flat_map(|card| stage.on(card));
-        let lines = instances.map(|instance| self.instances[instance.index()].queue.view(&self.entries).len());
+        let busy = { instances.map(|instance| &self.instances[instance.index()]) }.filter(|instance| instance.busy);
+        let lines = busy.map(|instance| instance.queue.view(&self.entries).len());
         Asked {
             cards: stage.cards_counted(),
-            inside: !self.jobs.is_empty(),
+            inside: (0..stage.cards.len()).any(|card| stage.load_on(card) > 0),
             waiting: lines.map(u64::from).sum(),
         }
     }
