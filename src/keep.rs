@@ -350,6 +350,9 @@ impl std::fmt::Debug for Recorder {
 
 impl Recorder {
     fn create(path: &Path, manages: bool) -> Result<Recorder, Failure> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            make_folder(folder)?;
+        }
         let trace = match manages {
             true => TraceFile::create_with_changes(path),
             false => TraceFile::create(path),

@@ -35,16 +35,27 @@ pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
     write_whole(path, text.as_bytes()).map_err(Failure::running)
 }
 
-/// Refuses what cannot be a folder, before hours of work are done for what is to go there. Nothing is made yet.
+/// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.
 pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
-    let there = folder.ancestors().find(|folder| folder.exists());
-    match there.filter(|there| !there.is_dir()) {
-        None => Ok(()),
-        Some(file) => Err(Failure::BadInput(format!(
-            "{flag}: must be a folder, or one that can be made, got {}, where {} is a file",
-            folder.display(),
-            file.display()
-        ))),
+    let refused = |must: &str, why: String| {
+        let got = folder.display();
+        Err(Failure::BadInput(format!("{flag}: must be {must}, got {got}, {why}")))
+    };
+    // Of a relative path the last is nothing: the folder that one is in.
+    let there = { folder.ancestors() }.find(|folder| folder.as_os_str().is_empty() || folder.exists());
+    let there = there
+        .filter(|there| !there.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    if !there.is_dir() {
+        let why = format!("where {} is a file", there.display());
+        return refused("a folder, or one that can be made", why);
+    }
+    match tempfile::tempfile_in(there) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let why = format!("where {} cannot be: {}", there.display(), error.kind());
+            refused("a folder that can be written to", why)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::ReportError;
 use crate::page::number;
-use crate::summary::{RunSummary, rounded};
+use crate::summary::RunSummary;
 
 /// Columns that say which run a row is, before all others.
 const LEADING: [&str; 6] = ["system", "machine", "card", "gpus", "repeat", "seed"];
@@ -52,10 +52,18 @@ fn row(run: &RunSummary) -> Result<BTreeMap<String, String>, ReportError> {
         if let (true, Some((number, base))) = (value.is_string(), number(value))
             && let Some((_, suffix)) = SUFFIXES.iter().find(|(of, _)| *of == base)
         {
-            cells.insert(format!("parameters.{path}{suffix}"), rounded(number).to_string());
+            cells.insert(
+                format!("parameters.{path}{suffix}"),
+                to_twelve_digits(number).to_string(),
+            );
         }
     }
     Ok(cells)
+}
+
+/// What somebody asked for is no figure of six digits; what a unit's factor leaves behind a number's own is none of it.
+fn to_twelve_digits(number: f64) -> f64 {
+    format!("{number:.11e}").parse().expect("a number was written")
 }
 
 fn flatten(path: &str, value: Value, cells: &mut BTreeMap<String, String>) {
@@ -85,6 +93,25 @@ mod tests {
     use crate::testing::{labels, record};
     use tenantry_core::RunRecord;
     use tenantry_traces::Duration;
+
+    /// Points of a sweep stay apart, and a size is as many bytes as it is.
+    #[test]
+    fn what_was_asked_for_is_not_rounded_as_figures_are() {
+        let parameters = [
+            ("cluster.gpu_memory".to_owned(), json!("64 MiB")),
+            ("workload.arrivals.poisson.rate".to_owned(), json!("1234.567/s")),
+        ];
+        let labels = RunLabels {
+            parameters: parameters.into(),
+            ..labels("hmi", VIRTUAL)
+        };
+        let cells = row(&RunSummary::new(labels, &RunRecord::default())).unwrap();
+        assert_eq!(cells["parameters.cluster.gpu_memory_bytes"], "67108864");
+        let rate = cells
+            .iter()
+            .find(|(path, _)| path.starts_with("parameters.workload") && path.ends_with("per_s"));
+        assert_eq!(rate.unwrap().1, "1234.567");
+    }
 
     #[test]
     fn every_figure_is_found_again_in_its_cell() {

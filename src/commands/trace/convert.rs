@@ -179,7 +179,6 @@ fn requests(
     while let Some(record) = records.next() {
         watchdog.check()?;
         let record = record.map_err(Failure::bad_input)?;
-        converted.prefix_hashes += records.prefix_hashes().len() as u64;
         if record.is_unanswered() {
             let since = record.arrival.map(|arrival| arrival.0.checked_sub(from.0));
             let is_kept = |since: u64| length.is_none_or(|length| since < length.0);
@@ -193,6 +192,7 @@ fn requests(
         if length.is_some_and(|length| since >= length.0) {
             continue;
         }
+        converted.prefix_hashes += records.prefix_hashes().len() as u64;
         request.arrival = match args.scale {
             1.0 => Time(since),
             scale => Time((since as f64 / scale) as u64),

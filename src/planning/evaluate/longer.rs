@@ -115,7 +115,10 @@ mod tests {
             poisson,
             "tenants.presence={on_off: {mean_on: 10s, mean_off: 10s}}"
         ]));
-        assert!(!steady(&[poisson, "tenants.management={delete: 0.1/s}"]));
+        assert!(!steady(&[
+            poisson,
+            "workload.management={rates: {present_at_start: 100%, delete: 0.1/s}}"
+        ]));
         let drifting = "workload.lengths={input: {drifting: {from: {fixed: 16}, to: {fixed: 64}, requests: 1000}}}";
         assert!(!steady(&[poisson, drifting]));
     }

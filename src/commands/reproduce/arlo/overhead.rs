@@ -133,7 +133,8 @@ pub fn table_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
             let mean = times_s.iter().sum::<f64>() / problems as f64;
             let worst = times_s.iter().copied().fold(0.0, f64::max);
             rows.push(Row::assumed(FIGURE, what("mean"), "s", Some(paper), mean).note(&note));
-            rows.push(Row::assumed(FIGURE, what("median"), "s", None, times_s[problems / 2]).note(&note));
+            let middle = (times_s[(problems - 1) / 2] + times_s[problems / 2]) / 2.0;
+            rows.push(Row::assumed(FIGURE, what("median"), "s", None, middle).note(&note));
             rows.push(Row::assumed(FIGURE, what("worst"), "s", None, worst).note(&note));
         }
     }

@@ -199,7 +199,11 @@ pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let memory = |run: &RunSummary| run.gpu_memory_bytes.map_or(f64::NAN, |memory| memory.peak as f64);
     let refused = |run: &RunSummary| run.requests.rejected as f64;
     let one = few.of("seqs").gpu_memory_bytes.and_then(|memory| memory.per_tenant);
-    let share = 100.0 * memory(most.of("pets")) / 11e9;
+    let capacity = most
+        .of("pets")
+        .gpu_memory_bytes
+        .map_or(f64::NAN, |memory| memory.capacity as f64);
+    let share = 100.0 * memory(most.of("pets")) / capacity;
     Ok(vec![
         // What the paper counts decided on `own_embeddings: false`.
         Row::input(

@@ -3,6 +3,7 @@
 //! All are made so that more is better: times are the baseline's over the paper's system's.
 
 use serde::Serialize;
+use tenantry_core::spec::{BatchSpec, TenantState};
 use tenantry_profiles::paper::Paper;
 
 use crate::cli::PaperName;
@@ -155,14 +156,35 @@ fn hmi(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
         let batch = format!("systems[{system}].batch.fixed-size.size={size}");
         [batch, adapters(paper, system)]
     });
-    let set: Vec<&str> = set.as_flattened().iter().map(String::as_str).collect();
-    let runs = lab.runs_of(&["hbert", "synchronized"], "hmi/table-6", &set)?;
+    let memory = format!("cluster.gpu_memory={} B", memory_of_two_batches(lab, paper)?);
+    let set = set.as_flattened().iter().chain([&memory]).map(String::as_str);
+    let runs = lab.runs_of(&["hbert", "synchronized"], "hmi/table-6", &set.collect::<Vec<_>>())?;
     let hbert = rate(runs.of("hbert"));
     Ok(vec![
         hbert / dedicated_of_batches(lab, size, paper.number("tenants"))?,
         hbert / rate(runs.of("synchronized")),
         over_dedicated_of_many(lab, paper)?,
     ])
+}
+
+/// The scenario's card has room for two batches' adapters and no more, so that one is brought while the other computes. Of larger batches, or adapters, it
+/// must have more: else the next one's would wait, which is another question than how large they are.
+fn memory_of_two_batches(lab: &Lab, paper: &Paper) -> Result<u64, Failure> {
+    let loaded = lab.load("hmi/table-6", &[])?;
+    let run = &loaded.runs[0];
+    let (TenantState::Adapters { bottleneck, .. }, BatchSpec::FixedSize { size, .. }) =
+        (&run.system.pool.tenant_state, &run.system.pool.batch)
+    else {
+        unreachable!("the scenario has adapters, in batches of one size")
+    };
+    let pool = &run.system.pool;
+    let upper_layers = u64::from(pool.model.layers - pool.plot.as_ref().map_or(0, |plot| plot.lower_layers));
+    let adapters = |batch: u64, bottleneck: u32| {
+        2 * batch * upper_layers * pool.model.adapter_parameters_per_layer(bottleneck) * pool.dtype.bytes()
+    };
+    let varied = adapters(paper.number("batch") as u64, paper.number("bottleneck") as u32);
+    let memory = run.gpu_memory_bytes.expect("the scenario says how much");
+    Ok(memory + varied - adapters((*size).into(), *bottleneck))
 }
 
 /// A system's adapters are as wide as the card's.
