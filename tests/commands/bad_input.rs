@@ -267,7 +267,12 @@ const CASES: &[Case] = &[
         2,
         &["--out: must be a folder, or one that can be made, got file/there, where file is a file"],
     ),
-    (&["simulate", "s.yaml", "--out", "/proc/nothing"], 1, &["/proc/nothing"]),
+    // Before anything is simulated.
+    (
+        &["simulate", "s.yaml", "--out", "/proc/nothing"],
+        2,
+        &["--out: must be a folder that can be written to, got /proc/nothing, where /proc cannot be: "],
+    ),
 ];
 
 #[test]

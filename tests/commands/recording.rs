@@ -517,11 +517,7 @@ const BAD: &[Case] = &[
         2,
         &["r.json: must end in .parquet, .csv or .csv.gz"],
     ),
-    (
-        &["simulate", "s.yaml", "--record", "missing/r.csv"],
-        1,
-        &["missing/r.csv"],
-    ),
+    (&["simulate", "s.yaml", "--record", "s.yaml/r.csv"], 1, &["s.yaml"]),
     (
         &["simulate", "s.yaml", "--record", "r.csv", "--set", "repeats=2"],
         2,
