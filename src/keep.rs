@@ -23,7 +23,7 @@ use tenantry_traces::{Duration, Ticket, Time, TraceError};
 
 use crate::cli::KeepArgs;
 use crate::failure::Failure;
-use crate::output::{check_folder, make_folder};
+use crate::output::{check_folder, make_folder, make_folder_of};
 use crate::time_range;
 
 const REQUESTS: &str = "requests.parquet";
@@ -350,9 +350,7 @@ impl std::fmt::Debug for Recorder {
 
 impl Recorder {
     fn create(path: &Path, manages: bool) -> Result<Recorder, Failure> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            make_folder(folder)?;
-        }
+        make_folder_of(path)?;
         let trace = match manages {
             true => TraceFile::create_with_changes(path),
             false => TraceFile::create(path),

@@ -27,11 +27,17 @@ pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))
 }
 
+/// Makes the folder that a file is to lie in, where it is missing.
+pub fn make_folder_of(file: &Path) -> Result<(), Failure> {
+    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => make_folder(folder),
+        None => Ok(()),
+    }
+}
+
 /// Writes a file whole or not at all, in a folder that is made where it is missing.
 pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_folder(folder)?;
-    }
+    make_folder_of(path)?;
     write_whole(path, text.as_bytes()).map_err(Failure::running)
 }
 

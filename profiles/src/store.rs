@@ -117,10 +117,7 @@ impl Card {
         let yaml = files.iter().find(|(name, _)| name.as_ref() == CARD_FILE);
         let (_, yaml) = yaml.ok_or_else(|| Invalid::new(folder, CARD_FILE, "a file", "no such file"))?;
         let mut card = yaml::read_card(&path(CARD_FILE), yaml.as_ref())?;
-        let in_line = |invalid: Invalid| match yaml::line_of(yaml.as_ref(), &invalid.field) {
-            Some(line) => invalid.in_line(line),
-            None => invalid,
-        };
+        let in_line = |invalid: Invalid| yaml::in_line(yaml.as_ref(), invalid);
         card.check_fields(&path(CARD_FILE)).map_err(in_line)?;
 
         let mut models = ModelShape::builtin_names().to_vec();

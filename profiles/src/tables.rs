@@ -358,23 +358,30 @@ fn read_table<R: Row>(
 
 /// Columns may be in any order, but none may be missing, unknown or doubled; one that older profiles do not have has a default.
 fn check_header(file: &str, header: &StringRecord, family: Family, columns: &[&str]) -> Result<(), Invalid> {
-    for (index, column) in header.iter().enumerate() {
+    for column in header {
         if !columns.contains(&column) {
             let suggested = near_miss(column, columns.iter().copied());
             return Err(Invalid::new(file, "header", one_of(columns), format!("{column:?}")).suggest(suggested));
         }
-        if header.iter().take(index).any(|earlier| earlier == column) {
-            return Err(Invalid::new(
-                file,
-                "header",
-                "each column once",
-                format!("{column:?} again"),
-            ));
-        }
     }
+    check_repeated(file, header)?;
     let absent = |column: &&&str| header.iter().all(|have| have != **column) && family.default_of(column).is_none();
     match columns.iter().find(absent) {
         Some(column) => Err(Invalid::new(file, column, "a column", "no such column")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a column that stands there twice: which of the two is meant nobody can tell. Tables written with their row numbers call those nothing.
+pub(crate) fn check_repeated(file: &str, header: &StringRecord) -> Result<(), Invalid> {
+    let mut named = header.iter().enumerate().filter(|(_, name)| !name.is_empty());
+    match named.find(|(index, name)| header.iter().take(*index).any(|earlier| earlier == *name)) {
+        Some((_, name)) => Err(Invalid::new(
+            file,
+            "header",
+            "each column once",
+            format!("{name:?} again"),
+        )),
         None => Ok(()),
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Inv
 
 /// Where in a file's text the value at a dotted path is, as errors call it (`models[0].hidden`): its line, or that of the nearest value
 /// around it that there is.
-pub(crate) fn line_of(text: &str, field: &str) -> Option<u64> {
+fn line_of(text: &str, field: &str) -> Option<u64> {
     let steps: Vec<&str> = field.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
     let line = |steps: &[&str]| {
         // Whatever is there is refused, and the parser says where.
@@ -44,6 +44,14 @@ pub(crate) fn line_of(text: &str, field: &str) -> Option<u64> {
         Some(refused.location()?.line() as u64)
     };
     (1..=steps.len()).rev().find_map(|count| line(&steps[..count]))
+}
+
+/// A complaint about a value, with the line of the file's text where it stands.
+pub(crate) fn in_line(text: &str, invalid: Invalid) -> Invalid {
+    match line_of(text, &invalid.field) {
+        Some(line) => invalid.in_line(line),
+        None => invalid,
+    }
 }
 
 /// Walks to the value that these keys and numbers of items lead to, and refuses it.

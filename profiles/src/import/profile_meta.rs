@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::gpus::Gpu;
 use super::sheet::Sheet;
 use crate::error::{Invalid, ProfileError};
-use crate::yaml::{line_of, read};
+use crate::yaml::{in_line, read};
 
 /// What a profile must be of. One of another release has other columns.
 pub(super) struct MustBe {
@@ -93,11 +93,7 @@ impl ProfileMeta {
     }
 
     fn invalid(&self, field: &str, must: &str, got: &str) -> Invalid {
-        let invalid = Invalid::new(&self.file, field, must, got);
-        match line_of(&self.text, field) {
-            Some(line) => invalid.in_line(line),
-            None => invalid,
-        }
+        in_line(&self.text, Invalid::new(&self.file, field, must, got))
     }
 }
 

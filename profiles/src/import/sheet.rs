@@ -10,6 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use crate::error::{Invalid, ProfileError};
 use crate::names::near_miss;
+use crate::tables::check_repeated;
 
 /// All lines of a file.
 pub(super) struct Sheet {
@@ -77,15 +78,7 @@ impl Sheet {
         };
         let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
         let header = reader.headers().map_err(unreadable)?.clone();
-        // Which of the two is meant nobody can tell. Tables written with their row numbers call those nothing.
-        let again = header.iter().enumerate().find(|(index, name)| {
-            let mut before = header.iter().take(*index);
-            !name.is_empty() && before.any(|other| other == *name)
-        });
-        if let Some((_, name)) = again {
-            let got = format!("{name:?} again");
-            return Err(Invalid::new(file, "header", "each column once", got).in_line(1));
-        }
+        check_repeated(file, &header).map_err(|invalid| invalid.in_line(1))?;
         let mut lines = Vec::new();
         for record in reader.records() {
             let record = record.map_err(unreadable)?;

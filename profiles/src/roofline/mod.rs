@@ -108,10 +108,7 @@ impl Datasheet {
         let sheet: Datasheet = crate::yaml::read(file, text)?;
         sheet
             .check(file)
-            .map_err(|invalid| match crate::yaml::line_of(text, &invalid.field) {
-                Some(line) => invalid.in_line(line),
-                None => invalid,
-            })?;
+            .map_err(|invalid| crate::yaml::in_line(text, invalid))?;
         Ok(sheet)
     }
 
