@@ -5,7 +5,8 @@ use tenantry_core::RunRecord;
 use tenantry_traces::Duration;
 
 use super::*;
-use crate::summary::{RunLabels, VIRTUAL};
+use crate::classes::ClassSummary;
+use crate::summary::{ManagementSummary, RunLabels, RunSummary, VIRTUAL};
 use crate::testing::{labels, record, runs};
 
 const LIMITS: Limits = Limits {
