@@ -25,6 +25,7 @@ pub mod run;
 pub mod server;
 pub mod slab;
 pub mod spec;
+pub mod testing;
 pub mod timers;
 pub mod topology;
 

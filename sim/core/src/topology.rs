@@ -215,46 +215,17 @@ fn linked_cards(cluster: &ClusterSpec, pool: &PoolSpec) -> Range<u32> {
 
 #[cfg(test)]
 mod tests {
-    use tenantry_profiles::{DType, ModelShape};
-    use tenantry_traces::Duration;
-
     use super::*;
-    use crate::spec::{BatchSpec, GenerationSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, SwapSpec, TenantState};
-
-    fn pool(instances_per_gpu: u32) -> PoolSpec {
-        PoolSpec {
-            name: "pool".into(),
-            model: ModelShape::builtin("tiny").expect("tiny is built in"),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state: TenantState::Model,
-            padding: Padding::Longest,
-            instances_per_gpu,
-            place: PlaceSpec::RoundRobin,
-            batch: BatchSpec::SizeOrTimeout {
-                max_size: 1,
-                max_wait: Duration::ZERO,
-            },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::SYNCHRONOUS,
-            generation: None,
-            tasks: None,
-            runtimes: None,
-        }
-    }
+    use crate::spec::GenerationSpec;
+    use crate::testing::{cluster, pool};
 
     #[test]
     fn instances_compute_alone_and_copy_together() {
-        let cluster = ClusterSpec {
-            gpus: 2,
-            gpu_memory_bytes: 1,
-            shares_host_memory: false,
-            copy_lanes: 2,
-            lookup_lanes: 1,
+        let pool = PoolSpec {
+            instances_per_gpu: 2,
+            ..pool("pool")
         };
-        let topology = Topology::new(&cluster, &pool(2));
+        let topology = Topology::new(&cluster(2, 1), &pool);
         let names: Vec<&str> = topology.lanes.iter().map(|lane| lane.name.as_str()).collect();
         let expected = [
             "gpu0/copy",
@@ -272,13 +243,10 @@ mod tests {
     #[test]
     fn cards_share_the_copy_lanes_that_there_are() {
         let cluster = ClusterSpec {
-            gpus: 3,
-            gpu_memory_bytes: 1,
-            shares_host_memory: false,
             copy_lanes: 2,
-            lookup_lanes: 1,
+            ..cluster(3, 1)
         };
-        let topology = Topology::new(&cluster, &pool(1));
+        let topology = Topology::new(&cluster, &pool("pool"));
         let copy: Vec<LaneId> = topology.instances.iter().map(|instance| instance.copy).collect();
         assert_eq!((copy[0], copy.len()), (copy[2], 3));
         assert_ne!(copy[0], copy[1]);
@@ -286,15 +254,8 @@ mod tests {
 
     #[test]
     fn the_side_with_fewer_cards_has_the_links() {
-        let cluster = ClusterSpec {
-            gpus: 4,
-            gpu_memory_bytes: 1,
-            shares_host_memory: false,
-            copy_lanes: 4,
-            lookup_lanes: 1,
-        };
         let linked = |prefill_gpus| {
-            let mut pool = pool(1);
+            let mut pool = pool("pool");
             pool.generation = Some(GenerationSpec {
                 disaggregated: Some(DisaggregatedSpec {
                     prefill_gpus,
@@ -302,7 +263,7 @@ mod tests {
                 }),
                 ..GenerationSpec::default()
             });
-            let topology = Topology::new(&cluster, &pool);
+            let topology = Topology::new(&cluster(4, 1), &pool);
             let (of, to) = (InstanceId(0), InstanceId(3));
             assert!(topology.link(of, to).is_some(), "any pair has a link between them");
             { topology.instances.iter() }
