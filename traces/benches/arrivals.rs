@@ -16,20 +16,12 @@ const REQUESTS: u64 = 1_000_000;
 
 fn spec(arrivals: ArrivalsSpec, lengths: LengthsSpec, popularity: PopularitySpec) -> WorkloadSpec {
     WorkloadSpec {
-        seed: 7,
-        tenants: 10_000,
         popularity,
-        arrivals,
-        lengths,
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
-        presence: Default::default(),
         stop: Stop {
             requests: Some(REQUESTS),
             after: None,
         },
+        ..WorkloadSpec::new(7, 10_000, arrivals, lengths)
     }
 }
 

@@ -15,7 +15,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::fit::{azure_functions, cascade};
 use tenantry_traces::outcome::{GeneratedOutcomes, Outcome, OutcomeTable};
 use tenantry_traces::read::{self, Counts, activity};
-use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, PopularitySpec, Stop, Tweets, WorkloadSpec};
+use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, Stop, Tweets, WorkloadSpec};
 use tenantry_traces::{Lengths, Time, TraceError};
 
 fn main() -> Result<(), TraceError> {
@@ -62,17 +62,8 @@ fn every_second<T: Copy>(values: &[T]) -> [Vec<T>; 2] {
 
 fn generate(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result<Described, TraceError> {
     described(&WorkloadSpec {
-        seed: 7,
-        tenants: 1,
-        popularity: PopularitySpec::Identical,
-        presence: Default::default(),
-        arrivals,
-        lengths,
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
         stop,
+        ..WorkloadSpec::new(7, 1, arrivals, lengths)
     })
 }
 

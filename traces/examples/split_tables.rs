@@ -12,9 +12,7 @@ use tenantry_traces::fit::quantiles::{LENGTH_PROBABILITIES, fit_lengths, points}
 use tenantry_traces::fit::{azure_functions, cascade, sharegpt};
 use tenantry_traces::outcome::{GeneratedOutcomes, Outcome, OutcomeTable};
 use tenantry_traces::read::{self, Counts, activity};
-use tenantry_traces::spec::{
-    ArrivalsSpec, JointSpec, LengthSpec, LengthsSpec, OutputBinSpec, PopularitySpec, Stop, WorkloadSpec,
-};
+use tenantry_traces::spec::{ArrivalsSpec, JointSpec, LengthSpec, LengthsSpec, OutputBinSpec, Stop, WorkloadSpec};
 use tenantry_traces::{Entry, Lengths, TraceError, build};
 
 const SPLITS: u64 = 100;
@@ -193,20 +191,11 @@ fn joint(fitted: &sharegpt::Joint) -> LengthsSpec {
 
 fn generated(lengths: LengthsSpec) -> Result<Vec<Lengths>, TraceError> {
     let mut workload = build(&WorkloadSpec {
-        seed: 7,
-        tenants: 1,
-        popularity: PopularitySpec::Identical,
-        presence: Default::default(),
-        arrivals: ArrivalsSpec::Constant { rate_per_s: 1.0 },
-        lengths,
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
         stop: Stop {
             requests: Some(GENERATED),
             after: None,
         },
+        ..WorkloadSpec::new(7, 1, ArrivalsSpec::Constant { rate_per_s: 1.0 }, lengths)
     })?;
     let mut lengths = Vec::new();
     while let Some(Entry::Request(request)) = workload.next()? {

@@ -45,24 +45,16 @@ fn main() {
 }
 
 fn kinds(requests: u64) -> Vec<(&'static str, WorkloadSpec)> {
+    let fixed = LengthsSpec::Independent {
+        input: LengthSpec::Fixed(128),
+        output: LengthSpec::Fixed(0),
+    };
     let base = WorkloadSpec {
-        seed: 7,
-        tenants: 10_000,
-        popularity: PopularitySpec::Uniform,
-        presence: PresenceSpec::default(),
-        arrivals: ArrivalsSpec::Poisson { rate_per_s: 500.0 },
-        lengths: LengthsSpec::Independent {
-            input: LengthSpec::Fixed(128),
-            output: LengthSpec::Fixed(0),
-        },
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
         stop: Stop {
             requests: Some(requests),
             after: None,
         },
+        ..WorkloadSpec::new(7, 10_000, ArrivalsSpec::Poisson { rate_per_s: 500.0 }, fixed)
     };
     let tweets = LengthsSpec::Independent {
         input: LengthSpec::Twitter {

@@ -8,7 +8,7 @@ use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::fit::quantiles::{LENGTH_PROBABILITIES, fit_lengths};
 use tenantry_traces::fit::{azure_functions, sharegpt, twitter};
 use tenantry_traces::read::{self, activity};
-use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, PopularitySpec, Stop, Tweets, WorkloadSpec};
+use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, Stop, Tweets, WorkloadSpec};
 use tenantry_traces::{Entry, Time, build};
 
 fn every_second<T: Copy>(values: &[T], from: usize) -> Vec<T> {
@@ -145,22 +145,11 @@ fn generated_lengths(lengths: LengthsSpec, requests: u64) -> [Histogram; 2] {
 }
 
 fn spec() -> WorkloadSpec {
-    WorkloadSpec {
-        seed: 7,
-        tenants: 1,
-        popularity: PopularitySpec::Identical,
-        arrivals: ArrivalsSpec::Poisson { rate_per_s: 1000.0 },
-        lengths: LengthsSpec::Independent {
-            input: LengthSpec::Fixed(1),
-            output: LengthSpec::Fixed(0),
-        },
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
-        presence: Default::default(),
-        stop: Stop::default(),
-    }
+    let lengths = LengthsSpec::Independent {
+        input: LengthSpec::Fixed(1),
+        output: LengthSpec::Fixed(0),
+    };
+    WorkloadSpec::new(7, 1, ArrivalsSpec::Poisson { rate_per_s: 1000.0 }, lengths)
 }
 
 fn compare_lengths(what: &str, real: &Histogram, generated: &Histogram) {

@@ -2,18 +2,13 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use common::{counts_without_holes, data};
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::outcome::{Outcome, OutcomeTable, Outcomes};
 use tenantry_traces::read::mooncake::Prefixes;
 use tenantry_traces::read::shape::RateShape;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity};
-use tenantry_traces::spec::{
-    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, LengthsSpec, Placement, PopularitySpec, ShapeSpec, Stop, TraceSpec,
-    WorkloadSpec,
-};
+use tenantry_traces::spec::{ArrivalsSpec, LengthsSpec, ShapeSpec, Stop, WorkloadSpec};
 use tenantry_traces::{Duration, Entry, Time, build};
 
 fn records(name: &str, format: Format) -> Option<Vec<Record>> {
@@ -356,26 +351,18 @@ fn burstgpt_aggregates_shape_rates() {
         assert_eq!((hours.values.len(), hours.values[14]), (24, peak));
         assert!((peak / valley - 11.7).abs() < 0.05, "{}", peak / valley);
         // An hour in a second: two rounds, with the rate's mean and the table's pattern.
+        let arrivals = ArrivalsSpec::Shape(ShapeSpec {
+            path,
+            rate_per_s: 10_000.0,
+            step: Some(Duration::from_secs(1)),
+            repeat: true,
+        });
         let spec = WorkloadSpec {
-            seed: 7,
-            tenants: 1,
-            popularity: PopularitySpec::Identical,
-            arrivals: ArrivalsSpec::Shape(ShapeSpec {
-                path,
-                rate_per_s: 10_000.0,
-                step: Some(Duration::from_secs(1)),
-                repeat: true,
-            }),
-            lengths: LengthsSpec::ShareGpt,
-            class_shares: vec![],
-            management: Default::default(),
-            cancellations: None,
-            groups: Default::default(),
-            presence: Default::default(),
             stop: Stop {
                 requests: None,
                 after: Some(Time(48_000_000_000)),
             },
+            ..WorkloadSpec::new(7, 1, arrivals, LengthsSpec::ShareGpt)
         };
         let mut counts = [0.0f64; 48];
         let mut workload = build(&spec).unwrap();
@@ -447,168 +434,4 @@ fn cascade_outcomes() {
         error.contains("must have the column `qwen_conf`, got `id,qwen_1_8b_pred"),
         "{error}"
     );
-}
-
-#[test]
-fn tenants_are_as_active_as_they_were() {
-    let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") else {
-        return;
-    };
-    let spec = |tenants, scale| WorkloadSpec {
-        seed: 1,
-        tenants,
-        popularity: PopularitySpec::OfArrivals,
-        arrivals: ArrivalsSpec::Activity(ActivitySpec {
-            skip_bad_lines: false,
-            path: path.clone(),
-            scale,
-            repeat: false,
-        }),
-        lengths: LengthsSpec::ShareGpt,
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
-        presence: Default::default(),
-        stop: Stop::default(),
-    };
-    let whole = requests(&spec(1_350, 1.0));
-    let mut cells = BTreeMap::new();
-    for request in &whole {
-        *cells
-            .entry((request.tenant, (request.arrival.0 / 60_000_000_000) as u32))
-            .or_insert(0) += 1;
-    }
-    let mut recorded = BTreeMap::new();
-    activity::for_each(&path, false, |cell| {
-        _ = recorded.insert((cell.tenant, cell.minute), cell.requests)
-    })
-    .unwrap();
-    assert_eq!(cells, recorded);
-    assert!((requests(&spec(1_350, 0.1)).len() as f64 / 99_650.3 - 1.0).abs() < 0.01);
-    // Ten thousand tenants out of these: seven times the requests, give or take which of the large ones are drawn.
-    let many = requests(&spec(10_000, 1.0));
-    assert!(
-        (many.len() as f64 / (996_503.0 * 10_000.0 / 1_350.0) - 1.0).abs() < 0.2,
-        "{}",
-        many.len()
-    );
-}
-
-#[test]
-fn a_recorded_trace_is_replayed_as_it_was() {
-    let Some(path) = data("azure_llm/AzureLLMInferenceTrace_conv.csv") else {
-        return;
-    };
-    let trace = |speed, cut| WorkloadSpec {
-        seed: 1,
-        tenants: 10,
-        popularity: PopularitySpec::Uniform,
-        arrivals: ArrivalsSpec::Trace(TraceSpec {
-            path: path.clone(),
-            speed,
-            skip_bad_lines: false,
-            cut,
-        }),
-        lengths: LengthsSpec::OfArrivals,
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
-        presence: Default::default(),
-        stop: Stop {
-            requests: Some(40_000),
-            after: None,
-        },
-    };
-    let recorded: Vec<Record> = Records::open(&path, false).unwrap().collect::<Result<_, _>>().unwrap();
-    let whole = requests(&trace(1.0, Cut::default()));
-    assert_eq!(whole.len(), recorded.len());
-    for (request, record) in whole.iter().zip(&recorded) {
-        assert_eq!(Some(request.arrival), record.arrival);
-        assert_eq!(
-            (Some(request.input_tokens), Some(request.output_tokens)),
-            (record.input_tokens, record.output_tokens)
-        );
-    }
-    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    let cut = Cut {
-        from: minutes(10),
-        length: Some(minutes(5)),
-        repeat: true,
-    };
-    let repeated = requests(&trace(2.0, cut));
-    assert_eq!(repeated.len(), 40_000);
-    let round = repeated
-        .iter()
-        .take_while(|request| request.arrival < Time::ZERO + Duration::from_secs(150))
-        .count();
-    for (first, again) in repeated.iter().zip(&repeated[round..]) {
-        assert_eq!(first.arrival + Duration::from_secs(150), again.arrival);
-        assert_eq!(first.input_tokens, again.input_tokens);
-    }
-}
-
-#[test]
-fn counts_are_replayed_second_by_second() {
-    let Some(path) = data("twitter/twitter_2021_08_clip_6h.csv") else {
-        return;
-    };
-    let real: Vec<u32> = Counts::open(&path, false).unwrap().collect::<Result<_, _>>().unwrap();
-    let replay = |placement, scale| {
-        let counts = CountsSpec {
-            skip_bad_lines: false,
-            path: path.clone(),
-            placement,
-            scale,
-            drop_zeros_from: Some(Duration::from_secs(60)),
-            cut: Cut::default(),
-        };
-        let spec = WorkloadSpec {
-            seed: 1,
-            tenants: 10,
-            popularity: PopularitySpec::Uniform,
-            arrivals: ArrivalsSpec::Counts(counts),
-            lengths: LengthsSpec::ShareGpt,
-            class_shares: vec![],
-            management: Default::default(),
-            cancellations: None,
-            groups: Default::default(),
-            presence: Default::default(),
-            stop: Stop::default(),
-        };
-        let mut counts = vec![0u32; real.len()];
-        requests(&spec)
-            .iter()
-            .for_each(|request| counts[(request.arrival.0 / 1_000_000_000) as usize] += 1);
-        counts
-    };
-    assert_eq!(replay(Placement::Even, 1.0), real);
-    // A Poisson process whose rate is the count adds 1 to the dispersion.
-    let stable = replay(Placement::Poisson, 1.0);
-    assert!((dispersion(&stable, 1).unwrap() / (dispersion(&real, 1).unwrap() + 1.0) - 1.0).abs() < 0.02);
-    let bursty = Placement::Bursty {
-        peak: 3.0,
-        share: 0.1,
-        mean_burst: Duration::from_secs(2),
-    };
-    let bursty = replay(bursty, 1.0);
-    let total = |counts: &[u32]| counts.iter().map(|&n| f64::from(n)).sum::<f64>();
-    assert!((total(&bursty) / total(&real) - 1.0).abs() < 0.03);
-    assert!(dispersion(&bursty, 1).unwrap() > 1.3 * dispersion(&stable, 1).unwrap());
-    assert!(
-        (total(&replay(Placement::Even, 0.1)) - total(&real) * 0.1).abs() <= 1.0,
-        "fractions are carried on"
-    );
-}
-
-fn requests(spec: &WorkloadSpec) -> Vec<tenantry_traces::Request> {
-    let mut workload = build(spec).unwrap();
-    let entries = std::iter::from_fn(|| workload.next().unwrap());
-    entries
-        .filter_map(|entry| match entry {
-            Entry::Request(request) => Some(request),
-            Entry::Cancel { .. } | Entry::Manage(_) => None,
-        })
-        .collect()
 }

@@ -1,52 +1,33 @@
 //! When tenants are awake, and the groups that they fall into.
 
+mod common;
+
 use std::io::Write;
 
+use common::workloads::{message, requests};
 use proptest::prelude::*;
 use tenantry_traces::generate::TenantGroups;
 use tenantry_traces::spec::{
     ArrivalsSpec, Cut, DiurnalSpec, GroupsSpec, LengthSpec, LengthsSpec, LifetimesSpec, OnOffSpec, Phases,
     PopularitySpec, PresenceSpec, Stop, TraceSpec, WorkloadSpec,
 };
-use tenantry_traces::{Duration, Entry, Request, Time, build};
+use tenantry_traces::{Duration, Request, Time, build};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn spec(presence: PresenceSpec) -> WorkloadSpec {
+    let lengths = LengthsSpec::Independent {
+        input: LengthSpec::Fixed(1),
+        output: LengthSpec::Fixed(0),
+    };
     WorkloadSpec {
-        seed: 7,
-        tenants: 200,
-        popularity: PopularitySpec::Uniform,
         presence,
-        arrivals: ArrivalsSpec::Poisson { rate_per_s: 50.0 },
-        lengths: LengthsSpec::Independent {
-            input: LengthSpec::Fixed(1),
-            output: LengthSpec::Fixed(0),
-        },
-        class_shares: vec![],
-        management: Default::default(),
-        cancellations: None,
-        groups: GroupsSpec::default(),
         stop: Stop {
             requests: None,
             after: Some(Time(4 * HOUR.0)),
         },
+        ..WorkloadSpec::new(7, 200, ArrivalsSpec::Poisson { rate_per_s: 50.0 }, lengths)
     }
-}
-
-fn requests(spec: &WorkloadSpec) -> Vec<Request> {
-    let mut workload = build(spec).unwrap();
-    let entries = std::iter::from_fn(|| workload.next().unwrap());
-    entries
-        .map(|entry| match entry {
-            Entry::Request(request) => request,
-            other => panic!("generators of requests bring nothing else, got {other:?}"),
-        })
-        .collect()
-}
-
-fn message(spec: &WorkloadSpec) -> String {
-    build(spec).map(|_| ()).unwrap_err().to_string()
 }
 
 const SLEEPY: OnOffSpec = OnOffSpec {

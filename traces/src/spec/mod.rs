@@ -401,6 +401,23 @@ pub enum Tweets {
 }
 
 impl WorkloadSpec {
+    /// Until arrivals end, from tenants of one class who ask equally often, are awake all the time and wait for their answers; nothing changes meanwhile.
+    pub fn new(seed: u64, tenants: u32, arrivals: ArrivalsSpec, lengths: LengthsSpec) -> WorkloadSpec {
+        WorkloadSpec {
+            seed,
+            tenants,
+            popularity: PopularitySpec::Uniform,
+            presence: PresenceSpec::default(),
+            arrivals,
+            lengths,
+            class_shares: Vec::new(),
+            groups: GroupsSpec::default(),
+            management: ManagementSpec::default(),
+            cancellations: None,
+            stop: Stop::default(),
+        }
+    }
+
     /// Where the numbers of the fitted generators in it come from, for reports.
     pub fn sources(&self) -> Vec<&'static str> {
         let mut sources = Vec::new();

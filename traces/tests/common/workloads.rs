@@ -2,34 +2,27 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use tenantry_traces::spec::{ArrivalsSpec, Cut, LengthSpec, LengthsSpec, PartSpec, PopularitySpec, Stop, WorkloadSpec};
+use tenantry_traces::spec::{ArrivalsSpec, Cut, LengthSpec, LengthsSpec, PartSpec, Stop, WorkloadSpec};
 use tenantry_traces::{Duration, Entry, Request, TraceError, Workload, build};
 
 /// A thousand requests of a hundred tenants.
 pub fn spec(arrivals: ArrivalsSpec) -> WorkloadSpec {
-    WorkloadSpec {
-        seed: 7,
-        tenants: 100,
-        popularity: PopularitySpec::Uniform,
-        arrivals,
-        lengths: LengthsSpec::Independent {
-            input: LengthSpec::Normal {
-                mean: 100.0,
-                sd: 30.0,
-                min: 1,
-                max: 512,
-            },
-            output: LengthSpec::Fixed(0),
+    let lengths = LengthsSpec::Independent {
+        input: LengthSpec::Normal {
+            mean: 100.0,
+            sd: 30.0,
+            min: 1,
+            max: 512,
         },
+        output: LengthSpec::Fixed(0),
+    };
+    WorkloadSpec {
         class_shares: vec![3.0, 1.0],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
-        presence: Default::default(),
         stop: Stop {
             requests: Some(1000),
             after: None,
         },
+        ..WorkloadSpec::new(7, 100, arrivals, lengths)
     }
 }
 
