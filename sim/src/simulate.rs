@@ -39,6 +39,23 @@ pub struct Run<'a> {
     pub answers: Option<(&'a AnswersSpec, u64)>,
 }
 
+impl<'a> Run<'a> {
+    /// Of all that is served, without a target, jitter or answers that are known; with seed 1.
+    pub fn new(card: &'a Card, cluster: ClusterSpec, system: &'a SystemSpec, tenants: u32) -> Run<'a> {
+        Run {
+            card,
+            cluster,
+            system,
+            tenants,
+            warm_up: Time::ZERO,
+            target: None,
+            jitter: Jitter::None,
+            seed: 1,
+            answers: None,
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Simulated {

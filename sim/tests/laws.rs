@@ -2,17 +2,18 @@
 
 mod common;
 
-use common::{cluster, decoders, memory_for, request, run_checked, run_listed, system};
+use common::{cluster, decoders, log_of, memory_for, request, run_checked, run_listed, run_watched, system};
 use proptest::prelude::*;
-use tenantry_core::log::{Log, replay};
+use tenantry_core::log::replay;
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SystemSpec, TenantState,
 };
-use tenantry_core::{ClusterSpec, Ledger, Server, run};
+use tenantry_core::testing;
+use tenantry_core::{ClusterSpec, Server};
 use tenantry_profiles::Tier;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_sim::{Jitter, Run, simulate};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
 const TENANTS: u32 = 12;
@@ -46,18 +47,16 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     let plot =
         (1u32..5, 1u32..4, tier, 0u32..=1_000_000).prop_map(|(fragment_tokens, threads, tier, domain_hits_ppm)| {
             PlotSpec {
-                lower_layers: 1,
                 fragment_tokens,
                 threads,
                 tier,
                 domain_hits_ppm,
-                fallbacks_ppm: 0,
                 met: Met::Shares {
                     domain_hits_ppm,
                     fallbacks_ppm: (1_000_000 - domain_hits_ppm) / 2,
                 },
-                domains: 8,
                 domain_bytes: Some(1 << 20),
+                ..testing::PLOT
             }
         });
     let plot = proptest::option::of(plot);
@@ -170,17 +169,10 @@ proptest! {
     fn littles_law_is_exact(system in systems(), entries in entries(), slots in 1u32..14) {
         let memory = memory_for(&system, TENANTS, slots);
         let mut watch = TimesInside::default();
-        let card = synthetic_card();
-        let mut server = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
-        let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed: 1 })
-            .and_then(|prices| prices.with_management(&card))
-            .unwrap();
-        let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-        let mut ledger = Ledger::new(Time::ZERO);
-        let end = run(&mut server, &mut Listed::new(entries), &mut machine, &mut ledger, &mut watch).unwrap();
-        let record = ledger.close(end, &server, &machine).unwrap();
-        let inside_ns: u64 = watch.inside(end.at);
-        let integral_ns = record.in_flight_mean * end.at.0.max(1) as f64;
+        let (card, jitter) = (synthetic_card(), Jitter::Measured { seed: 1 });
+        let record = run_watched(&card, cluster(1, memory), &system, TENANTS, jitter, entries, &mut watch).record;
+        let inside_ns: u64 = watch.inside(record.end);
+        let integral_ns = record.in_flight_mean * record.end.0.max(1) as f64;
         prop_assert!((integral_ns - inside_ns as f64).abs() <= 1e-9 * integral_ns.max(1.0) + 1.0);
     }
 
@@ -188,17 +180,9 @@ proptest! {
     #[test]
     fn runs_repeat_and_replay(system in systems(), entries in entries(), slots in 1u32..14) {
         let memory = memory_for(&system, TENANTS, slots);
+        let card = synthetic_card();
         let log = |seed| {
-            let card = synthetic_card();
-            let mut server = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
-            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed })
-                .and_then(|prices| prices.with_management(&card))
-                .unwrap();
-            let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-            let mut log = Log::default();
-            let mut workload = Listed::new(entries.clone());
-            run(&mut server, &mut workload, &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
-            log
+            log_of(&card, cluster(1, memory), &system, TENANTS, Jitter::Measured { seed }, entries.clone())
         };
         let first = log(5);
         prop_assert_eq!(&first, &log(5));
@@ -211,18 +195,12 @@ proptest! {
     fn warm_ups_break_nothing(system in systems(), entries in entries(), slots in 1u32..14, warm_up_us in 0u64..300_000) {
         let card = synthetic_card();
         let memory = memory_for(&system, TENANTS, slots);
-        let run = tenantry_sim::Run {
-            card: &card,
-            cluster: cluster(1, memory),
-            system: &system,
-            tenants: TENANTS,
+        let run = Run {
             warm_up: Time(warm_up_us * 1_000),
-            target: None,
             jitter: Jitter::Measured { seed: 2 },
-            seed: 2,
-            answers: None,
+            ..Run::new(&card, cluster(1, memory), &system, TENANTS)
         };
-        let record = tenantry_sim::simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record;
+        let record = simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record;
         prop_assert!(record.lanes.iter().all(|lane| lane.busy <= record.duration));
         prop_assert!(record.latency.count() <= record.counts.served);
     }

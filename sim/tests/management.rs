@@ -7,9 +7,10 @@ use common::{ADAPTERS, changes, cluster, manage, memory_for, request, run_listed
 use proptest::prelude::*;
 use tenantry_core::command::{FailureReason, Refusal, RejectReason};
 use tenantry_core::ledger::RunRecord;
-use tenantry_core::spec::{BatchSpec, Met, PipelineSpec, PlotSpec, SystemSpec};
+use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, SystemSpec};
+use tenantry_core::testing;
+use tenantry_profiles::LoadSource;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{LoadSource, Tier};
 use tenantry_sim::Jitter;
 use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Time};
 
@@ -99,15 +100,8 @@ fn a_new_version_costs_its_reading() {
     let mut system = one_by_one();
     let domain_bytes = 1 << 20;
     system.pool.plot = Some(PlotSpec {
-        lower_layers: 1,
-        fragment_tokens: 3,
-        threads: 1,
-        tier: Tier::Memory,
-        domain_hits_ppm: 500_000,
-        fallbacks_ppm: 0,
-        met: Met::AsBuilt,
-        domains: 8,
         domain_bytes: Some(domain_bytes),
+        ..testing::PLOT
     });
     let of_domain = ManageRequest {
         at: Time(100_000_000),

@@ -3,18 +3,17 @@
 mod common;
 
 use common::runtimes::*;
-use common::{cluster, request, run_checked_on, run_listed, system};
+use common::{cluster, log_of, request, run_checked_on, run_listed, system};
 use proptest::prelude::*;
-use tenantry_core::Command;
-use tenantry_core::log::{Log, LoggedEvent, replay};
+use tenantry_core::log::{LoggedEvent, replay};
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::spec::{AllocateSpec, PeriodicSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec};
-use tenantry_core::{Ledger, Server, run};
+use tenantry_core::{Command, Server};
 use tenantry_profiles::Family;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Duration, Entry, Listed, Time};
+use tenantry_sim::Jitter;
+use tenantry_traces::{Duration, Entry, Time};
 
 #[test]
 fn a_line_is_served_one_after_the_other_and_padded() {
@@ -359,15 +358,9 @@ proptest! {
     #[test]
     fn runs_repeat_and_replay((spec, instances_per_gpu, gpus) in specs(), entries in entries()) {
         let system = of(&spec, instances_per_gpu);
+        let card = card();
         let log = |seed| {
-            let card = card();
-            let mut server = Server::new(&cluster(gpus, MEMORY), &system, TENANTS).unwrap();
-            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed }).unwrap();
-            let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-            let mut log = Log::default();
-            let mut workload = Listed::new(entries.clone());
-            run(&mut server, &mut workload, &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
-            log
+            log_of(&card, cluster(gpus, MEMORY), &system, TENANTS, Jitter::Measured { seed }, entries.clone())
         };
         let first = log(5);
         prop_assert_eq!(&first, &log(5));

@@ -41,16 +41,10 @@ impl Observer for Heard {
 
 fn heard(system: &SystemSpec, workload: &WorkloadSpec, jitter: u64) -> BTreeMap<u64, Request> {
     let card = synthetic_card();
+    let cluster = common::cluster(2, common::memory_for(system, TENANTS, 6));
     let spec = Run {
-        card: &card,
-        cluster: common::cluster(2, common::memory_for(system, TENANTS, 6)),
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
         jitter: Jitter::Measured { seed: jitter },
-        seed: 1,
-        answers: None,
+        ..Run::new(&card, cluster, system, TENANTS)
     };
     let mut heard = Heard::default();
     let mut requests = tenantry_traces::build(workload).expect("the workload is sound");
@@ -85,24 +79,18 @@ fn workloads() -> impl Strategy<Value = WorkloadSpec> {
         Just(PopularitySpec::Uniform),
         (0.2..2.0).prop_map(|exponent| PopularitySpec::Zipf { exponent }),
     ];
-    (any::<u64>(), arrivals, popularity).prop_map(|(seed, arrivals, popularity)| WorkloadSpec {
-        seed,
-        tenants: TENANTS,
+    let lengths = LengthsSpec::Independent {
+        input: LengthSpec::Quantiles(QUANTILES.to_vec()),
+        output: LengthSpec::Fixed(0),
+    };
+    (any::<u64>(), arrivals, popularity).prop_map(move |(seed, arrivals, popularity)| WorkloadSpec {
         popularity,
-        arrivals,
-        lengths: LengthsSpec::Independent {
-            input: LengthSpec::Quantiles(QUANTILES.to_vec()),
-            output: LengthSpec::Fixed(0),
-        },
         class_shares: vec![3.0, 1.0],
-        management: Default::default(),
-        cancellations: None,
-        groups: Default::default(),
-        presence: Default::default(),
         stop: Stop {
             requests: Some(100),
             after: None,
         },
+        ..WorkloadSpec::new(seed, TENANTS, arrivals, lengths.clone())
     })
 }
 

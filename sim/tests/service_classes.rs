@@ -3,32 +3,19 @@
 mod common;
 
 use common::tasks::{BY_KIND, MEMORY, of, tasks};
-use common::{cluster, request};
+use common::{cluster, log_of, request, run_watched};
 use tenantry_core::command::Command;
-use tenantry_core::log::Log;
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::spec::{EngineSpec, PlanningSpec, StreamsSpec, SystemSpec};
-use tenantry_core::{Commands, Ledger, Observer, Server, run};
+use tenantry_core::{Commands, Observer};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_sim::{Jitter, Prices, Run, VirtualMachine, simulate};
-use tenantry_traces::{Duration, Entry, Listed, Time};
+use tenantry_sim::Jitter;
+use tenantry_traces::{Duration, Entry, Time};
 
 /// Tickets in the order in which they run.
 fn order(system: &SystemSpec, entries: Vec<Entry>) -> Vec<u64> {
-    let card = synthetic_card();
-    let mut server = Server::on_card(&card, &cluster(1, MEMORY), system, 40).unwrap();
-    let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
-    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-    let mut log = Log::default();
-    run(
-        &mut server,
-        &mut Listed::new(entries),
-        &mut machine,
-        &mut Ledger::new(Time::ZERO),
-        &mut log,
-    )
-    .unwrap();
-    log.commands
+    log_of(&synthetic_card(), cluster(1, MEMORY), system, 40, Jitter::None, entries)
+        .commands
         .iter()
         .flat_map(|c| c.members.iter().map(|m| m.ticket))
         .collect()
@@ -79,7 +66,6 @@ fn who_is_lost_goes_after_who_can_be_in_time() {
 /// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait when the card is free for
 /// them; batches are of up to 16.
 fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
-    let card = synthetic_card();
     let mut system = tasks(40);
     let spec = of(&mut system);
     spec.planning = PlanningSpec::Online {
@@ -106,19 +92,8 @@ fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
         }
     }
     let mut left = Left::default();
-    let spec = Run {
-        card: &card,
-        cluster: cluster(1, MEMORY),
-        system: &system,
-        tenants: 40,
-        warm_up: Time::ZERO,
-        target: None,
-        jitter: Jitter::None,
-        seed: 1,
-        answers: None,
-    };
-    let record = simulate(&spec, &mut Listed::new(entries), Default::default(), &mut left);
-    record.expect("the run is sound");
+    let (card, jitter) = (synthetic_card(), Jitter::None);
+    run_watched(&card, cluster(1, MEMORY), &system, 40, jitter, entries, &mut left);
     left.0
 }
 

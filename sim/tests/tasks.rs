@@ -5,21 +5,21 @@ mod common;
 use common::tasks::{
     BY_KIND, MEMORY, SHARED, alpha_us, another, beta_us, lane_busy, of, registration, shape, tasks, with_planning,
 };
-use common::{cluster, request, run_checked_on, run_listed};
+use common::{cluster, log_of, request, run_checked_on, run_listed};
 use proptest::prelude::*;
 use tenantry_core::command::TaskFault;
-use tenantry_core::log::{Log, replay};
+use tenantry_core::log::replay;
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
     EngineSpec, FineTuned, FullModels, PlaceSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TaskFile,
 };
-use tenantry_core::{ClusterSpec, Ledger, Server, run};
+use tenantry_core::{ClusterSpec, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, ConcurrentLayerRow, DType, ModelShape, PetKind, Stats};
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Duration, Entry, Listed, Time};
+use tenantry_sim::Jitter;
+use tenantry_traces::{Duration, Entry, Time};
 
 #[test]
 fn a_pool_takes_its_shared_passes_and_its_tasks_operators() {
@@ -460,30 +460,19 @@ proptest! {
     #[test]
     fn runs_repeat_and_replay(system in systems(), entries in entries()) {
         let card = with_planning(synthetic_card(), 0.7);
-        let server = || Server::on_card(&card, &cluster(1, MEMORY), &system, 12).unwrap();
         let log = |seed| {
-            let mut server = server();
-            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed }).unwrap();
-            let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-            let mut log = Log::default();
-            let mut workload = Listed::new(entries.clone());
-            run(&mut server, &mut workload, &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
-            log
+            log_of(&card, cluster(1, MEMORY), &system, 12, Jitter::Measured { seed }, entries.clone())
         };
         let first = log(5);
         prop_assert_eq!(&first, &log(5));
-        prop_assert_eq!(replay(&mut server(), &first.events), first.commands);
+        let mut fresh = Server::on_card(&card, &cluster(1, MEMORY), &system, 12).unwrap();
+        prop_assert_eq!(replay(&mut fresh, &first.events), first.commands);
     }
 
     /// Groups cover a batch's members in order, each of one task, no longer than the batch.
     #[test]
     fn groups_are_stretches_of_members(system in systems(), entries in entries()) {
-        let card = synthetic_card();
-        let mut server = Server::on_card(&card, &cluster(1, MEMORY), &system, 12).unwrap();
-        let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
-        let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-        let mut log = Log::default();
-        run(&mut server, &mut Listed::new(entries), &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
+        let log = log_of(&synthetic_card(), cluster(1, MEMORY), &system, 12, Jitter::None, entries);
         for command in log.commands.iter().filter(|command| !command.members.is_empty()) {
             let mut members = command.members.iter();
             for group in &command.groups {

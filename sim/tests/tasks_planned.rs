@@ -3,17 +3,16 @@
 mod common;
 
 use common::tasks::{BY_KIND, MEMORY, alpha_us, beta_us, lane_busy, of, registration, shape, tasks, with_planning};
-use common::{cluster, request, run_listed};
+use common::{cluster, request, run_listed, run_watched};
 use tenantry_core::log::Log;
 use tenantry_core::op::PetGroup;
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::stream_prices::StreamPrices;
 use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec};
-use tenantry_core::{Ledger, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, ConcurrentPetRow, DType, DeviceKind, PetKind, Stats};
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Duration, Entry, Listed, Time};
+use tenantry_sim::Jitter;
+use tenantry_traces::{Duration, Entry, Time};
 
 #[test]
 fn streams_overlap_what_needs_different_things_and_cost_their_meeting() {
@@ -179,19 +178,8 @@ fn queries_that_come_while_a_pool_is_planned_wait_for_the_next_and_those_that_le
         ticket: 2,
     });
     entries.extend((4..8).map(|i| request(i, 1_500, (i - 4) as u32, 32)));
-    let mut server = Server::on_card(&card, &cluster(1, MEMORY), &system, 4).unwrap();
-    let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
-    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-    let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
-    let end = run(
-        &mut server,
-        &mut Listed::new(entries),
-        &mut machine,
-        &mut ledger,
-        &mut log,
-    )
-    .unwrap();
-    let record = ledger.close(end, &server, &machine).unwrap();
+    let (cluster, mut log) = (cluster(1, MEMORY), Log::default());
+    let record = run_watched(&card, cluster, &system, 4, Jitter::None, entries, &mut log).record;
     assert_eq!((record.counts.served, record.counts.cancelled), (7, 1));
     let batches: Vec<Vec<u64>> = log
         .commands

@@ -7,21 +7,15 @@ use common::decoders::{TENANTS, generation, memory, request, system};
 use tenantry_core::RunRecord;
 use tenantry_core::spec::{GenerationSpec, JoinSpec};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_sim::{Jitter, Run, simulate};
+use tenantry_sim::{Run, simulate};
 use tenantry_traces::{Listed, Time};
 
 fn counted_from(warm_up: Time, generation: GenerationSpec) -> RunRecord {
     let system = system(generation);
+    let card = synthetic_card();
     let run = Run {
-        card: &synthetic_card(),
-        cluster: cluster(1, memory(&system, 400)),
-        system: &system,
-        tenants: TENANTS,
         warm_up,
-        target: None,
-        jitter: Jitter::None,
-        seed: 1,
-        answers: None,
+        ..Run::new(&card, cluster(1, memory(&system, 400)), &system, TENANTS)
     };
     // One of 400 tokens alone, which three more join when it has made most of them.
     let later = (1..4).map(|n| request(n, 60_000, n as u32, 16, 60));

@@ -10,9 +10,9 @@ use tenantry_core::spec::{
 use tenantry_core::{Command, Observer, RunRecord};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, ModelShape};
-use tenantry_sim::{Jitter, Run, SimulateError, Simulated, simulate};
+use tenantry_sim::{Run, SimulateError, Simulated, simulate};
 use tenantry_traces::outcome::AnswersSpec;
-use tenantry_traces::{Duration, Entry, Listed, Time};
+use tenantry_traces::{Duration, Entry, Listed};
 
 use super::{answers, cluster, request, system};
 
@@ -78,15 +78,8 @@ pub fn judged_on(
     watch: impl Observer,
 ) -> Result<Simulated, SimulateError> {
     let spec = Run {
-        card,
-        cluster: cluster(gpus, MEMORY),
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
-        jitter: Jitter::None,
-        seed: 1,
         answers: system.route.is_some().then_some((answers, 9)),
+        ..Run::new(card, cluster(gpus, MEMORY), system, TENANTS)
     };
     simulate(&spec, &mut Listed::new(entries), Default::default(), watch)
 }

@@ -4,13 +4,14 @@ use proptest::prelude::*;
 use tenantry_core::log::Log;
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{
-    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LinkSpec, LoraSpec, Met, PipelineSpec,
+    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LinkSpec, LoraSpec, PipelineSpec,
     PlaceSpec, PlotSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
 };
+use tenantry_core::testing;
 use tenantry_core::{Event, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    AdapterImplementation, Added, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, Tier,
+    AdapterImplementation, Added, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats,
 };
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
@@ -44,15 +45,9 @@ pub fn system(generation: GenerationSpec) -> SystemSpec {
 }
 
 pub const PLOT: PlotSpec = PlotSpec {
-    lower_layers: 1,
-    fragment_tokens: 3,
-    threads: 1,
-    tier: Tier::Memory,
-    domain_hits_ppm: 500_000,
     fallbacks_ppm: 100_000,
-    met: Met::AsBuilt,
-    domains: 8,
     domain_bytes: Some(1 << 20),
+    ..testing::PLOT
 };
 
 /// The upper layer of two, above a table; tenants have adapters in it.

@@ -11,16 +11,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tenantry_core::answers::Answers;
-use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
-};
+use tenantry_core::log::Log;
+use tenantry_core::spec::{PipelineSpec, PoolSpec, SystemSpec, TenantState};
+use tenantry_core::testing;
+pub use tenantry_core::testing::cluster;
 use tenantry_core::{ClusterSpec, Commands, Event, Machine, Next, Observer, Server};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
+use tenantry_profiles::{AdapterImplementation, Card};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
 use tenantry_traces::fit::cascade::SST_2;
 use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, KnownAverage, OutcomesSpec, PrunedPoint};
-use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time, Workload};
+use tenantry_traces::{Action, Change, Entry, Listed, ManageRequest, Request, Time, Workload};
 
 pub const ADAPTERS: TenantState = TenantState::Adapters {
     bottleneck: 16,
@@ -29,32 +30,11 @@ pub const ADAPTERS: TenantState = TenantState::Adapters {
 
 /// A system of adapters on the tiny model, to be changed by each test.
 pub fn system() -> SystemSpec {
-    SystemSpec {
-        name: "test".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "pool".into(),
-            model: ModelShape::builtin("tiny").expect("tiny is built in"),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state: ADAPTERS,
-            padding: tenantry_core::spec::Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
-            batch: BatchSpec::SizeOrTimeout {
-                max_size: 8,
-                max_wait: Duration::ZERO,
-            },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::PREFETCH,
-            generation: None,
-            tasks: None,
-            runtimes: None,
-        },
-    }
+    testing::system(PoolSpec {
+        tenant_state: ADAPTERS,
+        pipeline: PipelineSpec::PREFETCH,
+        ..testing::pool("pool")
+    })
 }
 
 /// A card's memory for the shared part and this many tenants' swapped parameters.
@@ -76,16 +56,6 @@ pub fn memory_for(system: &SystemSpec, tenants: u32, slots: u32) -> u64 {
         heads + backbone
     };
     shared + u64::from(pool.instances_per_gpu) * u64::from(slots) * slot
-}
-
-pub fn cluster(gpus: u32, gpu_memory_bytes: u64) -> ClusterSpec {
-    ClusterSpec {
-        gpus,
-        gpu_memory_bytes,
-        shares_host_memory: false,
-        copy_lanes: gpus,
-        lookup_lanes: 1,
-    }
 }
 
 pub fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32) -> Entry {
@@ -184,17 +154,24 @@ pub fn run_watched(
     watch: impl Observer,
 ) -> Simulated {
     let spec = Run {
-        card,
-        cluster,
-        system,
-        tenants,
-        warm_up: Time::ZERO,
-        target: None,
         jitter,
-        seed: 1,
-        answers: None,
+        ..Run::new(card, cluster, system, tenants)
     };
     simulate(&spec, &mut Listed::new(entries), Arc::default(), watch).expect("the run is sound")
+}
+
+/// All that a server hears and wants.
+pub fn log_of(
+    card: &Card,
+    cluster: ClusterSpec,
+    system: &SystemSpec,
+    tenants: u32,
+    jitter: Jitter,
+    entries: Vec<Entry>,
+) -> Log {
+    let mut log = Log::default();
+    run_watched(card, cluster, system, tenants, jitter, entries, &mut log);
+    log
 }
 
 /// Runs with [`Server::check_laws`] after every event. Returns the number of events.

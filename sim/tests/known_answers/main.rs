@@ -7,7 +7,8 @@ mod pipelines;
 mod queues;
 
 use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
-use tenantry_core::spec::{BatchSpec, Met, PipelineSpec, PlotSpec, TenantState};
+use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, TenantState};
+use tenantry_core::testing;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     Card, Changing, Contention, DeviceKind, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape,

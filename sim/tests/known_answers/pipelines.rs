@@ -92,14 +92,9 @@ fn hierarchical(
     pool.batch = BatchSpec::FixedSize { size: 4 };
     pool.plot = Some(PlotSpec {
         lower_layers: pool.model.layers / 2,
-        fragment_tokens: 3,
-        threads: 1,
         tier,
         domain_hits_ppm: 0,
-        fallbacks_ppm: 0,
-        met: Met::AsBuilt,
-        domains: 8,
-        domain_bytes: None,
+        ..testing::PLOT
     });
     let (model, dtype) = (&pool.model, pool.dtype);
     let layers = u64::from(model.layers / 2);
