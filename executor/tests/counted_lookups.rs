@@ -1,57 +1,32 @@
 //! Look-ups whose outcomes were counted beforehand are simulated to meet what executed ones meet in real tables.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use tenantry_core::ClusterSpec;
 use tenantry_core::machine::LookupCounts;
-use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec,
-    TenantState,
-};
+use tenantry_core::spec::{Met, PipelineSpec, PlotSpec, PoolSpec, SystemSpec, TenantState};
+use tenantry_core::testing;
+use tenantry_executor::Device;
 use tenantry_executor::machine::execute::{self, execute};
-use tenantry_executor::{Device, Files};
 use tenantry_plot::{Language, Texts};
+use tenantry_profiles::AdapterImplementation;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
-use tenantry_sim::{Jitter, count_met, simulate};
+use tenantry_sim::{count_met, simulate};
 use tenantry_traces::generate::Domains;
-use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+use tenantry_traces::{Entry, Listed, Request, Time};
 
 const TENANTS: u32 = 20;
 const SEED: u64 = 5;
 
 fn system(plot: PlotSpec) -> SystemSpec {
-    SystemSpec {
-        name: "hbert".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "tiny".into(),
-            model: ModelShape::builtin("tiny").unwrap(),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: Some(plot),
-            tenant_state: TenantState::Adapters {
-                bottleneck: 16,
-                implementation: AdapterImplementation::GatherBmm,
-            },
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
-            batch: BatchSpec::SizeOrTimeout {
-                max_size: 8,
-                max_wait: Duration::ZERO,
-            },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::PREFETCH,
-            generation: None,
-            tasks: None,
-            runtimes: None,
+    testing::system(PoolSpec {
+        plot: Some(plot),
+        tenant_state: TenantState::Adapters {
+            bottleneck: 16,
+            implementation: AdapterImplementation::GatherBmm,
         },
-    }
+        pipeline: PipelineSpec::PREFETCH,
+        ..testing::pool("tiny")
+    })
 }
 
 /// Some texts are shorter than a fragment.
@@ -72,50 +47,20 @@ fn entries() -> Listed {
 fn executed(system: &SystemSpec, domains: &Domains, tables: &Path) -> LookupCounts {
     let card = synthetic_card();
     let spec = execute::Run {
-        device: Device::Cpu,
-        card: &card,
-        cluster: cluster(),
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
         seed: SEED,
-        outcomes: None,
-        max_host_bytes: 1 << 30,
-        files: Files::NONE,
         tables: tables.to_path_buf(),
         domains: domains.clone(),
-        building: &|_| {},
+        ..execute::Run::new(Device::Cpu, &card, testing::cluster(1, 1 << 30), system, TENANTS)
     };
-    let done = execute(&spec, &mut entries(), Arc::new(AtomicBool::new(false)), ()).unwrap();
+    let done = execute(&spec, &mut entries(), Default::default(), ()).unwrap();
     done.record.lookups.unwrap()
 }
 
 fn simulated(system: &SystemSpec) -> LookupCounts {
     let card = synthetic_card();
-    let spec = tenantry_sim::Run {
-        card: &card,
-        cluster: cluster(),
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
-        jitter: Jitter::None,
-        seed: SEED,
-        answers: None,
-    };
+    let spec = tenantry_sim::Run::new(&card, testing::cluster(1, 1 << 30), system, TENANTS);
     let done = simulate(&spec, &mut entries(), Default::default(), ()).unwrap();
     done.record.lookups.unwrap()
-}
-
-fn cluster() -> ClusterSpec {
-    ClusterSpec {
-        gpus: 1,
-        gpu_memory_bytes: 1 << 30,
-        shares_host_memory: false,
-        copy_lanes: 1,
-        lookup_lanes: 1,
-    }
 }
 
 #[test]
@@ -130,15 +75,9 @@ fn both_machines_count_the_same_look_ups() {
 /// What is executed and what is simulated after counting agree. What is met.
 fn counted_as_executed(domains: &Domains, folder: &Path) -> LookupCounts {
     let built = PlotSpec {
-        lower_layers: 1,
-        fragment_tokens: 3,
-        threads: 1,
-        tier: Tier::Memory,
-        domain_hits_ppm: 500_000,
-        fallbacks_ppm: 0,
         met: Met::Counted,
         domains: domains.count(),
-        domain_bytes: None,
+        ..testing::PLOT
     };
     let real = executed(&system(built), domains, folder);
     let model = system(built).pool.model;

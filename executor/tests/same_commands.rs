@@ -3,17 +3,15 @@
 
 mod common;
 
-use common::{Script, card, log_of};
+use common::{Script, card, changes, log_of};
 use proptest::prelude::*;
-use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec,
-    TenantState,
-};
+use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, PoolSpec, SystemSpec, TenantState};
+use tenantry_core::testing;
 use tenantry_core::{ClusterSpec, Server};
 use tenantry_executor::machine::RealMachine;
-use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
+use tenantry_profiles::{AdapterImplementation, Tier};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Request, Time};
+use tenantry_traces::{Duration, Entry, Request, Time};
 
 const TENANTS: u32 = 10;
 
@@ -42,59 +40,27 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     ];
     let tier = prop_oneof![Just(Tier::Memory), Just(Tier::Disk)];
     let plot = proptest::option::of(tier.prop_map(|tier| PlotSpec {
-        lower_layers: 1,
-        fragment_tokens: 3,
-        threads: 1,
         tier,
-        domain_hits_ppm: 500_000,
         fallbacks_ppm: 20_000,
-        met: Met::AsBuilt,
-        domains: 8,
         domain_bytes: Some(1 << 20),
+        ..testing::PLOT
     }));
     let systems = (batch, state_and_pipeline, plot, 1u32..3);
-    systems.prop_map(
-        |(batch, (tenant_state, pipeline), plot, instances_per_gpu)| SystemSpec {
-            name: "same".into(),
-            admit: AdmitSpec::Open,
-            route: None,
-            pool: PoolSpec {
-                name: "pool".into(),
-                model: ModelShape::builtin("tiny").expect("tiny is built in"),
-                dtype: DType::F32,
-                classes: 2,
-                heads: HeadTask::Classification,
-                plot,
-                tenant_state,
-                padding: Padding::Longest,
-                instances_per_gpu,
-                place: PlaceSpec::LeastLoaded,
-                batch,
-                swap: SwapSpec::LeastRecentlyUsed,
-                pipeline,
-                generation: None,
-                tasks: None,
-                runtimes: None,
-            },
-        },
-    )
-}
-
-/// Tenants that come, change and go within so many nanoseconds.
-fn changes(within_ns: u64) -> impl Strategy<Value = Vec<Entry>> {
-    let action = prop_oneof![Just(Action::Create), Just(Action::Update), Just(Action::Delete)];
-    let change = (0..within_ns, 0..TENANTS, action).prop_map(|(at_ns, tenant, action)| {
-        Entry::Manage(ManageRequest {
-            at: Time(at_ns),
-            change: Change::tenant(tenant, action),
+    systems.prop_map(|(batch, (tenant_state, pipeline), plot, instances_per_gpu)| {
+        testing::system(PoolSpec {
+            plot,
+            tenant_state,
+            instances_per_gpu,
+            batch,
+            pipeline,
+            ..testing::pool("pool")
         })
-    });
-    prop_oneof![Just(Vec::new()), proptest::collection::vec(change, 1..20)]
+    })
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let requests = proptest::collection::vec((0u64..900_000, 0..TENANTS, 1u32..128), 1..100);
-    (requests, changes(40_000_000)).prop_map(|(requests, changes)| {
+    (requests, changes(TENANTS, 40_000_000)).prop_map(|(requests, changes)| {
         let mut at = 0;
         let request = |(ticket, (gap_ns, tenant, input_tokens))| {
             at += gap_ns;
@@ -122,7 +88,7 @@ proptest! {
         lookup_lanes in 0u32..2
     ) {
         let card = card();
-        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, shares_host_memory: false, copy_lanes: 1, lookup_lanes };
+        let cluster = ClusterSpec { lookup_lanes, ..testing::cluster(1, memory_mib << 20) };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::new(&card, &system.pool, jitter)

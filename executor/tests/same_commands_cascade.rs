@@ -9,12 +9,12 @@ use tenantry_core::answers::Answers;
 use tenantry_core::op::{Layers, OpKind};
 use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
-    AdmitSpec, AnswerJoin, BatchSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec,
-    RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec,
+    SystemSpec,
 };
+use tenantry_core::testing;
 use tenantry_core::{ClusterSpec, Server};
 use tenantry_executor::machine::RealMachine;
-use tenantry_profiles::{DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::fit::cascade::SST_2;
 use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec, PrunedPoint};
@@ -26,25 +26,11 @@ const GPUS: u32 = 3;
 fn stage(name: &str, dispatch: Option<DispatchSpec>, scale: Option<ScaleSpec>, max_size: u32) -> StageSpec {
     StageSpec {
         pool: PoolSpec {
-            name: name.into(),
-            model: ModelShape::builtin("tiny").expect("tiny is built in"),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state: TenantState::Head,
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
             batch: BatchSpec::SizeOrTimeout {
                 max_size,
                 max_wait: Duration::from_millis(1),
             },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::SYNCHRONOUS,
-            generation: None,
-            tasks: None,
-            runtimes: None,
+            ..testing::pool(name)
         },
         gpus: (0..GPUS).collect(),
         layers: Layers::all(2),
@@ -162,7 +148,7 @@ proptest! {
         system in systems(), entries in entries(), seed in 0u64..1000
     ) {
         let card = card();
-        let cluster = ClusterSpec { gpus: GPUS, gpu_memory_bytes: 1 << 30, shares_host_memory: false, copy_lanes: GPUS, lookup_lanes: 0 };
+        let cluster = ClusterSpec { lookup_lanes: 0, ..testing::cluster(GPUS, 1 << 30) };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::of_system(&card, &system, jitter).expect("the card has all tables");

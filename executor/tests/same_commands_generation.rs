@@ -1,41 +1,38 @@
 //! Likewise for decoders: runs of steps that end when somebody ends, at an interrupt, or for want of pages, on one card or two.
 
+mod common;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use common::{changes, log_of};
 use proptest::prelude::*;
 use tenantry_core::event::{Ended, STEPS_ALIKE};
 use tenantry_core::ids::{LaneId, PoolId, RequestId};
-use tenantry_core::log::{Log, replay};
+use tenantry_core::log::replay;
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LightLoadSpec,
-    LoraSpec, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec,
-    TenantState,
+    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LoraSpec, PipelineSpec, PlaceSpec,
+    PlotSpec, PoolSpec, PrefillSpec, SystemSpec, TenantState,
 };
+use tenantry_core::testing;
 use tenantry_core::topology::LaneKind;
-use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
+use tenantry_core::{ClusterSpec, Server};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, Contention, DType, ModelShape, Rhythm, Tier};
+use tenantry_profiles::{AdapterImplementation, Card, Contention, ModelShape, Rhythm};
 use tenantry_sim::{Before, Jitter, ModelBefore, Prices, VirtualMachine, Warmth};
-use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
+use tenantry_traces::{Duration, Entry, Request, Time};
 
 const TENANTS: u32 = 8;
 const PAGE_TOKENS: u32 = 16;
 const PLOT: PlotSpec = PlotSpec {
-    lower_layers: 1,
-    fragment_tokens: 3,
-    threads: 1,
-    tier: Tier::Memory,
-    domain_hits_ppm: 500_000,
     fallbacks_ppm: 100_000,
-    met: Met::AsBuilt,
-    domains: 8,
     domain_bytes: Some(1 << 20),
+    ..testing::PLOT
 };
 
 /// A run whose steps are being made.
@@ -323,73 +320,47 @@ fn system(
     max_batch: u32,
     apart: bool,
 ) -> SystemSpec {
-    SystemSpec {
-        name: "same".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "pool".into(),
-            model: ModelShape::builtin("tiny-llama").expect("it is built in"),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: (table > 0).then_some(PLOT),
-            tenant_state: match own {
-                0 => TenantState::Model,
-                1 => TenantState::Adapters {
-                    bottleneck: 16,
-                    implementation: AdapterImplementation::GatherBmm,
-                },
-                _ => TenantState::Head,
+    testing::system(PoolSpec {
+        model: ModelShape::builtin("tiny-llama").expect("it is built in"),
+        plot: (table > 0).then_some(PLOT),
+        tenant_state: match own {
+            0 => TenantState::Model,
+            1 => TenantState::Adapters {
+                bottleneck: 16,
+                implementation: AdapterImplementation::GatherBmm,
             },
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place,
-            batch: BatchSpec::PerTenant { max_size: 1 },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: match table {
-                1 => PipelineSpec::PREFETCH_RETRIEVAL,
-                _ => PipelineSpec::SYNCHRONOUS,
-            },
-            generation: Some(GenerationSpec {
-                lora: (own == 2).then_some(LoraSpec {
-                    rank: 8,
-                    implementation: AdapterImplementation::Grouped,
-                    slots,
-                    host_slots: None,
-                }),
-                slots,
-                join: match (own, join) {
-                    // A tenant's model serves nobody else.
-                    (0, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
-                    _ => join,
-                },
-                max_batch,
-                prefill,
-                page_tokens: PAGE_TOKENS,
-                consolidate,
-                disaggregated: apart.then_some(DisaggregatedSpec {
-                    prefill_gpus: 1,
-                    link: None,
-                }),
-                ..GenerationSpec::default()
-            }),
-            tasks: None,
-            runtimes: None,
+            _ => TenantState::Head,
         },
-    }
-}
-
-/// Tenants that come, change and go within so many nanoseconds.
-fn changes(within_ns: u64) -> impl Strategy<Value = Vec<Entry>> {
-    let action = prop_oneof![Just(Action::Create), Just(Action::Update), Just(Action::Delete)];
-    let change = (0..within_ns, 0..TENANTS, action).prop_map(|(at_ns, tenant, action)| {
-        Entry::Manage(ManageRequest {
-            at: Time(at_ns),
-            change: Change::tenant(tenant, action),
-        })
-    });
-    prop_oneof![Just(Vec::new()), proptest::collection::vec(change, 1..20)]
+        place,
+        pipeline: match table {
+            1 => PipelineSpec::PREFETCH_RETRIEVAL,
+            _ => PipelineSpec::SYNCHRONOUS,
+        },
+        generation: Some(GenerationSpec {
+            lora: (own == 2).then_some(LoraSpec {
+                rank: 8,
+                implementation: AdapterImplementation::Grouped,
+                slots,
+                host_slots: None,
+            }),
+            slots,
+            join: match (own, join) {
+                // A tenant's model serves nobody else.
+                (0, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
+                _ => join,
+            },
+            max_batch,
+            prefill,
+            page_tokens: PAGE_TOKENS,
+            consolidate,
+            disaggregated: apart.then_some(DisaggregatedSpec {
+                prefill_gpus: 1,
+                link: None,
+            }),
+            ..GenerationSpec::default()
+        }),
+        ..testing::pool("pool")
+    })
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -400,7 +371,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         1u32..60,
         proptest::option::weighted(0.15, 0u64..9_000_000),
     );
-    (proptest::collection::vec(one, 1..60), changes(40_000_000)).prop_map(|(requests, changes)| {
+    (proptest::collection::vec(one, 1..60), changes(TENANTS, 40_000_000)).prop_map(|(requests, changes)| {
         let (mut at, mut entries) = (0, changes);
         for (ticket, (gap_ns, tenant, input_tokens, output_tokens, cancel)) in requests.into_iter().enumerate() {
             at += gap_ns;
@@ -438,18 +409,9 @@ fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
     };
     let page = layers * model.cached_per_token_and_layer() * u64::from(PAGE_TOKENS);
     ClusterSpec {
-        gpus,
-        gpu_memory_bytes: 4 * (parameters + page * u64::from(pages)),
-        shares_host_memory: false,
         copy_lanes: 1,
-        lookup_lanes: 1,
+        ..testing::cluster(gpus, 4 * (parameters + page * u64::from(pages)))
     }
-}
-
-fn log_of(server: &mut Server, machine: &mut impl Machine, entries: Vec<Entry>) -> Log {
-    let (mut log, mut ledger) = (Log::default(), Ledger::new(Time::ZERO));
-    run(server, &mut Listed::new(entries), machine, &mut ledger, &mut log).expect("the run is sound");
-    log
 }
 
 proptest! {

@@ -1,25 +1,22 @@
 //! A cascade on both machines: the same answers are drawn, so that the same requests are returned by the same models.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use tch::Device;
 use tenantry_cascade::Reroute;
 use tenantry_core::RunRecord;
 use tenantry_core::op::Layers;
 use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::spec::{
-    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
-    PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, OrderSpec, PlaceSpec, PoolSpec, RouteSpec, ScaleRule,
+    ScaleSpec, StageSpec, SystemSpec,
 };
+use tenantry_core::testing;
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_executor::{Encoder, Heads};
+use tenantry_profiles::DType;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{DType, ModelShape};
-use tenantry_sim::{Jitter, simulate};
+use tenantry_sim::simulate;
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::fit::cascade::SST_2;
-use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, KnownAverage, OutcomesSpec, PrunedPoint};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
@@ -29,26 +26,11 @@ const TENANTS: u32 = 3;
 fn stage(name: &str, dispatch: Option<DispatchSpec>) -> StageSpec {
     StageSpec {
         pool: PoolSpec {
-            name: name.into(),
-            // One that the synthetic card prices.
-            model: ModelShape::builtin("tiny").unwrap(),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state: TenantState::Head,
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
             batch: BatchSpec::SizeOrTimeout {
                 max_size: 4,
                 max_wait: Duration::ZERO,
             },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::SYNCHRONOUS,
-            generation: None,
-            tasks: None,
-            runtimes: None,
+            ..testing::pool(name)
         },
         gpus: vec![0],
         layers: Layers::all(2),
@@ -122,11 +104,8 @@ fn cluster() -> ClusterSpec {
 
 fn cards(gpus: u32) -> ClusterSpec {
     ClusterSpec {
-        gpus,
-        gpu_memory_bytes: 1 << 30,
-        shares_host_memory: false,
         copy_lanes: 1,
-        lookup_lanes: 1,
+        ..testing::cluster(gpus, 1 << 30)
     }
 }
 
@@ -142,36 +121,19 @@ fn executed_on(
 ) -> Result<execute::Executed, ExecuteError> {
     let card = synthetic_card();
     let spec = execute::Run {
-        device: Device::Cpu,
-        card: &card,
-        cluster,
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
         seed: SEED,
         outcomes: known.map(|known| (known, SEED)),
-        max_host_bytes: 1 << 30,
-        files: tenantry_executor::Files::NONE,
-        tables: tenantry_executor::tables_folder(),
-        domains: Domains::IN_TURNS,
-        building: &|_| {},
+        ..execute::Run::new(Device::Cpu, &card, cluster, system, TENANTS)
     };
-    execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
+    execute(&spec, &mut Listed::new(entries), Default::default(), ())
 }
 
 /// The same requests on the virtual machine.
 fn simulated(system: &SystemSpec, known: &AnswersSpec) -> RunRecord {
+    let card = synthetic_card();
     let spec = tenantry_sim::Run {
-        card: &synthetic_card(),
-        cluster: cluster(),
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
-        jitter: Jitter::None,
-        seed: 1,
         answers: Some((known, SEED)),
+        ..tenantry_sim::Run::new(&card, cluster(), system, TENANTS)
     };
     let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ());
     simulated.unwrap().record

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tempfile::TempDir;
-use tenantry_core::ClusterSpec;
 use tenantry_core::command::FailureReason;
-use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec,
-    TenantState,
-};
+use tenantry_core::spec::{BatchSpec, HeadTask, PipelineSpec, PoolSpec, SystemSpec, TenantState};
+use tenantry_core::testing::{self, PLOT};
 use tenantry_plot::Engine;
+use tenantry_profiles::AdapterImplementation;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Tier};
 use tenantry_traces::generate::Domains;
-use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+use tenantry_traces::{Entry, Listed, Request, Time};
 
 use super::*;
 use crate::adapters::{AdapterCache, AdapterStore, Adapters};
@@ -217,48 +214,18 @@ fn files(folder: &TempDir) -> Files {
     }
 }
 
-const PLOT: PlotSpec = PlotSpec {
-    lower_layers: 1,
-    fragment_tokens: 3,
-    threads: 1,
-    tier: Tier::Memory,
-    domain_hits_ppm: 500_000,
-    fallbacks_ppm: 0,
-    met: Met::AsBuilt,
-    domains: 8,
-    domain_bytes: None,
-};
-
 fn system() -> SystemSpec {
-    SystemSpec {
-        name: "hbert".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "mine".into(),
-            model: model(),
-            dtype: DType::F32,
-            classes: CLASSES,
-            heads: HeadTask::Classification,
-            plot: Some(PLOT),
-            tenant_state: TenantState::Adapters {
-                bottleneck: BOTTLENECK,
-                implementation: AdapterImplementation::GatherBmm,
-            },
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
-            batch: BatchSpec::SizeOrTimeout {
-                max_size: 8,
-                max_wait: Duration::ZERO,
-            },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::LAYERWISE,
-            generation: None,
-            tasks: None,
-            runtimes: None,
+    testing::system(PoolSpec {
+        model: model(),
+        classes: CLASSES,
+        plot: Some(PLOT),
+        tenant_state: TenantState::Adapters {
+            bottleneck: BOTTLENECK,
+            implementation: AdapterImplementation::GatherBmm,
         },
-    }
+        pipeline: PipelineSpec::LAYERWISE,
+        ..testing::pool("mine")
+    })
 }
 
 fn request(ticket: u64) -> Request {
@@ -287,26 +254,10 @@ fn executed(folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
 fn executed_by(system: &SystemSpec, folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
     let card = synthetic_card();
     let spec = Run {
-        device: Device::Cpu,
-        card: &card,
-        cluster: ClusterSpec {
-            gpus: 1,
-            gpu_memory_bytes: 1 << 30,
-            shares_host_memory: false,
-            copy_lanes: 1,
-            lookup_lanes: 1,
-        },
-        system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        target: None,
         seed: 3,
-        outcomes: None,
-        max_host_bytes: 1 << 30,
         files: files.clone(),
         tables: folder.path().join("plot"),
-        domains: Domains::IN_TURNS,
-        building: &|_| {},
+        ..Run::new(Device::Cpu, &card, testing::cluster(1, 1 << 30), system, TENANTS)
     };
     let mut requests = Listed::new((0..REQUESTS).map(|ticket| Entry::Request(request(ticket))).collect());
     execute(&spec, &mut requests, Arc::default(), ())

@@ -33,7 +33,7 @@ use crate::device::{DeviceMemory, device_memory, prepare_loop_thread, synchroniz
 use crate::error::ExecutorError;
 use crate::files::Files;
 use crate::pet::KINDS;
-use crate::plot::{Building, Origin, Tables};
+use crate::plot::{Building, Origin, Tables, tables_folder};
 
 /// What is to be executed.
 #[derive(Clone)]
@@ -66,6 +66,29 @@ pub struct Run<'a> {
     pub domains: Domains,
     /// Told how the building of tables goes on, before anything is served.
     pub building: &'a dyn Fn(Building<'_>),
+}
+
+impl<'a> Run<'a> {
+    /// Of all that is served, without a target or answers that are known, with seed 1: weights and texts are drawn, domains are had in turns, and
+    /// tenants' parameters may take a gibibyte.
+    pub fn new(device: Device, card: &'a Card, cluster: ClusterSpec, system: &'a SystemSpec, tenants: u32) -> Run<'a> {
+        Run {
+            device,
+            card,
+            cluster,
+            system,
+            tenants,
+            warm_up: Time::ZERO,
+            target: None,
+            seed: 1,
+            outcomes: None,
+            max_host_bytes: 1 << 30,
+            files: Files::NONE,
+            tables: tables_folder(),
+            domains: Domains::IN_TURNS,
+            building: &|_| {},
+        }
+    }
 }
 
 /// What came of it.

@@ -1,8 +1,11 @@
 //! What tests of the two machines under one script have in common.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use proptest::prelude::*;
 use tenantry_core::ids::LaneId;
 use tenantry_core::log::Log;
 use tenantry_core::machine::MachineError;
@@ -13,7 +16,7 @@ use tenantry_executor::machine::{Job, Ran, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, Contention, DispatchOperation, Rhythm};
 use tenantry_sim::{Before, ModelBefore, Prices, Warmth};
-use tenantry_traces::{Duration, Entry, Listed, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Time};
 
 #[derive(Clone, Copy)]
 struct Lane {
@@ -150,6 +153,18 @@ pub fn card() -> Card {
         .filter(|row| row.operation == DispatchOperation::Tell);
     tells.for_each(|row| (row.stats.p95_us, row.stats.p99_us) = (4_000.0, 20_000.0));
     card
+}
+
+/// Tenants that come, change and go within so many nanoseconds.
+pub fn changes(tenants: u32, within_ns: u64) -> impl Strategy<Value = Vec<Entry>> {
+    let action = prop_oneof![Just(Action::Create), Just(Action::Update), Just(Action::Delete)];
+    let change = (0..within_ns, 0..tenants, action).prop_map(|(at_ns, tenant, action)| {
+        Entry::Manage(ManageRequest {
+            at: Time(at_ns),
+            change: Change::tenant(tenant, action),
+        })
+    });
+    prop_oneof![Just(Vec::new()), proptest::collection::vec(change, 1..20)]
 }
 
 /// All that a server hears and wants on a machine.

@@ -6,7 +6,6 @@ mod profiles;
 mod regressions;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::{Device, Tensor};
@@ -19,9 +18,10 @@ use tenantry_core::op::Layers;
 use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{
-    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
-    PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, OrderSpec, PlaceSpec, PoolSpec, RouteSpec, ScaleRule,
+    ScaleSpec, StageSpec, SystemSpec,
 };
+use tenantry_core::testing;
 use tenantry_executor::cascade::{
     Answer, CalibrationMethod, ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, Label, ProfileItems,
     ProfileRoute, TextModel, hash_items, make_example, profile, read_items, write_items,
@@ -31,8 +31,7 @@ use tenantry_executor::profiler::{Ops, Plan, Progress, Served, ServedRoute, Suit
 use tenantry_executor::{describe_cpu, use_one_core};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, DType, ModelShape, Stats, TextPassRow};
-use tenantry_sim::{Jitter, simulate};
-use tenantry_traces::generate::Domains;
+use tenantry_sim::simulate;
 use tenantry_traces::outcome::{AnswersSpec, ProfiledModels};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
@@ -138,25 +137,12 @@ fn pruning(
         StageSpec {
             layers: Layers::all(model.layers),
             pool: PoolSpec {
-                name: (*name).into(),
                 model,
-                dtype: DType::F32,
-                classes: 2,
-                heads: HeadTask::Classification,
-                plot: None,
-                tenant_state: TenantState::Head,
-                padding: Padding::Longest,
-                instances_per_gpu: 1,
-                place: PlaceSpec::LeastLoaded,
                 batch: BatchSpec::SizeOrTimeout {
                     max_size: 4,
                     max_wait: Duration::ZERO,
                 },
-                swap: SwapSpec::LeastRecentlyUsed,
-                pipeline: PipelineSpec::SYNCHRONOUS,
-                generation: None,
-                tasks: None,
-                runtimes: None,
+                ..testing::pool(name)
             },
             gpus: vec![0],
             dispatch: (index + 1 < names.len()).then(|| DispatchSpec {
@@ -206,11 +192,8 @@ fn cluster() -> ClusterSpec {
 
 fn cards(gpus: u32) -> ClusterSpec {
     ClusterSpec {
-        gpus,
-        gpu_memory_bytes: 1 << 30,
-        shares_host_memory: false,
         copy_lanes: 1,
-        lookup_lanes: 1,
+        ..testing::cluster(gpus, 1 << 30)
     }
 }
 
@@ -246,15 +229,8 @@ fn simulated(system: &SystemSpec, answers: &AnswersSpec) -> RunRecord {
 
 fn simulated_on(card: &Card, system: &SystemSpec, answers: &AnswersSpec) -> RunRecord {
     let spec = tenantry_sim::Run {
-        card,
-        cluster: cluster(),
-        system,
-        tenants: 1,
-        warm_up: Time::ZERO,
-        target: None,
-        jitter: Jitter::None,
-        seed: 1,
         answers: Some((answers, SEED)),
+        ..tenantry_sim::Run::new(card, cluster(), system, 1)
     };
     let mut heard = Heard(Vec::new());
     let done = simulate(&spec, &mut Listed::new(entries()), Default::default(), &mut heard);
@@ -286,23 +262,13 @@ fn executed_on(
     answers: &AnswersSpec,
     entries: Vec<Entry>,
 ) -> Result<execute::Executed, ExecuteError> {
+    let card = card();
     let spec = execute::Run {
-        device: Device::Cpu,
-        card: &card(),
-        cluster,
-        system,
-        tenants: 1,
-        warm_up: Time::ZERO,
-        target: None,
         seed: SEED,
         outcomes: Some((answers, SEED)),
-        max_host_bytes: 1 << 30,
-        files: tenantry_executor::Files::NONE,
-        tables: tenantry_executor::tables_folder(),
-        domains: Domains::IN_TURNS,
-        building: &|_| {},
+        ..execute::Run::new(Device::Cpu, &card, cluster, system, 1)
     };
-    execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
+    execute(&spec, &mut Listed::new(entries), Default::default(), ())
 }
 
 #[test]

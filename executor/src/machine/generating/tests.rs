@@ -6,9 +6,10 @@ use tch::Tensor;
 use tenantry_core::command::{Command, Finish, RejectReason, Verdict};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, HeadTask, JoinSpec, LightLoadSpec, LoraSpec, Padding, PipelineSpec,
-    PlaceSpec, PrefillSpec, StopSpec, SwapSpec, SystemSpec, TenantState,
+    ConsolidateSpec, JoinSpec, LightLoadSpec, LoraSpec, PipelineSpec, PlaceSpec, PrefillSpec, StopSpec, SystemSpec,
+    TenantState,
 };
+use tenantry_core::testing;
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 use tenantry_traces::draw::{Draws, Purpose};
@@ -60,29 +61,12 @@ fn generation() -> GenerationSpec {
 }
 
 fn system(generation: GenerationSpec) -> SystemSpec {
-    SystemSpec {
-        name: "test".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "pool".into(),
-            model: model(),
-            dtype: DType::F32,
-            classes: 2,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state: TenantState::Head,
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LargestWorkingSet,
-            batch: BatchSpec::PerTenant { max_size: 1 },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::SYNCHRONOUS,
-            generation: Some(generation),
-            tasks: None,
-            runtimes: None,
-        },
-    }
+    testing::system(PoolSpec {
+        model: model(),
+        place: PlaceSpec::LargestWorkingSet,
+        generation: Some(generation),
+        ..testing::pool("pool")
+    })
 }
 
 fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
@@ -100,11 +84,8 @@ fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
     };
     let page = layers * model.cached_per_token_and_layer() * u64::from(generation.page_tokens);
     ClusterSpec {
-        gpus,
-        gpu_memory_bytes: 4 * (tenants + page * u64::from(pages)),
-        shares_host_memory: false,
         copy_lanes: 1,
-        lookup_lanes: 1,
+        ..testing::cluster(gpus, 4 * (tenants + page * u64::from(pages)))
     }
 }
 

@@ -17,10 +17,8 @@ use tenantry_core::event::Event;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::op::{Lookup, Manage};
 use tenantry_core::run::Observer;
-use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SwapSpec,
-    SystemSpec,
-};
+use tenantry_core::spec::{BatchSpec, HeadTask, ParameterPipeline, PipelineSpec, PlotSpec, SystemSpec};
+use tenantry_core::testing;
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_plot::{Engine, Language, Texts};
 use tenantry_profiles::{DType, ModelShape, Tier};
@@ -34,15 +32,9 @@ const TENANTS: u32 = 12;
 const REQUESTS: u64 = 60;
 const SEED: u64 = 3;
 const PLOT: PlotSpec = PlotSpec {
-    lower_layers: 1,
-    fragment_tokens: 3,
-    threads: 1,
-    tier: Tier::Memory,
     domain_hits_ppm: 400_000,
     fallbacks_ppm: 100_000,
-    met: Met::AsBuilt,
-    domains: 8,
-    domain_bytes: None,
+    ..testing::PLOT
 };
 
 /// Tables that all tests find built once.
@@ -113,29 +105,13 @@ fn with_plot(system: SystemSpec, plot: PlotSpec) -> SystemSpec {
 }
 
 fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -> SystemSpec {
-    SystemSpec {
-        name: "test".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "pool".into(),
-            model: ModelShape::builtin("tiny").unwrap(),
-            dtype: DType::F32,
-            classes: 5,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state,
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
-            batch,
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline,
-            generation: None,
-            tasks: None,
-            runtimes: None,
-        },
-    }
+    testing::system(PoolSpec {
+        classes: 5,
+        tenant_state,
+        batch,
+        pipeline,
+        ..testing::pool("pool")
+    })
 }
 
 /// Runs a burst of requests; `change` may spoil the parameters before it starts.
@@ -206,13 +182,7 @@ fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (Clus
             // Instances of runtimes have weights of their own.
             TenantState::Head => u64::from(pool.instances_per_gpu) * model,
         };
-    let cluster = ClusterSpec {
-        gpus: 1,
-        gpu_memory_bytes: memory,
-        shares_host_memory: false,
-        copy_lanes: 1,
-        lookup_lanes: 1,
-    };
+    let cluster = testing::cluster(1, memory);
     let server = Server::new(&cluster, system, TENANTS).unwrap();
     let provision = Provision {
         tenants: TENANTS,

@@ -13,11 +13,9 @@ use tenantry_core::policy::pet_header::PoolerActivation;
 use tenantry_core::policy::pet_tensors::{HEAD, POOLER};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::server::ServerError;
-use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, FineTuned, FullModels, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel,
-    StreamsSpec, SwapSpec, SystemSpec, TenantState,
-};
-use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
+use tenantry_core::spec::{FineTuned, FullModels, PlanningSpec, SharedModel, StreamsSpec, SystemSpec};
+use tenantry_core::testing;
+use tenantry_core::{Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, ConcurrentPetRow, DType, ModelShape, PetKind, Stats};
 use tenantry_traces::{Entry, Listed, Request, Time};
@@ -55,41 +53,23 @@ fn registration(task: u32, kind: &str) -> Registration {
 /// Task `t` is of kind `t % 5`.
 fn system(engine: EngineSpec) -> SystemSpec {
     let kind = |task: u32| PetKind::ALL[task as usize % 5].name();
-    SystemSpec {
-        name: "test".into(),
-        admit: AdmitSpec::Open,
-        route: None,
-        pool: PoolSpec {
-            name: "pool".into(),
-            model: ModelShape::builtin("tiny").unwrap(),
-            dtype: DType::F32,
-            classes: 7,
-            heads: HeadTask::Classification,
-            plot: None,
-            tenant_state: TenantState::Head,
-            padding: Padding::Longest,
-            instances_per_gpu: 1,
-            place: PlaceSpec::LeastLoaded,
-            batch: BatchSpec::PerTenant { max_size: 1 },
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::SYNCHRONOUS,
-            generation: None,
-            tasks: Some(TasksSpec {
-                model: "tiny".into(),
-                more_models: Vec::new(),
-                registrations: (0..TASKS).map(|task| registration(task, kind(task))).collect(),
-                sizes: PetSizes::PAPER,
-                engine,
-                max_batch: 64,
-                max_tokens: 24,
-                planning: PlanningSpec::Pool {
-                    size: QUERIES as u32,
-                    max_wait: Some(tenantry_traces::Duration::from_millis(50)),
-                },
-            }),
-            runtimes: None,
-        },
-    }
+    testing::system(PoolSpec {
+        classes: 7,
+        tasks: Some(TasksSpec {
+            model: "tiny".into(),
+            more_models: Vec::new(),
+            registrations: (0..TASKS).map(|task| registration(task, kind(task))).collect(),
+            sizes: PetSizes::PAPER,
+            engine,
+            max_batch: 64,
+            max_tokens: 24,
+            planning: PlanningSpec::Pool {
+                size: QUERIES as u32,
+                max_wait: Some(tenantry_traces::Duration::from_millis(50)),
+            },
+        }),
+        ..testing::pool("pool")
+    })
 }
 
 fn shared(batching: Batching, streams: u32) -> EngineSpec {
@@ -106,14 +86,7 @@ fn serve(system: &SystemSpec, memory: u64) -> (RunRecord, Vec<Answer>, Vec<Strin
 }
 
 fn new_server(card: &Card, system: &SystemSpec, memory: u64) -> Result<Server, ServerError> {
-    let cluster = ClusterSpec {
-        gpus: 1,
-        gpu_memory_bytes: memory,
-        shares_host_memory: false,
-        copy_lanes: 1,
-        lookup_lanes: 1,
-    };
-    Server::on_card(card, &cluster, system, TASKS)
+    Server::on_card(card, &testing::cluster(1, memory), system, TASKS)
 }
 
 /// The same on another card, of tasks of these kinds on models from files; and the most streams that a batch had.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use tch::{Kind, Tensor};
-use tenantry_core::spec::Met;
+use tenantry_core::testing;
 use tenantry_plot::Language;
 
 use super::*;
@@ -17,13 +17,7 @@ use crate::whole_models::WholeModel;
 const PLOT: PlotSpec = PlotSpec {
     lower_layers: 2,
     fragment_tokens: 6,
-    threads: 1,
-    tier: tenantry_profiles::Tier::Memory,
-    domain_hits_ppm: 500_000,
-    fallbacks_ppm: 0,
-    met: Met::AsBuilt,
-    domains: 8,
-    domain_bytes: None,
+    ..testing::PLOT
 };
 
 const RANDOM: Origin<'static> = Origin {

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
-use tenantry_core::spec::{Met, PlotSpec};
+use tenantry_core::spec::PlotSpec;
+use tenantry_core::testing;
 use tenantry_plot::{Engine, Language, Texts};
 use tenantry_profiles::Tier;
 
@@ -14,15 +15,8 @@ use crate::plot::LowerLayers;
 use crate::whole_models::WholeModel;
 
 const PLOT: PlotSpec = PlotSpec {
-    lower_layers: 1,
-    fragment_tokens: 3,
-    threads: 1,
-    tier: Tier::Memory,
     domain_hits_ppm: 400_000,
-    fallbacks_ppm: 0,
-    met: Met::AsBuilt,
-    domains: 8,
-    domain_bytes: None,
+    ..testing::PLOT
 };
 
 /// Tables that all tests find built once.
