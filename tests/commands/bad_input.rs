@@ -1,9 +1,9 @@
 //! Bad input gives the contract's message and exit code, and nothing is lost or half written.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::common::{Case, check_bad, tenantry};
 use tempfile::TempDir;
 use tenantry_profiles::testing::synthetic_card;
 
@@ -46,18 +46,6 @@ fn folder() -> TempDir {
     fs::write(path.join("latin1.yaml"), b"name: caf\xe9\n").unwrap();
     folder
 }
-
-fn tenantry(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenantry"));
-    command
-        .current_dir(folder)
-        .args(args)
-        .output()
-        .expect("the program starts")
-}
-
-/// Arguments, the exit code, and what the message must contain.
-type Case = (&'static [&'static str], i32, &'static [&'static str]);
 
 const CASES: &[Case] = &[
     // The command line.
@@ -284,22 +272,7 @@ fn bad_input_gives_the_contracts_message_and_exit_code() {
         "the unbroken scenario works: {}",
         String::from_utf8_lossy(&good.stderr)
     );
-    let mut wrong = Vec::new();
-    for (args, code, fragments) in CASES {
-        let output = tenantry(folder.path(), args);
-        let message = String::from_utf8_lossy(&output.stderr);
-        let missing: Vec<_> = fragments
-            .iter()
-            .filter(|fragment| !message.contains(**fragment))
-            .collect();
-        if output.status.code() != Some(*code) || !missing.is_empty() || message.contains("panicked") {
-            wrong.push(format!(
-                "{args:?}: exit {:?}, not in the message: {missing:?}\n  {message}",
-                output.status.code()
-            ));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check_bad(folder.path(), CASES);
     assert!(!folder.path().join("out").exists(), "nothing was written for bad input");
 }
 
