@@ -186,6 +186,55 @@ fn routellm_has_correctness_alone() {
     close("weak", weighted(0.681, 0.638), share(&|item| item[0].correct), 0.001);
     close("strong", weighted(0.806, 0.857), share(&|item| item[1].correct), 0.001);
     assert!((0..table.items()).all(|i| table.item(i)[0].correct == (table.item(i)[0].confidence == 1.0)));
+    // A fit has two confidences, and of each the share that there is.
+    let items: Vec<[Outcome; 2]> = (0..table.items()).map(|i| table.item(i).try_into().unwrap()).collect();
+    let fitted = cascade::fit(&items);
+    for small_right in [true, false] {
+        let real = share(&|item| item[0].correct == small_right && item[1].correct)
+            / share(&|item| item[0].correct == small_right);
+        let confidence = f64::from(u8::from(small_right));
+        close(
+            "strong, given weak",
+            real,
+            fitted.large_right(confidence, small_right),
+            1e-9,
+        );
+    }
+}
+
+/// Many items may have one confidence, as where it is a count of votes: the share is of all of them, whoever stands first in the file.
+#[test]
+fn a_fit_takes_all_items_of_one_confidence_together() {
+    let mut items = Vec::new();
+    for (confidence, small_right_of_100, large_right_of_100) in [(0.25, 30, 40), (0.5, 60, 70), (0.75, 80, 50)] {
+        for item in 0..900 {
+            let of = |right_of_100: usize| Outcome {
+                confidence,
+                correct: item < 9 * right_of_100,
+            };
+            items.push([of(small_right_of_100), of(large_right_of_100)]);
+        }
+    }
+    let fitted = cascade::fit(&items);
+    for (confidence, small, large_if_small_is, large_if_small_is_not) in [
+        (0.25, 0.3, 1.0, 10.0 / 70.0),
+        (0.5, 0.6, 1.0, 10.0 / 40.0),
+        (0.75, 0.8, 50.0 / 80.0, 0.0),
+    ] {
+        // Bins are drawn a little towards all items.
+        let is = |what: &str, real, fitted| close(&format!("{what} at {confidence}"), real, fitted, 0.02);
+        is("small", small, fitted.small_right(confidence));
+        is(
+            "large, small right",
+            large_if_small_is,
+            fitted.large_right(confidence, true),
+        );
+        is(
+            "large, small wrong",
+            large_if_small_is_not,
+            fitted.large_right(confidence, false),
+        );
+    }
 }
 
 #[test]
@@ -249,9 +298,62 @@ fn broken_tables_say_where() {
         error.ends_with(":3: n_correct_of_100: must be 0 to 100, got `101`"),
         "{error}"
     );
+    for (table, must_be) in [
+        (
+            "index,n_correct_of_100\n0,100\n1,7,0\n",
+            ":3: must have 2 columns as the first line has, got 3",
+        ),
+        (
+            "index,n_correct_of_100\n100\n",
+            ":2: must have 2 columns as the first line has, got 1",
+        ),
+        (
+            "n_correct_of_100,n_correct_of_100\n1,2\n",
+            ": must have one column `n_correct_of_100`, got 2",
+        ),
+        (
+            "n_correct\n1\n",
+            ": must have the column `n_correct_of_100`, got `n_correct`",
+        ),
+        ("n_correct_of_100\n", ": must have items, got only a first line"),
+        ("", ": must have a first line, got an empty file"),
+    ] {
+        let error = Difficulties::read(file(table).path()).unwrap_err().to_string();
+        assert!(error.ends_with(must_be), "{error}");
+    }
     let table = file("a_correct,b_correct\n1,0\n1,maybe\n");
     let error = OutcomeTable::read_correctness(table.path(), &["a", "b"])
         .unwrap_err()
         .to_string();
     assert!(error.ends_with(":3: b_correct: must be 0 or 1, got `maybe`"), "{error}");
+    // An answer that is missing is not the right one, also where the reference's is missing too.
+    for (table, must_be) in [
+        (
+            "a_conf,a_pred,r_pred\n0.5,x,x\n0.5,,\n",
+            ":3: a_pred: must be an answer, got ``",
+        ),
+        (
+            "a_conf,a_pred,r_pred\n0.5,x,\n",
+            ":2: r_pred: must be an answer, got ``",
+        ),
+        (
+            "a_conf,a_pred,r_pred\n0.5,\" \",x\n",
+            ":2: a_pred: must be an answer, got ` `",
+        ),
+        (
+            "a_conf,a_pred,a_conf,r_pred\n0.5,x,0.7,x\n",
+            ": must have one column `a_conf`, got 2",
+        ),
+        (
+            "a_conf,a_pred,r_pred,r_pred\n0.5,x,x,y\n",
+            ": must have one column `r_pred`, got 2",
+        ),
+    ] {
+        let read = OutcomeTable::read(file(table).path(), &["a"], Some("r"));
+        let error = read.unwrap_err().to_string();
+        assert!(error.ends_with(must_be), "{error}");
+    }
+    let table = file("a_conf,a_pred,r_pred,note,note\n0.5,x,\"x\",,\n0.5,x,y,,\n");
+    let read = OutcomeTable::read(table.path(), &["a"], Some("r")).unwrap();
+    assert_eq!([0, 1].map(|item| read.item(item)[0].correct), [true, false]);
 }

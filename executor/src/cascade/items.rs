@@ -32,7 +32,7 @@ pub struct Item {
 /// as the head counts them, or for a regression a number.
 ///
 /// # Errors
-/// A file that cannot be read, lacks a column or has no items; a label that the head does not have, or an empty text.
+/// A file that cannot be read, lacks a column, has one twice or has no items; a label that the head does not have, or an empty text.
 pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorError> {
     let wrong = |field: String, must: String, got: String| ExecutorError::checkpoint(path, field, must, got);
     let broken = |error: csv::Error| {
@@ -50,10 +50,21 @@ pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorErr
     };
     let mut reader = csv::Reader::from_path(path).map_err(broken)?;
     let header = reader.headers().map_err(broken)?.clone();
-    let column = |name: &str| header.iter().position(|other| other == name);
+    // Which of two columns of one name is meant, nobody knows.
+    let column = |name: &str| {
+        let mut found = (0..header.len()).filter(|&at| &header[at] == name);
+        match (found.next(), found.count()) {
+            (first, 0) => Ok(first),
+            (_, others) => Err(wrong(
+                "columns".into(),
+                format!("one `{name}`"),
+                (others + 1).to_string(),
+            )),
+        }
+    };
     let needed = |name: &str| {
         let got = header.iter().collect::<Vec<_>>().join(",");
-        column(name).ok_or_else(|| {
+        column(name)?.ok_or_else(|| {
             wrong(
                 "columns".into(),
                 format!("text, label and perhaps text_pair; `{name}` is missing"),
@@ -61,7 +72,7 @@ pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorErr
             )
         })
     };
-    let (text, label, pair) = (needed("text")?, needed("label")?, column("text_pair"));
+    let (text, label, pair) = (needed("text")?, needed("label")?, column("text_pair")?);
     let mut items = Vec::new();
     for record in reader.records() {
         let record = record.map_err(broken)?;
@@ -255,6 +266,11 @@ mod tests {
             (
                 "text,label\na,1\nb,1,more\n",
                 "line 3: must be 2 columns, as the first line has, got 3",
+            ),
+            ("text,label,label\na,1,0\n", "columns: must be one `label`, got 2"),
+            (
+                "text,text_pair,label,text_pair\na,b,1,c\n",
+                "columns: must be one `text_pair`, got 2",
             ),
             ("text,label\n", "table: must be items, got only a first line"),
         ] {

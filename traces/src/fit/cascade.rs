@@ -141,7 +141,8 @@ fn below_both(one: f64, other: f64, correlation: f64) -> f64 {
     (0..STEPS).map(at).sum()
 }
 
-/// Bins of equally many items for the small model's accuracy, and half as many for the large one's, which has fewer items each.
+/// Bins of equally many items, as far as these are not equally sure, for the small model's accuracy, and half as many for the large one's, which has
+/// fewer items each.
 const BINS: usize = 20;
 
 /// A bin of few items is drawn towards all of them, as if it had so many more.
@@ -174,17 +175,19 @@ fn chances(sorted: &[&[Outcome; 2]], model: usize, bins: usize) -> Vec<Knot> {
         return vec![(1.0, 1.0)];
     }
     let overall = right(sorted) / sorted.len() as f64;
+    let (size, mut rest) = (sorted.len().div_ceil(bins), sorted);
     let mut points: Vec<Knot> = Vec::new();
-    for items in sorted.chunks(sorted.len().div_ceil(bins)) {
+    while !rest.is_empty() {
+        // Those of one confidence are in one bin, however many they are: a function has one value there.
+        let highest = rest[size.min(rest.len()) - 1][0].confidence;
+        let (items, others) = rest.split_at(rest.partition_point(|item| item[0].confidence <= highest));
+        rest = others;
         let count = items.len() as f64;
         let confidence = items.iter().map(|item| f64::from(item[0].confidence)).sum::<f64>() / count;
-        // Bins of one confidence are one bin.
-        if points.last().is_none_or(|last| last.0 < confidence) {
-            points.push((
-                confidence,
-                (right(items) + PRIOR_ITEMS * overall) / (count + PRIOR_ITEMS),
-            ));
-        }
+        points.push((
+            confidence,
+            (right(items) + PRIOR_ITEMS * overall) / (count + PRIOR_ITEMS),
+        ));
     }
     points
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::Outcome;
+use super::columns::Columns;
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
-use crate::read::field::{fields, shown, whole};
-use crate::read::lines::Lines;
+use crate::read::field::{shown, whole};
 use crate::request::Ticket;
 
 /// The column that counts, of 100 models.
@@ -23,26 +23,14 @@ impl Difficulties {
     /// Reads the column `n_correct_of_100` of a CSV.
     ///
     /// # Errors
-    /// [`TraceError::File`] where there is no such column or no item; [`TraceError::Line`] where a line is broken.
+    /// [`TraceError::File`] where there is no such column, or more than one, or no item; [`TraceError::Line`] where a line is broken.
     pub fn read(path: &Path) -> Result<Difficulties, TraceError> {
-        let mut lines = Lines::open(path)?;
-        lines.advance()?;
-        let column = fields(lines.line()).position(|name| name == COLUMN.as_bytes());
-        let Some(column) = column else {
-            let message = format!("must have the column `{COLUMN}`, got {}", shown(lines.line()));
-            return Err(TraceError::file(path, message));
-        };
-        let mut right_of_100 = Vec::new();
-        while lines.advance()? {
-            let field = fields(lines.line()).nth(column).unwrap_or_default();
-            let count = whole(field).ok().and_then(|count| u8::try_from(count).ok());
-            let count = count.filter(|&count| count <= 100);
-            let must_be = || lines.error(format!("{COLUMN}: must be 0 to 100, got {}", shown(field)));
-            right_of_100.push(count.ok_or_else(must_be)?);
-        }
-        if right_of_100.is_empty() {
-            return Err(TraceError::file(path, "must have items, got only a first line"));
-        }
+        let table = Columns::open(path)?;
+        let column = table.find(COLUMN)?;
+        let right_of_100 = table.collect(|row, right_of_100| {
+            right_of_100.push(row.parse(column, parse_count)?);
+            Ok(())
+        })?;
         Ok(Difficulties { right_of_100 })
     }
 
@@ -55,6 +43,12 @@ impl Difficulties {
     pub fn items(&self) -> usize {
         self.right_of_100.len()
     }
+}
+
+fn parse_count(field: &[u8]) -> Result<u8, String> {
+    let count = whole(field).ok().and_then(|count| u8::try_from(count).ok());
+    let count = count.filter(|&count| count <= 100);
+    count.ok_or_else(|| format!("must be 0 to 100, got {}", shown(field)))
 }
 
 /// Who is right by ticket, for any number of models of one kind: a ticket is one item for all of them, and given the item they err on

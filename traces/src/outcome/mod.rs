@@ -3,13 +3,15 @@
 //! A ticket is one item for all models, so that hard items are hard for all of them, as they are in truth. Nothing here
 //! depends on which models a policy asks, nor in what order.
 
+mod columns;
 mod difficulty;
 mod generated;
 mod saved;
 mod source;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use columns::Columns;
 pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
 pub use saved::{
@@ -22,8 +24,7 @@ pub use source::{
 
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
-use crate::read::field::{fields, shown};
-use crate::read::lines::Lines;
+use crate::read::field::shown;
 use crate::request::Ticket;
 
 /// What one model makes of one item.
@@ -48,9 +49,10 @@ impl OutcomeTable {
     /// but no gold labels, name a `reference` model: right is then what equals it, by the columns `MODEL_pred`.
     ///
     /// # Errors
-    /// [`TraceError::File`] where a column is missing or there are no items; [`TraceError::Line`] where a line is broken.
+    /// [`TraceError::File`] where a column is missing or there twice, or there are no items; [`TraceError::Line`] where a line is broken, an empty
+    /// answer among them, which is none that could be right.
     pub fn read(path: &Path, models: &[&str], reference: Option<&str>) -> Result<OutcomeTable, TraceError> {
-        let mut table = Columns::open(path, models)?;
+        let table = open(path, models)?;
         let answer = if reference.is_some() { "pred" } else { "correct" };
         let columns = models
             .iter()
@@ -64,17 +66,21 @@ impl OutcomeTable {
         let reference = reference
             .map(|model| table.find(&format!("{model}_pred")))
             .transpose()?;
-        table.collect(models.len(), |row, take| {
+        let outcomes = table.collect(|row, outcomes| {
             for &(confidence, answer) in &columns {
-                take(Outcome {
+                outcomes.push(Outcome {
                     confidence: row.parse(confidence, parse_share)?,
                     correct: match reference {
-                        Some(reference) => row.fields[answer] == row.fields[reference],
+                        Some(reference) => row.parse(answer, parse_answer)? == row.parse(reference, parse_answer)?,
                         None => row.parse(answer, parse_flag)?,
                     },
                 });
             }
             Ok(())
+        })?;
+        Ok(OutcomeTable {
+            models: models.len(),
+            outcomes,
         })
     }
 
@@ -84,18 +90,22 @@ impl OutcomeTable {
     /// # Errors
     /// As [`OutcomeTable::read`].
     pub fn read_correctness(path: &Path, models: &[&str]) -> Result<OutcomeTable, TraceError> {
-        let mut table = Columns::open(path, models)?;
+        let table = open(path, models)?;
         let columns = models
             .iter()
             .map(|model| table.find(&format!("{model}_correct")))
             .collect::<Result<Vec<_>, TraceError>>()?;
-        table.collect(models.len(), |row, take| {
+        let outcomes = table.collect(|row, outcomes| {
             for &answer in &columns {
                 let correct = row.parse(answer, parse_flag)?;
                 let confidence = if correct { 1.0 } else { 0.0 };
-                take(Outcome { confidence, correct });
+                outcomes.push(Outcome { confidence, correct });
             }
             Ok(())
+        })?;
+        Ok(OutcomeTable {
+            models: models.len(),
+            outcomes,
         })
     }
 
@@ -116,76 +126,10 @@ impl OutcomeTable {
     }
 }
 
-/// A CSV whose columns are found by name.
-struct Columns {
-    lines: Lines,
-    path: PathBuf,
-    header: Vec<String>,
-}
-
-/// The fields of a line, by column.
-struct Row<'a> {
-    fields: &'a [&'a [u8]],
-    header: &'a [String],
-}
-
-impl Row<'_> {
-    fn parse<T>(&self, column: usize, parse: fn(&[u8]) -> Result<T, String>) -> Result<T, String> {
-        parse(self.fields[column]).map_err(|message| format!("{}: {message}", self.header[column]))
-    }
-}
-
-impl Columns {
-    fn open(path: &Path, models: &[&str]) -> Result<Columns, TraceError> {
-        let mut lines = Lines::open(path)?;
-        if models.is_empty() || !lines.advance()? {
-            return Err(TraceError::file(
-                path,
-                "must have a first line and be asked for at least one model, got neither",
-            ));
-        }
-        let header = fields(lines.line())
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
-        Ok(Columns {
-            lines,
-            path: path.to_path_buf(),
-            header,
-        })
-    }
-
-    fn find(&self, name: &str) -> Result<usize, TraceError> {
-        let found = self.header.iter().position(|other| other == name);
-        found.ok_or_else(|| {
-            let header = shown(self.header.join(",").as_bytes());
-            TraceError::file(&self.path, format!("must have the column `{name}`, got {header}"))
-        })
-    }
-
-    /// The table of what `read` takes of each line.
-    fn collect(
-        &mut self,
-        models: usize,
-        read: impl Fn(&Row<'_>, &mut dyn FnMut(Outcome)) -> Result<(), String>,
-    ) -> Result<OutcomeTable, TraceError> {
-        let mut outcomes = Vec::new();
-        while self.lines.advance()? {
-            let fields: Vec<&[u8]> = fields(self.lines.line()).collect();
-            if fields.len() != self.header.len() {
-                let (columns, got) = (self.header.len(), fields.len());
-                let message = format!("must have {columns} columns as the first line has, got {got}");
-                return Err(self.lines.error(message));
-            }
-            let row = Row {
-                fields: &fields,
-                header: &self.header,
-            };
-            read(&row, &mut |outcome| outcomes.push(outcome)).map_err(|message| self.lines.error(message))?;
-        }
-        if outcomes.is_empty() {
-            return Err(TraceError::file(&self.path, "must have items, got only a first line"));
-        }
-        Ok(OutcomeTable { models, outcomes })
+fn open(path: &Path, models: &[&str]) -> Result<Columns, TraceError> {
+    match models {
+        [] => Err(TraceError::file(path, "must be asked for at least one model, got none")),
+        _ => Columns::open(path),
     }
 }
 
@@ -245,6 +189,13 @@ fn parse_share(field: &[u8]) -> Result<f32, String> {
     share
         .filter(|share| (0.0..=1.0).contains(share))
         .ok_or_else(|| format!("must be a number from 0 to 1, got {}", shown(field)))
+}
+
+fn parse_answer(field: &[u8]) -> Result<&[u8], String> {
+    match field.trim_ascii() {
+        b"" => Err(format!("must be an answer, got {}", shown(field))),
+        answer => Ok(answer),
+    }
 }
 
 fn parse_flag(field: &[u8]) -> Result<bool, String> {

@@ -1,5 +1,8 @@
 //! The values in a line's fields. Errors say what a field must be; the caller adds the column, the line and the file.
 
+use std::path::Path;
+
+use crate::error::TraceError;
 use crate::time::{Duration, Time};
 
 /// The fields of a comma-separated line, without the quotes around them. None of the formats has a comma inside a field.
@@ -106,6 +109,22 @@ pub fn positions<const N: usize>(header: &[u8], names: [&str; N]) -> [usize; N] 
         let at = fields(header).position(|field| field == name.as_bytes());
         at.expect("the format is known by these columns")
     })
+}
+
+/// Where the column called `name` is, if there is one: which of several is meant, nobody knows.
+///
+/// # Errors
+/// [`TraceError::File`] where there are several.
+pub fn only_position(path: &Path, header: &[String], name: &str) -> Result<Option<usize>, TraceError> {
+    let mut found = (0..).zip(header).filter(|(_, column)| *column == name);
+    let first = found.next().map(|(first, _)| first);
+    match found.count() {
+        0 => Ok(first),
+        others => {
+            let message = format!("must have one column `{name}`, got {}", others + 1);
+            Err(TraceError::file(path, message))
+        }
+    }
 }
 
 /// For messages: what stands there, cut where it is long.

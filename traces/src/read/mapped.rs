@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use csv::ByteRecord;
 
 use super::columns::{Columns, Instants};
-use super::field::{below_2_32, shown, whole};
+use super::field::{below_2_32, only_position, shown, whole};
 use super::lines::{MAX_LINE_BYTES, open_bytes};
 use super::names::Names;
 use super::records::Record;
@@ -165,21 +165,12 @@ impl Table {
     }
 
     /// Where the one column of that name is.
-    fn position(&self, name: &String) -> Result<usize, TraceError> {
-        let mut found = (0..).zip(&self.header).filter(|(_, column)| *column == name);
-        let first = found.next().ok_or_else(|| TraceError::NoColumn {
+    fn position(&self, name: &str) -> Result<usize, TraceError> {
+        only_position(&self.path, &self.header, name)?.ok_or_else(|| TraceError::NoColumn {
             path: self.path.clone(),
-            name: name.clone(),
+            name: name.to_owned(),
             columns: self.header.clone(),
-        });
-        let (first, _) = first?;
-        match found.count() {
-            0 => Ok(first),
-            others => {
-                let message = format!("must have one column `{name}`, got {}", others + 1);
-                Err(TraceError::file(&self.path, message))
-            }
-        }
+        })
     }
 
     fn error(&self, message: String) -> TraceError {
