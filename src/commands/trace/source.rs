@@ -168,7 +168,12 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
                     .window(second as u64, count.map_err(Failure::bad_input)?)
                     .map_err(located)?;
             }
-            empty(collector.finish(&name, format.name(), counts.skipped()))
+            let mut trace = collector.finish(&name, format.name(), counts.skipped());
+            // Windows are counted from the first line on, since a clock may count from 1970; what is said of when is by the clock.
+            if let Some(gaps) = &mut trace.figures.gaps {
+                gaps.longest_from_s += counts.first_second() as f64;
+            }
+            empty(trace)
         }
         Format::ActivitySparse | Format::ActivityWide => {
             let mut collector = Collector::new(60);

@@ -84,32 +84,41 @@ impl CountedRates {
 
     /// The next count of the cut, from its beginning again where it repeats.
     fn read(&mut self) -> Result<Option<u32>, TraceError> {
+        let end = self.length.map(|length| self.from + length);
         loop {
-            // A clock that begins after `from` begins where the cut does: until it has been read, nothing of the cut has.
-            let before = self.from.saturating_sub(self.counts.first_second());
-            let count = if self.length.is_some_and(|length| self.second >= before + length) {
+            // When the clock begins is known once its first count has been read.
+            let is_over = |end| self.second > 0 && self.counts.first_second() + self.second >= end;
+            let count = if end.is_some_and(is_over) {
                 None
             } else {
                 self.counts.next().transpose()?
             };
-            let before = self.from.saturating_sub(self.counts.first_second());
-            match count {
-                Some(_) if self.second < before => self.second += 1,
-                Some(count) => {
+            let first = self.counts.first_second();
+            let at = first + self.second;
+            match (count, end) {
+                (Some(_), Some(end)) if at >= end => {
+                    let message = format!(
+                        "must have requests from second {} to second {end}, got its first line at second {first}",
+                        self.from
+                    );
+                    return Err(TraceError::file(&self.path, message));
+                }
+                (Some(_), _) if at < self.from => self.second += 1,
+                (Some(count), _) => {
                     self.second += 1;
                     self.any |= count > 0;
                     return Ok(Some(count));
                 }
-                None if self.second <= before || (self.repeat && !self.any) => {
+                (None, _) if at <= self.from.max(first) || (self.repeat && !self.any) => {
                     let message = format!("must have requests from second {} on, got none", self.from);
                     return Err(TraceError::file(&self.path, message));
                 }
-                None if self.repeat => {
+                (None, _) if self.repeat => {
                     self.counts = Counts::open(&self.path, self.skip_bad_lines)?;
                     self.second = 0;
                     self.any = false;
                 }
-                None => return Ok(None),
+                (None, _) => return Ok(None),
             }
         }
     }

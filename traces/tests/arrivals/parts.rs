@@ -276,7 +276,7 @@ fn silent_tenants_and_minutes_are_part_of_their_recording() {
     assert_eq!((each.len(), instants.len()), (30, 30));
 }
 
-/// A recording's `second`s are its clock, whatever they count from; at its first row a cut may begin that is before it.
+/// A recording's `second`s are its clock, whatever they count from: by it a cut ends too, which may begin before the first row.
 #[test]
 fn a_part_of_counts_is_by_their_own_seconds() {
     let folder = tempfile::tempdir().unwrap();
@@ -319,7 +319,8 @@ fn a_part_of_counts_is_by_their_own_seconds() {
             (0, None, [1, 2, 3, 4]),
             (first + 2, None, [3, 4, 0, 0]),
             (first + 1, Some(2), [2, 3, 0, 0]),
-            (0, Some(3), [1, 2, 3, 0]),
+            (first.saturating_sub(60), Some(first.min(60) + 3), [1, 2, 3, 0]),
+            (0, Some(first + 2), [1, 2, 0, 0]),
         ] {
             let spec = of(&text, from_s, length_s, false);
             assert_eq!(per_second(&spec), counts, "from {from_s} for {length_s:?}");
@@ -334,20 +335,28 @@ fn a_part_of_counts_is_by_their_own_seconds() {
         (100, None, [0, 2, 3, 0]),
         (100, Some(2), [0, 2, 0, 0]),
         (50, None, [0, 2, 3, 0]),
-        (50, Some(3), [0, 2, 3, 0]),
+        (50, Some(53), [0, 2, 3, 0]),
         (0, None, [0, 2, 3, 0]),
-        (0, Some(2), [0, 2, 0, 0]),
+        (0, Some(102), [0, 2, 0, 0]),
     ] {
         let spec = of(broken, from_s, length_s, true);
         assert_eq!(per_second(&spec), counts, "broken, from {from_s} for {length_s:?}");
     }
-    let late = build(&of(&text(100), 104, None, false))
-        .unwrap()
-        .next()
-        .unwrap_err()
-        .to_string();
-    assert!(
-        late.ends_with("must have requests from second 104 on, got none"),
-        "{late}"
-    );
+    for (from_s, length_s, refused) in [
+        (104, None, "must have requests from second 104 on, got none"),
+        (
+            0,
+            Some(3),
+            "must have requests from second 0 to second 3, got its first line at second 100",
+        ),
+        (
+            40,
+            Some(60),
+            "must have requests from second 40 to second 100, got its first line at second 100",
+        ),
+    ] {
+        let outside = build(&of(&text(100), from_s, length_s, false)).unwrap().next();
+        let error = outside.unwrap_err().to_string();
+        assert!(error.ends_with(refused), "{error}");
+    }
 }
