@@ -412,6 +412,34 @@ const BAD: &[Case] = &[
         &["--tokenizer: must be left out where the trace has no texts, as counts.csv has, got none.json"],
     ),
     (
+        &[
+            "trace",
+            "convert",
+            "counts.csv",
+            "out.csv",
+            "--input",
+            "5",
+            "--dense-tenants",
+        ],
+        2,
+        &["--dense-tenants: must be left out where the trace has no tenants, as counts.csv has, got it"],
+    ),
+    (
+        &[
+            "trace",
+            "convert",
+            "activity.csv",
+            "out.csv",
+            "--input",
+            "5",
+            "--dense-tenants",
+        ],
+        2,
+        &[
+            "--dense-tenants: must be left out where the trace has activity, whose tenants are numbered without gaps in any case, as activity.csv has, got it",
+        ],
+    ),
+    (
         &["trace", "convert", "epoch.csv", "out.csv"],
         2,
         &[

@@ -148,6 +148,46 @@ fn sparse_tenants_are_told_of_and_numbered_anew() {
     assert!(!names(at).contains(&"same.csv.tenants.csv".to_owned()));
 }
 
+/// A part of a larger recording keeps that one's numbers, and what is converted has a tenant for each who asks: who that is must not be lost.
+#[test]
+fn tenants_of_sparse_activity_can_be_told_back() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(
+        at.join("part.csv"),
+        "tenant,minute,invocations\n90,0,2\n7,1,3\n90,2,1\n8,2,0\n",
+    )
+    .unwrap();
+    let convert = |file: &'static str| ["trace", "convert", file, "own.csv", "--input", "5"];
+    let converted = good_json(at, &convert("part.csv"));
+    let file_of = serde_json::json!({ "file": "own.csv.tenants.csv", "count": 2 });
+    assert_eq!(converted["names"]["tenant"], file_of);
+    let who = fs::read_to_string(at.join("own.csv.tenants.csv")).unwrap();
+    assert_eq!(who, "tenant,name\n0,7\n1,90\n");
+    let own = fs::read_to_string(at.join("own.csv")).unwrap();
+    let tenants: Vec<&str> = own.lines().skip(1).filter_map(|row| row.split(',').nth(1)).collect();
+    assert_eq!(tenants, ["1", "1", "0", "0", "0", "1"]);
+    let note = said(at, &convert("part.csv"));
+    assert!(
+        note.contains("note: 2 tenants are numbered from 0 in the order of the file's numbers; own.csv.tenants.csv says who is who"),
+        "{note}"
+    );
+
+    // Lines of the wide form are numbered from 0 as they are, and so are all where the numbers have no gap.
+    fs::write(
+        at.join("wide.csv"),
+        "HashOwner,HashApp,HashFunction,Trigger,1,2\na,b,c,http,0,0\na,b,d,http,2,1\na,b,e,http,0,0\n",
+    )
+    .unwrap();
+    fs::write(at.join("whole.csv"), "tenant,minute,invocations\n1,0,2\n0,1,3\n").unwrap();
+    for file in ["wide.csv", "whole.csv"] {
+        let converted = good_json(at, &convert(file));
+        assert!(converted.get("names").is_none(), "{converted:#}");
+        assert!(!names(at).contains(&"own.csv.tenants.csv".to_owned()), "{file}");
+        assert!(!said(at, &convert(file)).contains("who is who"), "{file}");
+    }
+}
+
 #[test]
 fn columns_that_are_left_out_are_named() {
     let folder = folder();

@@ -319,6 +319,16 @@ fn activity_is_read_wide_and_sparse() {
     let released = file(b"HashOwner,HashApp,HashFunction,Trigger,1,2\na,b,c,http,0,3\nd,e,f,timer,1,0\n");
     assert_eq!(cells(released.path()), cells(sparse.path()));
     assert_eq!(activity::totals(wide.path(), false).unwrap().0, [3.0, 1.0]);
+    // Silent lines are tenants, and numbers that nobody has are none.
+    let silent = file(b"HashOwner,HashApp,HashFunction,Trigger,1\na,b,c,http,0\na,b,d,http,2\na,b,e,http,0\n");
+    let part = file(b"tenant,minute,invocations\n9,0,1\n4,1,2\n5,0,0\n");
+    for (path, numbers, totals) in [
+        (silent.path(), vec![0, 1, 2], vec![0.0, 2.0, 0.0]),
+        (part.path(), vec![4, 9], vec![2.0, 1.0]),
+    ] {
+        assert_eq!(activity::numbers(path, false).unwrap().0, numbers);
+        assert_eq!(activity::totals(path, false).unwrap().0, totals);
+    }
 }
 
 #[test]

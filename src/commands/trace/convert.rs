@@ -147,8 +147,12 @@ fn notes(args: &TraceConvertArgs, converted: &Converted, format: Format, unread:
     notes.extend(converted.names.iter().map(|(of, names)| {
         let (all, file) = (names.len(), names_file(&args.out, of));
         let what = if *of == "class" { "service classes" } else { "tenants" };
+        let order = match format {
+            Format::ActivitySparse => "in the order of the file's numbers",
+            _ => "in the order in which they first occur",
+        };
         format!(
-            "{all} {what} are numbered from 0 in the order in which they first occur; {} says who is who",
+            "{all} {what} are numbered from 0 {order}; {} says who is who",
             file.display()
         )
     }));
@@ -346,13 +350,17 @@ fn aggregated(
         return Err(must_be_left_out("--rate", what, &args.file, rate));
     }
     if args.dense_tenants {
-        let what = "tenants that are numbered from 0 on, or none";
+        let what = match format {
+            Format::Counts => "no tenants",
+            _ => "activity, whose tenants are numbered without gaps in any case",
+        };
         return Err(must_be_left_out("--dense-tenants", what, &args.file, "it"));
     }
     let path = json!(args.file);
     let mut filled_in = vec![format!("inputs are {input} tokens, outputs none")];
     let mut overrides = vec![format!("workload.lengths.input.fixed={input}")];
     let mut skipped_lines = 0;
+    let mut names = Vec::new();
     if format == Format::Counts {
         let mut counts = json!({
             "path": path,
@@ -382,10 +390,14 @@ fn aggregated(
                 args.cut.as_deref().unwrap_or_default()
             )));
         }
-        let (totals, extent) = activity::totals(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
+        let (numbers, extent) = activity::numbers(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
         skipped_lines = extent.skipped;
+        // Of a part of a larger recording, which keeps that one's numbers, each who asks is a row.
+        if (0..).zip(&numbers).any(|(row, number)| row != *number) {
+            names.push(("tenant", numbers.iter().map(u32::to_string).collect()));
+        }
         filled_in.push("arrivals are drawn within each minute".into());
-        overrides.push(format!("tenants.count={}", totals.len()));
+        overrides.push(format!("tenants.count={}", numbers.len()));
         overrides.push("tenants.popularity=of-arrivals".into());
         overrides.push(format!(
             "workload.arrivals={}",
@@ -405,6 +417,7 @@ fn aggregated(
         requests,
         skipped_lines,
         filled_in,
+        names,
         ..Converted::default()
     })
 }

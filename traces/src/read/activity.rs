@@ -149,6 +149,27 @@ fn for_each_invocation(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(C
 /// # Errors
 /// As [`for_each`], and [`TraceError::File`] where there are no requests at all.
 pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<(Vec<f64>, Extent), TraceError> {
+    let (totals, extent) = by_number(path, skip_bad_lines)?;
+    Ok((extent.rows(totals), extent))
+}
+
+/// The numbers that the file has for the tenants of [`totals`], in their order: lines of the wide form, from 0, and in others the numbers that have
+/// requests.
+///
+/// # Errors
+/// As [`totals`].
+pub fn numbers(path: &Path, skip_bad_lines: bool) -> Result<(Vec<u32>, Extent), TraceError> {
+    let (totals, extent) = by_number(path, skip_bad_lines)?;
+    let has_row = |requests: f64| extent.rows > 0 || requests > 0.0;
+    let numbered = (0..).zip(totals).filter(|(_, requests)| has_row(*requests));
+    let mut numbers: Vec<u32> = numbered.map(|(number, _)| number).collect();
+    // Lines behind the last that asks are tenants too.
+    numbers.extend(numbers.len() as u32..extent.rows as u32);
+    Ok((numbers, extent))
+}
+
+/// Requests by the file's own numbers, up to the highest that has any.
+fn by_number(path: &Path, skip_bad_lines: bool) -> Result<(Vec<f64>, Extent), TraceError> {
     let mut totals: Vec<f64> = Vec::new();
     let extent = for_each(path, skip_bad_lines, |cell| {
         let tenant = cell.tenant as usize;
@@ -157,10 +178,10 @@ pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<(Vec<f64>, Extent), T
         }
         totals[tenant] += f64::from(cell.requests);
     })?;
-    if totals.is_empty() {
-        return Err(TraceError::none(path, "have requests", extent.skipped));
+    match totals.is_empty() {
+        true => Err(TraceError::none(path, "have requests", extent.skipped)),
+        false => Ok((totals, extent)),
     }
-    Ok((extent.rows(totals), extent))
 }
 
 /// More tenants than any cluster has; a table of them still fits a laptop.
