@@ -295,6 +295,35 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
     }
 }
 
+/// A distribution has room for so many tokens and no more, which is the file's matter and none of flags that nobody gave.
+#[test]
+fn lengths_are_fitted_up_to_the_longest_that_is_drawn() {
+    let folder = folder();
+    let at = folder.path();
+    let write = |name: &str, longest: u64, outputs: bool| {
+        let row = |i: u64| {
+            let tokens = if i.is_multiple_of(50) { longest } else { 10 + i % 40 };
+            let [input, output] = if outputs { [9, tokens] } else { [tokens, 3] };
+            format!("{},0,{input},{output}\n", i * 20_000_000_000)
+        };
+        let rows: String = (0..400).map(row).collect();
+        let text = format!("arrival_ns,tenant,input_tokens,output_tokens\n{rows}");
+        fs::write(at.join(name), text).unwrap();
+    };
+    for (kind, outputs) in [("sharegpt", false), ("sharegpt", true), ("requests", false)] {
+        write("long.csv", 1 << 20, outputs);
+        let fit = good_json(at, &["trace", "fit", kind, "long.csv"]);
+        let yaml = fit["yaml"].as_str().unwrap();
+        assert!(yaml.contains("tokens: 1048576.5"), "{kind}: {yaml}");
+        write("longer.csv", (1 << 20) + 1, outputs);
+        let refused = tenantry(at, &["trace", "fit", kind, "longer.csv"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        let must = "longer.csv: must have lengths of at most 1048576 tokens to be fitted, got 1048577";
+        assert!(said.contains(must) && !said.contains("--set"), "{kind}: {said}");
+    }
+}
+
 /// The public recordings, where they are: what a fit prints is within its aims on the part that it did not see.
 #[test]
 fn public_recordings_are_fitted_within_the_aims() {

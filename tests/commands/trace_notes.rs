@@ -97,6 +97,68 @@ fn silence_before_the_first_request(from_s: u64) {
     assert!(run["duration_s"].as_f64().unwrap() < 601.0, "{run:#}");
 }
 
+/// What is said of when is by the clock by which a part is cut out, whatever it counts from.
+#[test]
+fn counts_are_told_of_and_cut_by_their_own_clock() {
+    let folder = folder();
+    let at = folder.path();
+    let rows = |from_s: u64| {
+        let count = |i: u64| if (1000..1500).contains(&i) { 0 } else { 4 };
+        let rows = (0..2000).map(|i| format!("{},{}\n", from_s + i, count(i)));
+        format!("second,requests\n{}", rows.collect::<String>())
+    };
+    let figures_from = |from_s: u64| {
+        fs::write(at.join("counts.csv"), rows(from_s)).unwrap();
+        let info = ["trace", "info", "counts.csv"];
+        let note = said(at, &info);
+        let from = format!("500 s in all, the longest from {} s on", from_s + 1000);
+        assert!(note.contains(&from), "{note}");
+        let figures = good_json(at, &info)[0].clone();
+        assert_eq!(figures["gaps"]["longest_from_s"], (from_s + 1000) as f64);
+        (figures["requests_per_s"].clone(), figures["span_s"].clone())
+    };
+    assert_eq!(figures_from(0), figures_from(100_000));
+
+    let convert = |cut: &str| {
+        let args = [
+            "trace",
+            "convert",
+            "counts.csv",
+            "cut.csv",
+            "--input",
+            "1",
+            "--cut",
+            cut,
+        ];
+        let output = tenantry(at, &args);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), message)
+    };
+    let (code, message) = convert("1500s..1600s");
+    assert_eq!(code, Some(2), "{message}");
+    assert!(
+        message.contains(
+            "counts.csv: must have requests from second 1500 to second 1600, got its first line at second 100000"
+        ),
+        "{message}"
+    );
+    // Of a part that begins before the first line, what there is.
+    for (cut, requests) in [
+        ("101500s..101600s", 400),
+        ("99950s..100050s", 200),
+        ("0s..100050s", 200),
+        ("101900s..", 400),
+    ] {
+        let (code, message) = convert(cut);
+        assert_eq!(code, Some(0), "{message}");
+        assert_eq!(
+            good_json(at, &["trace", "info", "cut.csv"])[0]["requests"],
+            requests,
+            "{cut}"
+        );
+    }
+}
+
 /// BurstGPT writes down requests that failed, with an output of 0 tokens: nobody knows how long their answers would have been.
 #[test]
 fn who_failed_is_no_answered_request() {
@@ -130,6 +192,28 @@ fn who_failed_is_no_answered_request() {
     let notes = fit["notes"].to_string();
     assert!(notes.contains("100 requests of 400 have no output"), "{notes}");
     assert_eq!(fit["real"]["requests"], 150);
+
+    // Lengths that are drawn from it are those of the answered, together or each on its own.
+    let text = (0..40).map(|i| match i % 2 {
+        0 => format!("{i},ChatGPT,11,0,11,API log\n"),
+        _ => format!("{i},ChatGPT,6,7,13,API log\n"),
+    });
+    let header = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
+    fs::write(at.join("half.csv"), header.to_owned() + &text.collect::<String>()).unwrap();
+    for lengths in [
+        "{input: {trace: {path: half.csv}}, output: {trace: {path: half.csv}}}",
+        "{joint: {trace: {path: half.csv}}}",
+    ] {
+        let flags = ["--arrivals", "{constant: {rate: 1/s}}", "--requests", "200"];
+        good(
+            at,
+            &[&["trace", "generate", "drawn.csv", "--lengths", lengths], &flags[..]].concat(),
+        );
+        let figures = &good_json(at, &["trace", "info", "drawn.csv"])[0];
+        for (figure, tokens) in [("input_tokens", 6.0), ("output_tokens", 7.0)] {
+            assert_eq!(figures[figure]["mean"], tokens, "{lengths}: {figure}");
+        }
+    }
 
     let run = [
         "simulate",

@@ -7,10 +7,7 @@ use crate::fit::quantiles::{LengthKnot, points, probability};
 use crate::fit::{sharegpt, twitter};
 use crate::read::{self, Records, tokenizer};
 use crate::request::{Lengths, Ticket};
-use crate::spec::{LengthSpec, LengthsSpec, QuantilePoint, Tweets};
-
-/// The longest length a table is made for: far above any model's context, and 8 MiB of table.
-const MAX_TOKENS: u32 = 1 << 20;
+use crate::spec::{LengthSpec, LengthsSpec, MAX_TOKENS, QuantilePoint, Tweets};
 
 /// Lengths by ticket.
 pub enum LengthsByTicket {
@@ -204,6 +201,10 @@ impl Length {
                 let mut values = Vec::new();
                 for record in Records::open_with(path, *skip_bad_lines, tokenizer::given(tokenizer.as_deref())?)? {
                     let record = record?;
+                    // As in pairs and replays: who got no answer is left out whole.
+                    if record.is_unanswered() {
+                        continue;
+                    }
                     values.extend(match side {
                         Side::Input => record.input_tokens,
                         Side::Output => record.output_tokens,
@@ -213,7 +214,7 @@ impl Length {
                     let what = if side == Side::Input { "inputs" } else { "outputs" };
                     return Err(TraceError::file(
                         path,
-                        format!("must have {what} with their lengths, got none"),
+                        format!("must have answered requests that say their {what}, got none"),
                     ));
                 }
                 Ok(Length::of_frequencies(&values))
@@ -397,12 +398,10 @@ fn check_quantiles(field: &str, points: &[QuantilePoint]) -> Result<(), TraceErr
     }
     for (i, point) in points.iter().enumerate() {
         let tokens_field = format!("{field}[{i}].tokens");
-        if !(point.tokens >= 0.0 && point.tokens <= f64::from(MAX_TOKENS)) {
-            return Err(TraceError::spec(
-                &tokens_field,
-                &format!("0 to {MAX_TOKENS}"),
-                point.tokens,
-            ));
+        // What rounds to the longest length is up to half a token above it, where fitted points have the share of at most so many tokens.
+        let most = f64::from(MAX_TOKENS) + 0.5;
+        if !(point.tokens >= 0.0 && point.tokens <= most) {
+            return Err(TraceError::spec(&tokens_field, &format!("0 to {most}"), point.tokens));
         }
         if i > 0 && point.tokens <= points[i - 1].tokens {
             let must_be = format!("above the point before, {}", points[i - 1].tokens);

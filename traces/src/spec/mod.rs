@@ -287,7 +287,7 @@ pub enum LengthsSpec {
     ShareGpt,
     /// Inputs, and outputs by input, that were fitted to a recording ([`crate::fit::sharegpt::fit`]).
     Joint(JointSpec),
-    /// Pairs drawn from the lengths of a recorded trace; its rows are kept in memory.
+    /// Pairs drawn from the lengths of a recorded trace's requests that are answered; its rows are kept in memory.
     Resampled {
         /// A file of a known format with lengths ([`crate::read`]).
         path: PathBuf,
@@ -317,6 +317,9 @@ pub struct OutputBinSpec {
     /// Points of the outputs' distribution function.
     pub output: Vec<QuantilePoint>,
 }
+
+/// The longest length, in tokens, that a distribution may have: far above any model's context, and 8 MiB of table.
+pub const MAX_TOKENS: u32 = 1 << 20;
 
 /// One length, in tokens. Bounds are inclusive; a distribution is cut at them, not piled up on them.
 #[derive(Clone, Debug, PartialEq)]
@@ -352,7 +355,7 @@ pub enum LengthSpec {
     /// Of ShareGPT's conversations, as a fitted generator ([`crate::fit::sharegpt`]): its inputs where an input is asked for, else
     /// its outputs, on their own.
     ShareGpt,
-    /// Each as likely as it is frequent among the inputs, or the outputs, of a recorded trace.
+    /// Each as likely as it is frequent among the inputs, or the outputs, of a recorded trace's requests that are answered.
     Recorded {
         /// A file of a known format with lengths ([`crate::read`]).
         path: PathBuf,

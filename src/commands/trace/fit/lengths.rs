@@ -6,6 +6,7 @@ use tenantry_traces::Lengths;
 use tenantry_traces::fit::quantiles::{self, LENGTH_PROBABILITIES, LengthKnot, fit_lengths};
 use tenantry_traces::fit::sharegpt;
 use tenantry_traces::read::Record;
+use tenantry_traces::spec::MAX_TOKENS;
 
 use super::{Fitted, GENERATED, Keys, arrivals_are_not_fitted, generate, too_few};
 use crate::cli::TraceFitArgs;
@@ -34,6 +35,7 @@ pub fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, F
     if pairs.len() < LEAST {
         return Err(too_few(args, "requests with lengths", LEAST, pairs.len()));
     }
+    check_longest(args, &pairs)?;
     let [seen, unseen] = every_second(&pairs);
     let mut notes = vec![format!(
         "fitted to every second request ({}), checked against the others ({})",
@@ -62,6 +64,18 @@ pub fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, F
         keys,
         notes,
     })
+}
+
+/// Refuses lengths for which no distribution has room, before a key that is made of them is.
+pub fn check_longest(args: &TraceFitArgs, pairs: &[Lengths]) -> Result<(), Failure> {
+    let longest = pairs.iter().map(|pair| pair.input.max(pair.output)).max();
+    match longest.filter(|&tokens| tokens > MAX_TOKENS) {
+        None => Ok(()),
+        Some(tokens) => Err(Failure::BadInput(format!(
+            "{}: must have lengths of at most {MAX_TOKENS} tokens to be fitted, got {tokens}",
+            args.file.display()
+        ))),
+    }
 }
 
 /// A request of which only the lengths are told.

@@ -48,6 +48,9 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
     let mut of_lengths: Keys = Vec::new();
     let told = [seen.lengths.len(), unseen.lengths.len()];
     if told.iter().all(|&told| told >= lengths::LEAST) {
+        for half in [&seen, &unseen] {
+            lengths::check_longest(args, &half.lengths)?;
+        }
         let left_out = seen.unanswered + unseen.unanswered;
         if left_out > 0 {
             notes.push(format!(
