@@ -223,6 +223,26 @@ fn a_profile_is_of_the_very_files_that_it_names() {
             "{alpha}"
         );
     }
+    // Where nothing is pruned there is no second form of the cascade.
+    for (alpha, forms, ensembles) in [
+        ("0", vec!["cascade", "cascade, ensemble"], 1),
+        (
+            "0.5",
+            vec![
+                "cascade",
+                "cascade, ensemble",
+                "cascade, pruned",
+                "cascade, pruned, ensemble",
+            ],
+            2,
+        ),
+    ] {
+        let judged = good_json(folder, &pruned(alpha));
+        let runs = judged["runs"].as_array().expect("a list").iter();
+        let names: Vec<&str> = runs.filter_map(|run| run["name"].as_str()).skip(2).collect();
+        assert_eq!(names, forms, "{alpha}");
+        assert_eq!(judged["ensemble"].as_array().map(Vec::len), Some(ensembles), "{alpha}");
+    }
     // Calibrated there, on other items: only the weights are of these.
     let calibrated = ["--calibrated-by", "profiled", "--out", "tested"];
     let profile_test = ["cascade", "profile", "small", "large", "--items", "test.csv"];

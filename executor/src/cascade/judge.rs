@@ -41,7 +41,8 @@ pub struct EnsembleEffect {
     pub items: usize,
     /// Of these: the last model asked is wrong.
     pub wrong: usize,
-    /// Of the wrong: a model before it is right alone, which is all that any average could mend where there are two classes.
+    /// Of the wrong: a model asked before it is right, of what it read there (pruned words too, from the second on), which is all that any average could
+    /// mend where there are two classes.
     pub earlier_right: usize,
     /// Of the wrong: the average is right.
     pub mended: usize,
@@ -52,9 +53,9 @@ pub struct EnsembleEffect {
 /// What [`judge`] found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Each model alone, and the cascade in its forms.
+    /// Each model alone, and the cascade in its forms: those that prune where `alpha` is above 0.
     pub judged: Vec<Judged>,
-    /// Of the ensemble, without and with pruning.
+    /// Of the ensemble, without and, where `alpha` is above 0, with pruning.
     pub ensemble: Vec<EnsembleEffect>,
     /// Of each model but those that answer a number.
     pub calibration: Vec<CalibrationError>,
@@ -117,11 +118,11 @@ pub struct CalibrationError {
 pub struct Settings {
     /// When the next level is asked.
     pub reroute: Reroute,
-    /// The degree of pruning.
+    /// The degree of pruning; 0 for none.
     pub alpha: f64,
 }
 
-/// Answers `items` one at a time by each of `models` alone, and by their cascade: with and without pruning, with and without an ensemble.
+/// Answers `items` one at a time by each of `models` alone, and by their cascade: with and without an ensemble, and both with pruning where there is any.
 /// Calibrations and weights are those of `profiled`, what the models make of other items whole; weights where words are pruned are those of `pruned`, what
 /// each model makes of the other items as they come to it then. Coins are drawn by item and level.
 /// Once `interrupt` is set it ends with the item.
@@ -169,14 +170,17 @@ pub fn judge(
         .map(|(level, answers)| Judged::new(&format!("{} only", level.model.name()), 1, items, answers, &re_routed))
         .collect();
     let mut ensemble = Vec::new();
-    for (name, alpha, profiled) in [("cascade", 0.0, profiled), ("cascade, pruned", settings.alpha, pruned)] {
+    // A degree of 0 takes no word away: it would be the same cascade again, and noise for a difference.
+    let with_pruning = (settings.alpha > 0.0).then_some(("cascade, pruned", settings.alpha, pruned));
+    for (name, alpha, profiled) in [("cascade", 0.0, profiled)].into_iter().chain(with_pruning) {
         let weights = weights(profiled, settings.reroute)?;
         let last = match alpha > 0.0 {
             true => run(levels.clone(), alpha, None)?,
             false => cascade.clone(),
         };
         let averaged = run(levels.clone(), alpha, Some(weights.clone()))?;
-        let effect = EnsembleEffect::new(alpha > 0.0, weights, &re_routed, &alone, &last, &averaged);
+        let is_right = |item: usize, answer: &[f64]| levels[0].calibration.is_right(answer, items[item].label);
+        let effect = EnsembleEffect::new(alpha > 0.0, weights, &re_routed, [&last, &averaged], is_right);
         ensemble.push(effect);
         for (name, answers) in [(name.to_owned(), &last), (format!("{name}, ensemble"), &averaged)] {
             judged.push(Judged::new(&name, levels.len(), items, answers, &re_routed));
@@ -193,21 +197,20 @@ pub fn judge(
 }
 
 impl EnsembleEffect {
-    /// `last` are the answers of the last model asked, `averaged` those of all that were, `alone` each model's.
+    /// `last` are the answers of the last model asked, `averaged` those of all that were; `is_right` says it of an item's answer.
     fn new(
         pruned: bool,
         weights: Vec<f64>,
         re_routed: &[usize],
-        alone: &[Vec<(Answered, bool)>],
-        last: &[(Answered, bool)],
-        averaged: &[(Answered, bool)],
+        [last, averaged]: [&[(Answered, bool)]; 2],
+        is_right: impl Fn(usize, &[f64]) -> bool,
     ) -> EnsembleEffect {
         let right = |answers: &[(Answered, bool)], item: usize| answers[item].1;
         let (good, wrong): (Vec<usize>, Vec<usize>) = re_routed.iter().copied().partition(|&item| right(last, item));
         let earlier_right = |item: &&usize| {
-            alone[..last[**item].0.level]
-                .iter()
-                .any(|answers| right(answers, **item))
+            let answered = &last[**item].0;
+            let mut earlier = answered.by_level[..answered.level].iter();
+            earlier.any(|answer| is_right(**item, answer))
         };
         EnsembleEffect {
             pruned,
@@ -336,5 +339,36 @@ mod tests {
         };
         assert!((small - 1.0 / 6.0).abs() < 1e-9 && (middle - 2.0 / 6.0).abs() < 1e-9);
         assert!((large - 3.0 / 6.0).abs() < 1e-9);
+    }
+
+    /// Of three levels the second reads what the first one's attention leaves: what it would have said of the whole text mends nothing.
+    #[test]
+    fn who_was_right_before_is_told_by_what_each_level_said_there() {
+        let answered = |classes: &[usize]| {
+            let share = |&class: &usize| if class == 0 { vec![0.9, 0.1] } else { vec![0.2, 0.8] };
+            let by_level: Vec<Vec<f64>> = classes.iter().map(share).collect();
+            let answer = by_level.last().unwrap().clone();
+            let right = answer[0] > answer[1];
+            let answered = Answered {
+                answer,
+                by_level,
+                level: classes.len() - 1,
+                service_us: 1.0,
+                words: vec![1; classes.len()],
+            };
+            (answered, right)
+        };
+        let last = [
+            // Returned by the first level, which is in no count.
+            answered(&[0]),
+            answered(&[1, 0, 1]),
+            answered(&[1, 1, 1]),
+            answered(&[0, 1]),
+            answered(&[1, 1, 0]),
+        ];
+        let is_right = |_: usize, answer: &[f64]| answer[0] > answer[1];
+        let effect = EnsembleEffect::new(true, vec![0.3, 0.3, 0.4], &[1, 2, 3, 4], [&last, &last], is_right);
+        assert_eq!((effect.items, effect.wrong, effect.earlier_right), (4, 3, 2));
+        assert_eq!((effect.mended, effect.broken), (0, 0));
     }
 }

@@ -197,6 +197,8 @@ pub struct Cascade<'a> {
 pub struct Answered {
     /// Probabilities of the classes, or the number: of the last level that was asked, or of all that were.
     pub answer: Vec<f64>,
+    /// What each level that was asked answered of what it read, in their order.
+    pub by_level: Vec<Vec<f64>>,
     /// The level that was asked last.
     pub level: usize,
     /// Microseconds of all models and of what lies between them.
@@ -272,6 +274,7 @@ impl<'a> Cascade<'a> {
                 service_us += begin.elapsed().as_secs_f64() * 1e6;
                 return Ok(Answered {
                     answer,
+                    by_level: asked,
                     level: index,
                     service_us,
                     words,
