@@ -399,6 +399,14 @@ impl Scenario {
         follows_tenants(&self.raw.workload.arrivals)
     }
 
+    /// The clients of a closed loop with so many times the scenario's load, whole ones and at least one; nothing where requests come by themselves.
+    pub fn clients_at(&self, load: f64) -> Option<u64> {
+        match &self.raw.workload.arrivals {
+            RawArrivals::ClosedLoop { clients, .. } => Some((f64::from(clients.0) * load).round().max(1.0) as u64),
+            _ => None,
+        }
+    }
+
     /// How many times as early as in the scenario a variant's requests come: as many at a higher rate, or the same instants closer together. The same ones
     /// are to be left out as the warm-up.
     fn sooner(&self, variant: &Variant<'_>) -> f64 {
@@ -446,9 +454,9 @@ impl Scenario {
         match &self.raw.workload.arrivals {
             _ if variant.load == 1.0 => {}
             // Who waits for answers asks no faster: more load is more of them.
-            RawArrivals::ClosedLoop { clients, .. } => {
-                let clients = (f64::from(clients.0) * variant.load).round().max(1.0);
-                settings.push(("workload.arrivals.closed-loop.clients", (clients as u64).into()));
+            RawArrivals::ClosedLoop { .. } => {
+                let clients = self.clients_at(variant.load).expect("the loop is closed");
+                settings.push(("workload.arrivals.closed-loop.clients", clients.into()));
             }
             _ => {
                 let arrivals = tree["workload"]["arrivals"].clone();

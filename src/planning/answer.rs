@@ -52,7 +52,7 @@ pub fn answer(
         Arc::clone(interrupt),
         bar.clone(),
     )?;
-    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
+    let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let mut found = find(&mut search, &evaluator, &BTreeMap::new())?;
@@ -143,14 +143,14 @@ where
     }
 
     fn sentence(&self) -> Result<String, Failure> {
-        let target = target(self.scenario.slo);
+        let target = target(self.scenario.slo, self.evaluator.quantile());
         let Some(best) = self.found.best else {
             return self.nothing(&target);
         };
         let sure = format!("{} sure", sure(self.found.confidence));
         let short = short(self.evaluator, self.search, Some(best));
         let judged = self.search.judged(best).expect("the answer was run");
-        let in_time = format!("{} are in time", human::percent(judged.share.mean));
+        let in_time = format!("{} are {}", human::percent(judged.share.mean), self.kept());
         let right = self.evaluator.answers(best).and_then(Answers::share);
         let right = right.filter(|_| self.evaluator.plan.min_accuracy.is_some());
         let right = right.map_or(String::new(), |share| {
@@ -185,12 +185,7 @@ where
             }
             (Objective::TightestLatency, _) => {
                 let quantile = rounded(self.evaluator.quantile() * 100.0);
-                let tied: Vec<String> = self
-                    .found
-                    .tied
-                    .iter()
-                    .map(|cell| system(self.evaluator, *cell))
-                    .collect();
+                let tied: Vec<String> = self.found.tied.iter().map(|cell| self.option(*cell)).collect();
                 let tied = match tied.is_empty() {
                     true => String::new(),
                     false => format!("; {} could not be told from it", tied.join(", ")),
@@ -225,14 +220,23 @@ where
     fn about(&self, best: Cell) -> String {
         let about = self.found.least_sure.filter(|cell| *cell != best);
         let about = about.and_then(|cell| {
-            let share = human::percent(self.judged(cell)?.share.mean);
+            let (share, kept) = (human::percent(self.judged(cell)?.share.mean), self.kept());
             let what = short(self.evaluator, self.search, Some(cell));
             Some(match self.judged(cell)?.hopeless {
-                true => format!(", above all about {what}, where {share} were in time until a run was stopped"),
-                false => format!(", above all about {what}, where {share} are in time"),
+                true => format!(", above all about {what}, where {share} were {kept} until a run was stopped"),
+                false => format!(", above all about {what}, where {share} are {kept}"),
             })
         });
         about.unwrap_or_default()
+    }
+
+    /// The system of a cell, with its card where there are others to choose from.
+    fn option(&self, cell: Cell) -> String {
+        let system = system(self.evaluator, cell);
+        match self.evaluator.plan.cards.len() {
+            1 => system,
+            _ => format!("{system} on {}", cards(self.evaluator, cell)),
+        }
     }
 
     /// What would settle a decision that is close; where bursts leave the doubt, how long a run would see enough of them.
@@ -325,10 +329,11 @@ where
             |(share, cell)| {
                 let unanswered = self.unanswered(cell);
                 format!(
-                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are in time{}.",
+                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are {}{}.",
                     cards(self.evaluator, cell),
                     system(self.evaluator, cell),
                     human::percent(share),
+                    self.kept(),
                     unanswered.map_or(String::new(), |why| format!(" and {why}"))
                 )
             },
@@ -371,6 +376,14 @@ where
         self.search.samples(cell).iter().all(|sample| sample.judged == 0)
     }
 
+    /// What those requests are that count for a cell.
+    fn kept(&self) -> &'static str {
+        match self.scenario.slo {
+            Some(_) => "in time",
+            None => "answered",
+        }
+    }
+
     /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency.
     fn unanswered(&self, cell: Cell) -> Option<String> {
         let (share, why) = unanswered(&self.evaluator.seen(cell)?)?;
@@ -400,7 +413,7 @@ where
             let verdict = match (self.refused(cell), judged) {
                 (Some(why), _) => why,
                 (_, None) => "not tried: worse at its best".to_owned(),
-                _ if keeps => self.beside_the_answer(cell).to_owned(),
+                _ if keeps => self.beside_the_answer(cell),
                 _ if is_worse => "worse at its best, where it misses the target".to_owned(),
                 (_, Some(judged)) => {
                     let is_sure = judged.confidence >= self.evaluator.plan.confidence;
@@ -453,17 +466,14 @@ where
     }
 
     /// What a cell that keeps the target, or is as fast as its system gets, is beside the answer.
-    fn beside_the_answer(&self, cell: Cell) -> &'static str {
+    fn beside_the_answer(&self, cell: Cell) -> String {
         let ranked = self.evaluator.plan.find != Objective::TightestLatency;
         if self.found.best == Some(cell) {
             "the answer"
         } else if self.found.tied.contains(&cell) {
             "as good, as far as can be told"
         } else if ranked && self.costs_the_same(cell) {
-            match self.is_slower(cell) {
-                true => "keeps the target as well, and is slower",
-                false => "keeps the target as well, and is as fast",
-            }
+            return self.between_equals(cell);
         } else if ranked {
             "keeps the target, and is worse"
         } else if self.scenario.slo.is_some() {
@@ -471,6 +481,19 @@ where
         } else {
             "slower"
         }
+        .to_owned()
+    }
+
+    /// The latency decides between equals, by the seeds that both were run with: that of the table is over all of a cell's own.
+    fn between_equals(&self, cell: Cell) -> String {
+        let runs = |cell: Cell| self.search.samples(cell).len();
+        let is_slower = self.found.best.is_some_and(|best| self.search.is_faster(best, cell));
+        let fast = if is_slower { "slower" } else { "as fast" };
+        let over = match self.found.best.is_some_and(|best| runs(best) != runs(cell)) {
+            true => " over the runs that both have",
+            false => "",
+        };
+        format!("keeps the target as well, and is {fast}{over}")
     }
 
     /// Whether a cell is as good as the best but for the latency, which decides between equals.
@@ -478,11 +501,6 @@ where
         let candidates = self.evaluator.candidates(&BTreeMap::new());
         let value = |cell: Cell| candidates[cell.candidate].values[cell.level];
         self.found.best.is_some_and(|best| value(best) == value(cell))
-    }
-
-    /// Whether a cell is slower than the best, by the seeds that both were run with.
-    fn is_slower(&self, cell: Cell) -> bool {
-        self.found.best.is_some_and(|best| self.search.is_faster(best, cell))
     }
 
     fn binds(&self) -> Result<Option<Binds>, Failure> {

@@ -276,9 +276,7 @@ impl<'a> Evaluator<'a> {
         if kept.has_bursts {
             kept.sample.bursts = self.evenness(cell)?.bursts;
         }
-        if kept.summary.is_some()
-            && let Ok(run) = self.run_of(cell, key.1)?
-        {
+        if let Ok(run) = self.run_of(cell, key.1)? {
             self.judged(&run, cell, key.1)?;
         }
         self.count(1 + kept.extra_runs);
@@ -438,7 +436,8 @@ impl<'a> Evaluator<'a> {
 
     /// Runs of a cell for which the search asked `asked` times; none where its card cannot run it.
     pub fn runs(&self, cell: Cell, asked: usize) -> u32 {
-        let extra = self.first(cell, |run| run.summary.as_ref().map(|_| run.extra_runs));
+        let cannot_run = |run: &PlanRun| run.refused.as_ref().is_some_and(|why| why.starts_with(CANNOT_RUN));
+        let extra = self.first(cell, |run| (!cannot_run(run)).then_some(run.extra_runs));
         extra.map_or(0, |extra| asked as u32 + extra)
     }
 

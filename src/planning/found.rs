@@ -114,10 +114,10 @@ fn wrong_about_answers(evaluator: &Evaluator<'_>, best: Option<Cell>, standings:
 }
 
 /// The rules of a plan's decisions.
-pub fn rules(scenario: &Scenario, evaluator: &Evaluator<'_>) -> Rules {
+pub fn rules(evaluator: &Evaluator<'_>) -> Rules {
     Rules {
-        // Without an objective every request keeps it, and none decides.
-        share: scenario.slo.map_or(0.0, |slo| slo.quantile),
+        // Without an objective as many must be answered as the latency is read of: nobody is the fastest by turning requests away.
+        share: evaluator.quantile(),
         confidence: evaluator.plan.confidence,
         quantile: evaluator.quantile(),
         seeds: evaluator.seeds(),
@@ -140,14 +140,14 @@ pub fn cards(evaluator: &Evaluator<'_>, cell: Cell) -> String {
     }
 }
 
-/// The target: `98 % of the requests within 150 ms`, `… within 1 s to the first token and 50 ms a token`.
-pub fn target(slo: Option<Slo>) -> String {
-    slo.map_or("the least latency at p98".to_owned(), |slo| {
-        // What was asked for, with all of its digits.
-        let share = format!("{} %", rounded(slo.quantile * 100.0));
+/// The target: `98 % of the requests within 150 ms`, `… within 1 s to the first token and 50 ms a token`, `98 % of the requests answered`.
+pub fn target(slo: Option<Slo>, quantile: f64) -> String {
+    // What was asked for, with all of its digits.
+    let requests = format!("{} % of the requests", rounded(quantile * 100.0));
+    slo.map_or(format!("{requests} answered"), |slo| {
         let limits = [slo.target.latency, slo.target.first_token, slo.target.per_token];
         let limits = limits.map(|limit| limit.map(|limit| limit.as_millis_f64()));
-        format!("{share} of the requests within {}", human::limits(limits))
+        format!("{requests} within {}", human::limits(limits))
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
+use tenantry_reports::human;
 use tenantry_reports::plan::{Move, sure};
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, Scenario};
@@ -44,13 +45,23 @@ impl Moving<'_> {
             return Ok(moves);
         }
         for (factor, word) in BY {
+            // Of few clients it is more than a fifth, or less.
+            let clients = self.scenario.clients_at(factor);
+            if clients.is_some() && clients == self.scenario.clients_at(1.0) {
+                moves.push(Move {
+                    when: format!("With 20 % {word} load"),
+                    then: "cannot be asked: of so few clients that is none".to_owned(),
+                });
+                continue;
+            }
+            let clients = clients.map_or(String::new(), |clients| format!(" ({} clients)", human::count(clients)));
             let then = match self.again(self.plan, factor) {
                 // The answer stands all the same: some loads cannot be scaled.
                 Err(Failure::BadInput(why)) => format!("cannot be asked: {why}"),
                 another => another?.then,
             };
             moves.push(Move {
-                when: format!("With 20 % {word} load"),
+                when: format!("With 20 % {word} load{clients}"),
                 then,
             });
         }
@@ -118,7 +129,7 @@ impl Moving<'_> {
             Arc::clone(self.interrupt),
             self.bar.clone(),
         )?;
-        let mut search = Search::new(rules(self.scenario, &evaluator), |cells: &[(Cell, u32)]| {
+        let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
             evaluator.run(cells)
         });
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;

@@ -48,9 +48,12 @@ impl Evaluator<'_> {
         (load, tenants)
     }
 
+    /// Of the first seed that brings requests after the warm-up.
     fn first_judged(&self, cell: Cell) -> Option<Judged> {
         let (load, tenants) = self.load(cell);
-        locked(&self.known.judged).get(&(load, tenants, 0)).copied()
+        let known = locked(&self.known.judged);
+        let mut repeats = known.range((load, tenants, 0)..=(load, tenants, u32::MAX));
+        repeats.find_map(|(_, judged)| (judged.requests() > 0).then_some(*judged))
     }
 
     /// How evenly a cell's requests come; as if evenly where there is but one workload, of which the parts are compared.

@@ -17,10 +17,31 @@ fn a_closed_loop_is_planned() {
     };
     let cards = asked("plan={find: fewest-cards, gpus: {from: 1, to: 16}}");
     let moves = cards["moves"].as_array().unwrap();
-    assert_eq!(moves[0]["if"], "With 20 % more load", "{cards}");
+    assert_eq!(moves[0]["if"], "With 20 % more load (240 clients)", "{cards}");
     let tenants = asked("plan={find: most-tenants, tenants: {from: 1, to: 200}, precision: 20%}");
     let answer = tenants["answer"].as_str().unwrap();
     assert!(answer.contains(" tenants on 1 card"), "{answer}");
+    // A fifth of two clients is none.
+    let two = load.replace("clients: 200", "clients: 2");
+    let set = [
+        &two,
+        "slo={latency: 20ms, at: p98}",
+        "plan={find: fewest-cards, gpus: [1]}",
+    ];
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let of_two = good_json(
+        at,
+        &["plan", "s.yaml", "--out", "p"]
+            .into_iter()
+            .chain(set)
+            .collect::<Vec<_>>(),
+    );
+    for moved in of_two["moves"].as_array().unwrap() {
+        assert_eq!(
+            moved["then"], "cannot be asked: of so few clients that is none",
+            "{of_two}"
+        );
+    }
 }
 
 /// Shipped plans for systems of other kinds, at small scale: a few numbers of cards, and as many requests as a second decision needs.

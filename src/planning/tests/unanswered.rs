@@ -1,0 +1,70 @@
+//! Who is not answered is not fast: the tightest latency without a target.
+
+use super::{Question, planned, scenario};
+
+/// One that takes eight into its queue and turns the others away, beside one that answers all of them.
+const SYSTEMS: &str = "systems=[{name: choosy, preset: bert-shared, dtype: f16, admit: {bounded-queue: {max_waiting: 8}}}, \
+                       {preset: bert-shared, dtype: f16}]";
+
+fn tightest(set: &'static [&'static str]) -> tenantry_reports::plan::PlanReport {
+    let plan = "{find: tightest-latency, gpus: [1, 2]}";
+    planned(&scenario(&Question {
+        name: "tightest",
+        set,
+        plan,
+    }))
+    .report
+}
+
+#[test]
+fn nobody_is_the_fastest_by_turning_requests_away() {
+    let report = tightest(&["slo=null", SYSTEMS]);
+    let chosen = report.options.iter().find(|option| option.chosen).unwrap();
+    assert_eq!(chosen.system, "bert-shared", "{}", report.answer);
+    let choosy = report.options.iter().find(|option| option.system == "choosy").unwrap();
+    assert!(choosy.latency_ms < chosen.latency_ms, "{choosy:?}");
+    assert!(
+        choosy.verdict.starts_with("given up: ") && choosy.verdict.contains("refused"),
+        "{choosy:?}"
+    );
+}
+
+/// Nor by those who give up waiting.
+#[test]
+fn nobody_is_the_fastest_by_letting_requests_wait_until_they_give_up() {
+    let report = tightest(&["slo=null", "workload.cancellations={share: 100%, mean_after: 5ms}"]);
+    assert!(!report.feasible, "{}", report.answer);
+    assert!(
+        report
+            .answer
+            .starts_with("Nothing that was tried keeps 98 % of the requests answered. Nearest: "),
+        "{}",
+        report.answer
+    );
+}
+
+#[test]
+fn without_a_request_there_is_no_answer() {
+    let report = tightest(&["slo=null", "workload.warm_up=100s"]);
+    assert!(!report.feasible, "{}", report.answer);
+    assert!(report.answer.starts_with("Nothing can be told: "), "{}", report.answer);
+}
+
+/// The same card under two names: what cannot be told apart differs by its card alone.
+#[test]
+fn ties_are_named_with_their_cards() {
+    let l4 = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cards/l4");
+    let plan = format!("{{find: tightest-latency, gpus: [1], cards: [l4, {l4}]}}");
+    let report = planned(&scenario(&Question {
+        name: "ties",
+        set: &[
+            "slo=null",
+            "systems=[{preset: bert-shared, dtype: f16}]",
+            "workload.arrivals.poisson.rate=300/s",
+        ],
+        plan: plan.leak(),
+    }))
+    .report;
+    let tie = format!("bert-shared on 1 card of {l4} could not be told from it");
+    assert!(report.answer.contains(&tie), "{}", report.answer);
+}
