@@ -16,10 +16,10 @@ pub fn counting(what: &'static str, quiet: bool) -> ProgressBar {
     bar
 }
 
-/// A bar of work that says by itself when it ends at the latest: its message says how long that is.
+/// A bar of time, whose message says how much is left: what takes long is not how many steps there are.
 #[cfg(feature = "libtorch")]
-pub fn known_end(total: u64, what: &'static str, quiet: bool) -> ProgressBar {
-    styled(total, what, quiet, "{prefix} {wide_bar} {pos}/{len}, {msg}")
+pub fn timed(what: &'static str, quiet: bool) -> ProgressBar {
+    styled(1, what, quiet, "{prefix} {wide_bar} {msg}")
 }
 
 fn styled(total: u64, what: &'static str, quiet: bool, template: &str) -> ProgressBar {

@@ -41,6 +41,16 @@ pub enum ExecutorError {
         /// What the probe said.
         reason: String,
     },
+    /// A number format in which this device's libtorch has no product with a sparse matrix.
+    #[error(
+        "number format of the shared model: must be one for which this device has a sparse product, got {number}: {reason}"
+    )]
+    NoSparseProduct {
+        /// Which.
+        number: String,
+        /// What the probe said.
+        reason: String,
+    },
     /// A runtime of which CUDA captured no graph: it is computed op by op, which takes longer than it would.
     #[error("a runtime is not captured, and computed op by op: {}", .0)]
     Uncaptured(Box<ExecutorError>),
@@ -145,6 +155,7 @@ impl ExecutorError {
             ExecutorError::Shape { .. }
             | ExecutorError::Input { .. }
             | ExecutorError::Unavailable { .. }
+            | ExecutorError::NoSparseProduct { .. }
             | ExecutorError::Cascade { .. }
             | ExecutorError::Checkpoint { .. } => true,
             ExecutorError::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,

@@ -1,6 +1,6 @@
 //! What was measured later on the same device, added to a card.
 
-use crate::card::{Card, Device, Provenance, Source};
+use crate::card::{Card, Contention, Device, Provenance, Source};
 use crate::certainty::Certainty;
 use crate::error::Invalid;
 use crate::family::Family;
@@ -8,6 +8,7 @@ use crate::model::ModelShape;
 use crate::origin::{Origin, Origins};
 use crate::slice::Slice;
 use crate::summary::{LeftOut, TableError, leave_out_errors};
+use crate::tables::Tables;
 
 impl Card {
     /// Refuses to be added to by what is measured on another device, or with another libtorch.
@@ -106,6 +107,14 @@ impl Card {
         other.take_out(&self.tables.names());
         self.certainty.append(&mut other.certainty);
         self.origins = Origins::new([self.table_origins(), other.table_origins()].concat());
+        // How much look-ups and compute disturb each other was measured with the first of their tables.
+        if self.tables.plot_lookup.is_empty() && !other.tables.plot_lookup.is_empty() {
+            self.contention = Contention {
+                compute_beside_lookup: other.contention.compute_beside_lookup,
+                lookup_beside_compute: other.contention.lookup_beside_compute,
+                ..self.contention
+            };
+        }
         self.held_out.replace_with(&other.held_out);
         self.tables.replace_with(&other.tables);
         for limits in other.limits {
@@ -147,6 +156,20 @@ impl Card {
     }
 }
 
+impl Tables {
+    /// Which of these tables go less far along an axis than others of the same names: `encoder_layer of model=tiny …`.
+    pub fn short_of(&self, others: &Tables) -> Vec<String> {
+        let own = self.slices();
+        let is_short =
+            |other: &&Slice| find(&own, &(other.family, other.label.clone())).is_some_and(|own| !own.reaches(other));
+        let name = |slice: &Slice| match slice.label.as_str() {
+            "" => slice.family.name().to_owned(),
+            label => format!("{} of {label}", slice.family.name()),
+        };
+        others.slices().iter().filter(is_short).map(name).collect()
+    }
+}
+
 fn find<'a>(slices: &'a [Slice], (family, table): &(Family, String)) -> Option<&'a Slice> {
     slices
         .iter()
@@ -159,7 +182,6 @@ mod tests {
     use crate::model::DType;
     use crate::rows::EncoderLayerRow;
     use crate::slice::table_of;
-    use crate::tables::Tables;
     use crate::testing::synthetic_card;
 
     #[test]
@@ -213,6 +235,41 @@ mod tests {
         other.device.host.cpu = "another".into();
         let refused = card.add_measured(other, &[]).unwrap_err();
         assert_eq!(refused.field, "device.host.cpu");
+    }
+
+    /// What a card without look-ups has of them beside compute is no measurement; what one with them has stays.
+    #[test]
+    fn with_the_first_look_ups_comes_what_they_disturb() {
+        let beside = |compute_beside_lookup, lookup_beside_compute, compute_beside_copy| Contention {
+            compute_beside_lookup,
+            lookup_beside_compute,
+            compute_beside_copy,
+            ..synthetic_card().contention
+        };
+        let mut card = synthetic_card();
+        card.tables.plot_lookup.clear();
+        card.contention = beside(1.0, 1.0, 1.3);
+        let mut other = synthetic_card();
+        other.contention = beside(1.08, 1.01, 1.5);
+        card.add_measured(other.clone(), &[]).unwrap();
+        assert_eq!(card.contention, beside(1.08, 1.01, 1.3));
+        other.contention = beside(1.2, 1.2, 1.5);
+        card.add_measured(other, &[]).unwrap();
+        assert_eq!(card.contention, beside(1.08, 1.01, 1.3));
+    }
+
+    #[test]
+    fn a_table_that_ends_before_another_is_named() {
+        let whole = synthetic_card().tables;
+        let mut short = whole.clone();
+        let longest = whole.encoder_layer.iter().map(|row| row.tokens).max();
+        short
+            .encoder_layer
+            .retain(|row| row.model != "tiny" || Some(row.tokens) < longest);
+        assert_eq!(short.short_of(&whole), ["encoder_layer of model=tiny dtype=f32"]);
+        assert_eq!(whole.short_of(&short), [""; 0]);
+        short.encoder_layer.clear();
+        assert_eq!(short.short_of(&whole), [""; 0], "what is not there is measured");
     }
 
     /// A table that is off at its held-out points is told of, and gives way to what was measured again; whatever else was measured does not.

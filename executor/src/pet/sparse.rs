@@ -59,10 +59,9 @@ impl Sparse {
             (kind, device),
         )?;
         // Not every device multiplies sparse matrices in every number format: better to know when loading.
-        probe(kind, device).map_err(|error| {
-            let got = format!("{kind:?}: {}", first_line(&error));
-            let what = "number format of the shared model";
-            ExecutorError::input(what, "one for which this device has a sparse product", got)
+        probe(kind, device).map_err(|error| ExecutorError::NoSparseProduct {
+            number: format!("{kind:?}"),
+            reason: first_line(&error).to_owned(),
         })?;
         Ok(Sparse(csr.into()))
     }

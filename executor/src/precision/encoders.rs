@@ -199,11 +199,11 @@ fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) ->
     let parameters = [0, 1, 2].map(|task| kind.random(&shape(), &SIZES, SEED, task).scaled(TENANTS as f32));
     let load = |parameters| kind.load(&Reader::new(parameters), &case.encoder);
     let loaded = match parameters.iter().map(load).collect::<Result<Vec<_>, _>>() {
-        Ok(loaded) => loaded,
-        Err(error) => {
+        Err(error @ ExecutorError::NoSparseProduct { .. }) => {
             place.does_not_run(what, &error.to_string());
             return Ok(());
         }
+        loaded => loaded?,
     };
     let member = |(task, operators)| {
         let rows = (0..of_row.len()).filter(|&row| of_row[row] == task);
@@ -220,19 +220,8 @@ fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) ->
     };
     let batch = PetBatch::new(loaded.into_iter().enumerate().map(member).collect());
     let embedded = case.embedded.shallow_clone();
-    let found = match batch.layers(
-        &case.encoder,
-        embedded,
-        ALL_LAYERS,
-        &case.input,
-        &Streams::on(place.device, 2)?,
-    ) {
-        Ok(found) => found,
-        Err(error) => {
-            place.does_not_run(what, &error.to_string());
-            return Ok(());
-        }
-    };
+    let streams = Streams::on(place.device, 2)?;
+    let found = batch.layers(&case.encoder, embedded, ALL_LAYERS, &case.input, &streams)?;
     let merged = parameters
         .iter()
         .map(|parameters| merged(&case.encoder, kind.name(), parameters))

@@ -1,8 +1,7 @@
 //! Points of copies to the device, and of whole models brought onto it.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
@@ -253,26 +252,17 @@ fn record(source: LoadSource, bytes: u64) -> impl Fn(&mut Tables, tenantry_profi
     move |tables, stats| tables.model_load.push(ModelLoadRow { source, bytes, stats })
 }
 
-/// A checkpoint on disk, removed when dropped.
+/// A checkpoint on disk.
 pub(crate) struct Checkpoint<'a> {
     path: PathBuf,
     encoder: &'a Encoder,
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Writes a model into a folder.
-    pub fn write(encoder: &'a Encoder, folder: &Path) -> Result<Checkpoint<'a>, ExecutorError> {
-        // The model's name need not be a file's.
-        static WRITTEN: AtomicU32 = AtomicU32::new(0);
-        let (process, count) = (std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
-        let path = folder.join(format!("tenantry-profile-{process}-{count}.safetensors"));
-        let checkpoint = Checkpoint { path, encoder };
-        write_checkpoint(
-            &checkpoint.path,
-            encoder.shape(),
-            &encoder.parameters().f_to_kind(Kind::Float)?,
-        )?;
-        Ok(checkpoint)
+    /// Writes a model into a file.
+    pub fn write(encoder: &'a Encoder, path: PathBuf) -> Result<Checkpoint<'a>, ExecutorError> {
+        write_checkpoint(&path, encoder.shape(), &encoder.parameters().f_to_kind(Kind::Float)?)?;
+        Ok(Checkpoint { path, encoder })
     }
 
     /// The point of loading it: from the disk, not from the operating system's cache of it.
@@ -289,13 +279,6 @@ impl<'a> Checkpoint<'a> {
         };
         let record = record(LoadSource::Checkpoint, self.encoder.device_bytes());
         Point::new("model_load from a checkpoint".to_string(), measure, record)
-    }
-}
-
-impl Drop for Checkpoint<'_> {
-    fn drop(&mut self) {
-        // A file that cannot be removed lies in a folder for such files.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -80,11 +80,7 @@ impl LookupSubject {
         seed: u64,
         scratch: &Path,
     ) -> Result<LookupSubject, ExecutorError> {
-        let file_error = ExecutorError::file(scratch);
-        let folder = tempfile::Builder::new()
-            .prefix("tenantry-profile-plot-")
-            .tempdir_in(scratch)
-            .map_err(&file_error)?;
+        let folder = tempfile::tempdir_in(scratch).map_err(ExecutorError::file(scratch))?;
         let language = Language::new(seed, shape.vocabulary);
         let mut tables = Vec::new();
         for &fragment_tokens in fragment_tokens {

@@ -9,8 +9,6 @@ use super::schedule::{Point, Schedule, State, Watch};
 use super::{Plan, Progress};
 use crate::error::ExecutorError;
 
-/// Part of a suite's time that the points have at least.
-const POINTS_PART_LEAST: f64 = 0.5;
 /// Part of a suite's time for measuring tables anew in which an op had cost less than a smaller one.
 const SETTLE_PART: f64 = 0.1;
 
@@ -58,9 +56,7 @@ impl<'a> Measuring<'a> {
         (earlier, prepared_in): (Option<Partial>, Duration),
         after: Duration,
     ) -> Result<Measuring<'a>, ExecutorError> {
-        // However much comes after them.
-        let suite = plan.duration();
-        let time = suite.saturating_sub(after).max(suite.mul_f64(POINTS_PART_LEAST));
+        let time = plan.points_duration();
         let mut schedule = Schedule::new(points, plan.device, plan.seed).within(time);
         // Preparing again is not part of the time, so that a run in many parts measures as much as one.
         let (spent, runs) = match earlier {

@@ -30,6 +30,7 @@ mod plan;
 mod plans;
 mod resume;
 mod schedule;
+mod scratch;
 mod sizes;
 mod solves;
 mod stats;
@@ -54,6 +55,7 @@ use self::outcome::or_else_noted;
 use self::partial::Partial;
 use self::plan::unmeasured;
 pub use self::plan::{Plan, Profiled, Progress, Suite};
+use self::schedule::Point;
 use self::subjects::Subjects;
 pub use self::texts::ServedRoute;
 use crate::device::prepare_lane_thread;
@@ -90,11 +92,14 @@ fn measure_after_points(
     tables: &mut Tables,
     notes: &mut Vec<String>,
     interrupted: &AtomicBool,
+    left: &mut dyn FnMut(Duration),
 ) -> Result<Contention, ExecutorError> {
+    left(after_points(plan));
     let (copies, lookup) = (&subjects.copies, subjects.lookups.first());
     let measured =
         { models.middle(plan) }.and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
     let contention = or_else_noted("contention, taken for none", measured, Contention::NONE, notes)?;
+    left(after_points(plan).saturating_sub(*axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)));
     let resumed = models.resume_rows(&subjects.texts, plan, interrupted);
     tables.resume = or_else_noted("resume", resumed, Vec::new(), notes)?;
     let resumed = resume::measure_copies(copies, interrupted);
@@ -145,6 +150,7 @@ pub fn profile(
     let subjects = Subjects::new(&models, plan, &mut notes)?;
     let mut points = subjects.points(plan, time_for_model)?;
     let there = plan.there.names();
+    notes.extend(kept_short(&points, &plan.there));
     points.retain(|point| point.is_lacking(&there));
 
     let earlier = (earlier, start.elapsed());
@@ -173,7 +179,23 @@ pub fn profile(
             "measured in {runs} runs: it was interrupted, and went on where it had stopped"
         ));
     }
-    let contention = measure_after_points(&models, &subjects, plan, &mut tables, &mut notes, interrupted)?;
+    let [points, points_done] = [outcome.points, outcome.known];
+    let mut left = |time_left| {
+        progress(Progress {
+            points_done,
+            points,
+            time_left,
+        });
+    };
+    let contention = measure_after_points(
+        &models,
+        &subjects,
+        plan,
+        &mut tables,
+        &mut notes,
+        interrupted,
+        &mut left,
+    )?;
     // Of a processor also at the end, since they drift with what it does. A GPU's minutes are few.
     if !plan.device.is_cuda() {
         handed_over.extend(hand_overs(plan.device, interrupted)?);
@@ -196,6 +218,15 @@ pub fn profile(
         ..card_of(plan, tables, notes, boot)
     };
     Ok(Profiled { card, interrupted })
+}
+
+/// Which tables that are there, and are not measured again, do not go as far as these points.
+fn kept_short(points: &[Point<'_>], there: &Tables) -> Option<String> {
+    let mut asked = Tables::default();
+    points.iter().for_each(|point| point.lay_out(&mut asked));
+    let short = there.short_of(&asked);
+    let what = "kept as they are, though not as far as is asked for (another --out has them measured)";
+    (!short.is_empty()).then(|| format!("{what}: {}", short.join("; ")))
 }
 
 /// A card of a plan's device with these tables, so that they rise with the work.

@@ -99,8 +99,8 @@ impl Models {
             for (changing, first_layer) in passes::changings(plan, shape) {
                 rows.extend(match of_texts {
                     _ if changing == Changing::Compiled => passes::measure_compiled(subject, heads, interrupted)?,
-                    Some(text) => passes::measure_texts(text, interrupted)?,
-                    None => passes::measure_encoder(subject, heads, (changing, first_layer), plan, interrupted)?,
+                    Some(text) if changing == Changing::Heads => passes::measure_texts(text, interrupted)?,
+                    _ => passes::measure_encoder(subject, heads, (changing, first_layer), plan, interrupted)?,
                 });
             }
         }

@@ -104,6 +104,7 @@ fn described(plan: &Plan) -> BTreeMap<String, Value> {
             "texts",
             json!(plan.texts.iter().map(|texts| format!("{texts:?}")).collect::<Vec<_>>()),
         ),
+        ("tables that are there", json!(plan.there.names().len())),
         ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
         ("minutes", json!(plan.duration().as_secs_f64() / 60.0)),
         ("seed", json!(plan.seed)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenantry_profiles::{Card, DType, Device, ModelKind, ModelShape, Tables};
 
+use super::after_points;
 use super::axes::Served;
 use super::ops::Ops;
 use super::texts::ServedRoute;
@@ -85,6 +86,17 @@ impl Plan {
     pub fn duration(&self) -> Duration {
         self.time
             .unwrap_or_else(|| self.suite.duration(self.models.len(), self.device))
+    }
+
+    /// How long its points are measured: half of the time at least, however much comes after them.
+    pub(super) fn points_duration(&self) -> Duration {
+        let suite = self.duration();
+        suite.saturating_sub(after_points(self)).max(suite / 2)
+    }
+
+    /// How long measuring takes where every point is visited often enough within its time.
+    pub fn expected(&self) -> Duration {
+        self.points_duration() + after_points(self)
     }
 }
 

@@ -87,8 +87,13 @@ impl<'a> Point<'a> {
     /// Whether it is of a table that is not among these.
     pub fn is_lacking(&self, there: &[(Family, String)]) -> bool {
         let mut row = Tables::default();
-        (self.record)(&mut row, Stats::exact(1.0));
+        self.lay_out(&mut row);
         !row.names().iter().all(|own| there.contains(own))
+    }
+
+    /// Adds its row, of which only where it lies means something.
+    pub fn lay_out(&self, tables: &mut Tables) {
+        (self.record)(tables, Stats::exact(1.0));
     }
 
     fn visit(&mut self, warm_up: Duration, lasting: Duration) -> Result<(), ExecutorError> {

@@ -159,18 +159,20 @@ impl StepAxes {
     }
 }
 
-/// Sequences whose contexts lie evenly around `context`, from half to one and a half times that, each of another tenant; the first
-/// brings a prompt where `chunk_tokens` is above 1. `first_slot` is that of the first of so many `tenants`.
+/// Sequences of which each is another tenant's; the first brings a prompt where `chunk_tokens` is above 1. The contexts of those that generate lie
+/// evenly around `context`, from half to one and a half times that. `first_slot` is that of the first of so many `tenants`.
 fn sequences(count: u32, chunk_tokens: u32, context: u32, tenants: Option<u32>, first_slot: u32) -> Vec<Probed> {
+    let prompts = u32::from(chunk_tokens > 1);
+    let generating = count - prompts;
     let sequence = |index: u32| {
-        let context = match count {
-            1 => context,
-            _ => context / 2 + context * index / (count - 1),
+        let (chunk_tokens, context) = match index.checked_sub(prompts) {
+            None => (chunk_tokens, chunk_tokens),
+            Some(_) if generating == 1 => (1, context),
+            Some(index) => (1, context / 2 + context * index / (generating - 1)),
         };
-        let prompt = index == 0 && chunk_tokens > 1;
         Probed {
-            chunk_tokens: if prompt { chunk_tokens } else { 1 },
-            context: if prompt { chunk_tokens } else { context },
+            chunk_tokens,
+            context,
             slot: tenants.map(|tenants| (first_slot + index) % tenants),
         }
     };
@@ -325,7 +327,13 @@ mod tests {
     fn contexts_lie_around_their_mean() {
         let contexts: Vec<u32> = sequences(5, 1, 40, None, 0).iter().map(|one| one.context).collect();
         assert_eq!(contexts, [20, 30, 40, 50, 60]);
-        let beside_a_prompt = sequences(3, 8, 40, None, 0);
-        assert_eq!((beside_a_prompt[0].chunk_tokens, beside_a_prompt[0].context), (8, 8));
+        // A prompt's is its own, and those beside it are around the mean all the same.
+        let beside_a_prompt = |count| -> Vec<(u32, u32)> {
+            let all = sequences(count, 8, 40, None, 0);
+            all.iter().map(|one| (one.chunk_tokens, one.context)).collect()
+        };
+        assert_eq!(beside_a_prompt(4), [(8, 8), (1, 20), (1, 40), (1, 60)]);
+        assert_eq!(beside_a_prompt(2), [(8, 8), (1, 40)]);
+        assert_eq!(beside_a_prompt(1), [(8, 8)]);
     }
 }

@@ -1,6 +1,7 @@
 //! What a suite measures with beside the models themselves: what tenants add to them, tables to look up in, bytes to be copied, files to be
 //! read. And the points of all of it, in the order in which an interrupted suite counts them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tenantry_profiles::{ModelKind, ModelShape};
@@ -16,6 +17,7 @@ use super::lora::LoraSubject;
 use super::models::Models;
 use super::pets::PetSubject;
 use super::schedule::Point;
+use super::scratch::Scratch;
 use super::sizes::{Sizes, stored_bytes_max};
 use super::steps::{self, StepTenants};
 use super::texts::TextSubject;
@@ -39,11 +41,14 @@ pub(super) struct Subjects<'a> {
     sizes: Sizes,
     checkpoints: Vec<Checkpoint<'a>>,
     stored: Vec<Stored>,
+    /// What the others have on the disk lies in it.
+    _scratch: Scratch,
 }
 
 impl<'a> Subjects<'a> {
     /// What the plan asks for. `notes` say what there is no memory for, and what does not run here.
     pub fn new(models: &'a Models, plan: &Plan, notes: &mut Vec<String>) -> Result<Subjects<'a>, ExecutorError> {
+        let scratch = Scratch::new(&plan.scratch)?;
         let (adapters, step_adapters) = adapters(models, plan, notes)?;
         let texts = TextSubject::all(&plan.texts, plan.seed, plan.device)?;
         let pets = { models.encoders.iter() }
@@ -54,7 +59,7 @@ impl<'a> Subjects<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         notes.extend(pets.iter().flat_map(PetSubject::fails));
         let loras = loras(models, plan, notes)?;
-        let lookups = lookups(plan, notes)?;
+        let lookups = lookups(plan, scratch.path(), notes)?;
         let sizes = Sizes::new(plan)?;
         let copies = Copies::new(plan.device, *sizes.copies.last().expect("there are sizes"))?;
         let stored_most = stored_bytes_max(plan);
@@ -66,7 +71,11 @@ impl<'a> Subjects<'a> {
                 "model_load has what is read from the disk up to {mib} MiB: a full suite reads whole checkpoints"
             ));
         }
-        let checkpoints = encoders.map(|encoder| Checkpoint::write(encoder, &plan.scratch));
+        let checkpoints = { encoders.enumerate() }.map(|(index, encoder)| {
+            // The model's name need not be a file's.
+            let file = scratch.path().join(format!("checkpoint-{index}.safetensors"));
+            Checkpoint::write(encoder, file)
+        });
         let stored = sizes.stored.iter().map(|&bytes| Stored::write(bytes, plan.device));
         Ok(Subjects {
             models,
@@ -80,6 +89,7 @@ impl<'a> Subjects<'a> {
             checkpoints: checkpoints.collect::<Result<_, _>>()?,
             stored: stored.collect::<Result<_, _>>()?,
             sizes,
+            _scratch: scratch,
         })
     }
 
@@ -234,7 +244,7 @@ fn is_narrow(shape: &ModelShape) -> bool {
     shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX
 }
 
-fn lookups(plan: &Plan, notes: &mut Vec<String>) -> Result<Vec<LookupSubject>, ExecutorError> {
+fn lookups(plan: &Plan, scratch: &Path, notes: &mut Vec<String>) -> Result<Vec<LookupSubject>, ExecutorError> {
     let fragments = |shape: &ModelShape| &plan.ops.of(&shape.name).lookups;
     let looked_up = plan.models.iter().filter(|shape| !fragments(shape).is_empty());
     let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) = looked_up.partition(|shape| is_narrow(shape));
@@ -244,7 +254,7 @@ fn lookups(plan: &Plan, notes: &mut Vec<String>) -> Result<Vec<LookupSubject>, E
     }));
     narrow
         .into_iter()
-        .map(|shape| LookupSubject::new(shape, fragments(shape), plan.seed, &plan.scratch))
+        .map(|shape| LookupSubject::new(shape, fragments(shape), plan.seed, scratch))
         .collect()
 }
 

@@ -68,19 +68,25 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     say(
         output,
         &format!(
-            "measuring {} on {device_name} for {} s, longer where three visits of each point take longer",
+            "measuring {} on {device_name} for some {} s, longer where three visits of each point take longer",
             models.join(", "),
-            plan.duration().as_secs()
+            plan.expected().as_secs()
         ),
     );
     if partial.exists() {
         say(output, &format!("going on with {}", partial.display()));
     }
-    let bar = progress::known_end(1, "measuring", output.quiet);
+    let bar = progress::timed("measuring", output.quiet);
     let mut show_progress = |at: Progress| {
-        bar.set_length(at.points as u64);
-        bar.set_position(at.points_done as u64);
-        bar.set_message(format!("{} s left, or less", at.time_left.as_secs()));
+        bar.set_length((bar.elapsed() + at.time_left).as_millis() as u64);
+        bar.set_position(bar.elapsed().as_millis() as u64);
+        let Progress {
+            points_done, points, ..
+        } = at;
+        let left = at.time_left.as_secs();
+        bar.set_message(format!(
+            "{points_done} of {points} medians known to 2 %, some {left} s left"
+        ));
     };
     let Profiled { card, interrupted } =
         profile(&plan, &mut show_progress, &interrupt).map_err(|error| match error {
