@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-#[cfg(feature = "libtorch")]
-use tenantry_profiles::Source;
-use tenantry_profiles::{Card, UNKNOWN_PROCESSOR, cores, processor};
+use tenantry_profiles::{Card, DeviceKind, Source, UNKNOWN_PROCESSOR, cores, processor};
 
 use crate::cards::card_folders;
 use crate::cli::{DoctorArgs, OutputArgs};
@@ -182,13 +180,8 @@ fn gpu() -> Vec<Finding> {
 /// A card that was measured on a device of this name.
 #[cfg(feature = "libtorch")]
 fn gpu_profile(device: &str) -> Finding {
-    let folders = card_folders();
-    let is_of = |card: &Card| card.provenance.source == Source::Measured && card.device.name == device;
-    let mut cards = Card::available(&folders)
-        .into_iter()
-        .filter_map(|name| Card::find(&name, &folders).ok());
-    match cards.find(is_of) {
-        Some(card) => Finding::good("profile of the GPU", format!("{}, {}", card.name, provenance(&card))),
+    match measured(|card| card.device.name == device).first() {
+        Some(card) => Finding::good("profile of the GPU", format!("{}, {}", card.name, provenance(card))),
         None => Finding::bad(
             "profile of the GPU",
             "none that was measured on such a card",
@@ -197,6 +190,17 @@ fn gpu_profile(device: &str) -> Finding {
     }
 }
 
+/// The measured cards that are found by their names alone.
+fn measured(which: impl Fn(&Card) -> bool) -> Vec<Card> {
+    let folders = card_folders();
+    let cards = Card::available(&folders).into_iter();
+    cards
+        .filter_map(|name| Card::find(&name, &folders).ok())
+        .filter(|card| card.provenance.source == Source::Measured && which(card))
+        .collect()
+}
+
+/// That of `cpu`, which real runs take where nobody names another.
 fn cpu_profile() -> Finding {
     let remedy = "measure this machine with `tenantry profile --device cpu --suite quick --out out/here`, and give it to --profile";
     let card = match Card::find("cpu", &card_folders()) {
@@ -205,7 +209,18 @@ fn cpu_profile() -> Finding {
     };
     let found = format!("{} on {}, {}", card.name, card.device.host.cpu, provenance(&card));
     match processor() {
-        Some(here) if here != card.device.host.cpu => Finding::bad("profile of the CPU", found, remedy),
+        Some(here) if here != card.device.host.cpu => {
+            let alike = measured(|card| card.device.kind == DeviceKind::Cpu && card.device.host.cpu == here);
+            let alike: Vec<&str> = alike.iter().map(|card| card.name.as_str()).collect();
+            let remedy = match alike.is_empty() {
+                true => remedy.to_owned(),
+                false => format!(
+                    "{remedy}; of a processor that is called as this one is there {}",
+                    alike.join(" and ")
+                ),
+            };
+            Finding::bad("profile of the CPU", found, remedy)
+        }
         _ => Finding::good("profile of the CPU", found),
     }
 }
