@@ -123,6 +123,8 @@ fn explain(file: &str, message: &str) -> Invalid {
         invalid("", one_of(&known), name).suggest(near_miss(name, known))
     } else if let Some(key) = problem.strip_prefix("missing field `") {
         invalid(key.trim_end_matches('`'), "given".into(), "nothing")
+    } else if let Some(key) = problem.strip_prefix("duplicate field `") {
+        invalid(key.trim_end_matches('`'), "given once".into(), "it a second time")
     } else if let Some((got, expected)) = wrong_value(problem) {
         invalid("", plain(expected).into(), got)
     } else {
@@ -153,6 +155,7 @@ fn plain(expected: &str) -> &str {
         "f64" => "a number",
         "a string" => "text",
         "a sequence" => "a list",
+        structure if structure.starts_with("struct ") => "a mapping of keys",
         other => other,
     }
 }

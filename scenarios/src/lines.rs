@@ -12,19 +12,27 @@ use crate::path::{Path, Step};
 
 /// The line, from 1, of what `path` leads to in `text`, or of the nearest thing above that is there.
 pub(crate) fn line_of(text: &str, path: &Path) -> Option<u64> {
-    let mut steps = path.steps();
-    while !steps.is_empty() {
-        let found = Probe(steps).deserialize(serde_yaml::Deserializer::from_str(text));
-        if let Some(location) = found.err().and_then(|error| error.location()) {
-            return Some(location.line() as u64);
-        }
-        steps = &steps[..steps.len() - 1];
-    }
-    None
+    let steps = path.steps();
+    (1..=steps.len())
+        .rev()
+        .find_map(|count| probed(text, &steps[..count], 1))
 }
 
-/// Raises an error at the end of the steps; ends in peace where they lead nowhere.
-struct Probe<'a>(&'a [Step]);
+/// The line where a key stands for the second time in its mapping.
+pub(crate) fn second_line_of(text: &str, path: &Path) -> Option<u64> {
+    probed(text, path.steps(), 2)
+}
+
+fn probed(text: &str, steps: &[Step], nth: usize) -> Option<u64> {
+    let found = Probe { steps, nth }.deserialize(serde_yaml::Deserializer::from_str(text));
+    Some(found.err()?.location()?.line() as u64)
+}
+
+/// Raises an error at the end of the steps, where its key is found for the nth time; ends in peace where they lead nowhere.
+struct Probe<'a> {
+    steps: &'a [Step],
+    nth: usize,
+}
 
 impl<'de> DeserializeSeed<'de> for Probe<'_> {
     type Value = ();
@@ -42,24 +50,28 @@ impl<'de> Visitor<'de> for Probe<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Some((Step::Key(key), rest)) = self.0.split_first() else {
+        let Some((Step::Key(key), steps)) = self.steps.split_first() else {
             return Err(A::Error::custom("here"));
         };
+        let mut nth = self.nth;
         while let Some(found) = entries.next_key_seed(Key {
             key,
-            is_last: rest.is_empty(),
+            is_last: steps.is_empty() && nth == 1,
         })? {
-            if found {
-                entries.next_value_seed(Probe(rest))?;
-            } else {
-                entries.next_value::<IgnoredAny>()?;
+            match found {
+                true if steps.is_empty() => {
+                    nth -= 1;
+                    entries.next_value::<IgnoredAny>()?;
+                }
+                true => entries.next_value_seed(Probe { steps, nth })?,
+                false => drop(entries.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Some((Step::Index(index), rest)) = self.0.split_first() else {
+        let Some((Step::Index(index), steps)) = self.steps.split_first() else {
             return Err(A::Error::custom("here"));
         };
         for _ in 0..*index {
@@ -67,7 +79,7 @@ impl<'de> Visitor<'de> for Probe<'_> {
                 return Ok(());
             }
         }
-        list.next_element_seed(Probe(rest))?;
+        list.next_element_seed(Probe { steps, nth: self.nth })?;
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
     }
@@ -123,6 +135,14 @@ mod tests {
             ("missing", None),
         ] {
             assert_eq!(line_of(text, &Path::parse(path).unwrap()), line, "{path}");
+        }
+    }
+
+    #[test]
+    fn lines_of_keys_that_stand_twice() {
+        let text = "a: 1\nl:\n  - x: 1\n    y: 2\n    x: 3\na: 2\n";
+        for (path, line) in [("a", Some(6)), ("l[0].x", Some(5)), ("l[0].y", None)] {
+            assert_eq!(second_line_of(text, &Path::parse(path).unwrap()), line, "{path}");
         }
     }
 }

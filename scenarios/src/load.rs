@@ -13,6 +13,7 @@ use tenantry_traces::spec::WorkloadSpec;
 use crate::choices;
 use crate::decode::decode;
 use crate::error::{Problem, ScenarioError, ScenarioErrors};
+use crate::lines::second_line_of;
 use crate::origin::Origin;
 use crate::path::Path;
 use crate::plan;
@@ -105,7 +106,8 @@ pub(crate) fn load(path_or_name: &str, overrides: &[Override]) -> Result<Scenari
 pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
     let mut source = Origin {
         file: file.to_string(),
-        text: text.to_string(),
+        // Some editors begin a file with a byte order mark.
+        text: text.trim_start_matches('\u{feff}').to_string(),
         set: Vec::new(),
         tree: Value::Null,
     };
@@ -187,6 +189,23 @@ impl Origin {
         let message = error.to_string();
         // The error's text ends with the position, which has a place of its own.
         let message = message.split(" at line ").next().unwrap_or_default();
+        let path = |text: &str| match text {
+            "" => Some(Path::default()),
+            text => Path::parse(text),
+        };
+        if let Some((around, key)) = message.split_once("duplicate entry with key ")
+            && let Some(around) = path(around.trim_end_matches(": "))
+        {
+            let path = around.key(key.trim_matches('"'));
+            let line = second_line_of(&self.text, &path);
+            let problem = Problem::new(Path::default(), "given once", "it a second time");
+            return problem.locate(path, &self.file, line);
+        }
+        if let Some((of, rest)) = message.split_once(": invalid type: integer `")
+            && let (Some(path), Some((number, _))) = (path(of), rest.split_once('`'))
+        {
+            return Problem::new(Path::default(), "a number of at most 64 bits", number).locate(path, &self.file, line);
+        }
         Problem::new(Path::default(), "YAML", format!("an error: {message}")).locate(Path::default(), &self.file, line)
     }
 

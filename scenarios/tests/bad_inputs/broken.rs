@@ -312,7 +312,11 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:3: sweep.tenants.count[2]: must be another value than those before it, got 1"),
     // YAML itself.
     ("seed: 1", "seed: 1\nseed: 2",
-     "s.yaml:1: must be YAML, got an error: duplicate entry with key \"seed\""),
+     "s.yaml:3: seed: must be given once, got it a second time"),
+    ("cluster: { gpus: 1,", "cluster: { gpus: 1, gpus: 2,",
+     "s.yaml:4: cluster.gpus: must be given once, got it a second time"),
+    ("seed: 1", "seed: 99999999999999999999",
+     "s.yaml:2: seed: must be a number of at most 64 bits, got 99999999999999999999"),
     ("seed: 1", "seed: [1",
      "s.yaml:3: must be YAML, got an error: did not find expected ',' or ']'"),
     ("seed: 1", "seed: !big 1",

@@ -37,6 +37,8 @@ fn errors(text: &str, overrides: &[&str]) -> String {
 #[test]
 fn the_good_one_is_good() {
     assert_eq!(errors(GOOD, &[]), "nothing wrong");
+    // Some editors begin a file with a byte order mark.
+    assert_eq!(errors(&format!("\u{feff}{GOOD}"), &[]), "nothing wrong");
 }
 
 /// The sweep's values come after it.
