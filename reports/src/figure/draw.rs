@@ -221,9 +221,26 @@ fn with_legend<DB: DrawingBackend>(
                 }
             }
         }
-        legend.draw(&Text::new((*name).to_owned(), (x + px(34), y - px(6)), font.clone()))?;
+        let name = shortened(&legend, name, &font, (column - px(42)) as u32)?;
+        legend.draw(&Text::new(name, (x + px(34), y - px(6)), font.clone()))?;
     }
     Ok(plot)
+}
+
+/// A name that is at most so wide, in pixels: its end gives way to an ellipsis.
+fn shortened<DB: DrawingBackend>(
+    area: &Area<DB>,
+    name: &str,
+    font: &TextStyle<'_>,
+    room: u32,
+) -> Result<String, DrawingAreaErrorKind<DB::ErrorType>> {
+    let mut shown = name.to_owned();
+    let mut kept = name.chars().count();
+    while kept > 0 && area.estimate_text_size(&shown, font)?.0 > room {
+        kept -= 1;
+        shown = name.chars().take(kept).chain(['…']).collect();
+    }
+    Ok(shown)
 }
 
 enum Dash {

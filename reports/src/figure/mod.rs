@@ -98,7 +98,7 @@ fn of_chart(chart: &Chart) -> impl Iterator<Item = (String, Figure<'_>)> {
 fn of_gantt(gantt: &Gantt) -> impl Iterator<Item = (String, Figure<'_>)> {
     let views = gantt.views.iter().enumerate().filter(|(_, view)| !view.ops.is_empty());
     views.map(|(index, view)| {
-        let (name, title) = named(gantt.id, gantt.title, &gantt.choices, index);
+        let (name, title) = named(gantt.id, &gantt.title, &gantt.choices, index);
         (name, Figure::Lanes(title, view))
     })
 }

@@ -341,13 +341,13 @@ impl<'g, 'a> Compared<'g, 'a> {
         (40_000 / self.groups.len().max(1)).clamp(48, 200)
     }
 
-    /// Says what the charts leave out.
-    pub fn limit_note(&self) -> Option<String> {
+    /// Which lines charts show where they leave some out: `first 24 of 30 lines`.
+    pub fn limit(&self) -> Option<String> {
         let most = (0..self.points.len()).map(|point| {
             let at = self.groups.iter().filter(|group| self.point(group) == point);
             at.count()
         });
         let most = most.max().unwrap_or(0);
-        (most > MAX_LINES).then(|| format!("Charts show the first {MAX_LINES} of {most} lines."))
+        (most > MAX_LINES).then(|| format!("first {MAX_LINES} of {most} lines"))
     }
 }

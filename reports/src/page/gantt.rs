@@ -11,6 +11,8 @@ use crate::seen::OPS;
 /// Lanes that can be told apart; a system with more shows the first.
 const MAX_LANES: usize = 24;
 
+const TITLE: &str = "The first work after the warm-up";
+
 /// Ops of all systems and sweep points of a page together: they weigh most of all.
 const MAX_OPS: usize = 3600;
 
@@ -20,7 +22,7 @@ pub struct Gantt {
     /// Of its element in the page.
     pub id: &'static str,
     /// Above it.
-    pub title: &'static str,
+    pub title: String,
     /// How to read it, in a sentence.
     pub caption: &'static str,
     /// As for a chart.
@@ -82,11 +84,20 @@ pub fn gantt(compared: &Compared<'_, '_>) -> Option<Gantt> {
     }
     Some(Gantt {
         id: "gantt",
-        title: "The first work after the warm-up",
+        title: match most_lanes(compared) {
+            lanes if lanes > MAX_LANES => format!("{TITLE}, first {MAX_LANES} of {lanes} lanes"),
+            _ => TITLE.to_owned(),
+        },
         caption: "Each bar is an op on its lane; bars above each other run at the same time.",
         choices,
         views,
     })
+}
+
+/// Lanes of the group that has the most.
+fn most_lanes(compared: &Compared<'_, '_>) -> usize {
+    let lanes = compared.groups.iter().map(|group| group.runs[0].curves.lanes.len());
+    lanes.max().unwrap_or(0)
 }
 
 /// The first ops of a group, at most `max`.
@@ -128,7 +139,10 @@ fn view(group: &Group<'_>, max: usize) -> GanttView {
         (Some(start), Some(end)) => format!(
             "{} ops on {} lanes of {} within {}",
             human::count(ops.len() as u64),
-            curves.lanes.len().min(MAX_LANES),
+            match curves.lanes.len() {
+                lanes if lanes > MAX_LANES => format!("the first {MAX_LANES} of {lanes}"),
+                lanes => lanes.to_string(),
+            },
             group.system(),
             human::milliseconds((end - start) as f64 / 1e6)
         ),
@@ -167,6 +181,31 @@ mod tests {
         assert_eq!(gantt.views[0].ops, [(1, 0, 0, 1.0, 2.0, 3), (1, 0, 0, 3.0, 2.0, 3)]);
         assert_eq!(gantt.views[0].names.len(), 1);
         assert!(gantt.views[1].ops.is_empty());
+    }
+
+    #[test]
+    fn lanes_that_are_not_drawn_are_told_of() {
+        let mut runs = testing::runs();
+        runs.truncate(1);
+        runs[0].curves.lanes = (0..31).map(|lane| format!("gpu{lane}")).collect();
+        let op = |lane| OpDrawn {
+            lane,
+            name: "step".into(),
+            category: "compute".into(),
+            started_ns: 0,
+            ended_ns: 1_000,
+            requests: 1,
+        };
+        runs[0].curves.ops = (0..31).map(op).collect();
+        let gantt = gantt(&Compared::new(&Group::all(&runs))).unwrap();
+        assert_eq!(gantt.title, "The first work after the warm-up, first 24 of 31 lanes");
+        let view = &gantt.views[0];
+        assert_eq!((view.lanes.len(), view.ops.len()), (24, 24));
+        assert!(
+            view.summary.starts_with("24 ops on the first 24 of 31 lanes of "),
+            "{}",
+            view.summary
+        );
     }
 
     #[test]

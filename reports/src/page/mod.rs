@@ -71,7 +71,6 @@ struct Content<'a> {
     rows: Vec<view::Row>,
     rows_open: bool,
     sweep: Option<&'a charts::Chart>,
-    chart_limit: Option<String>,
     /// Whether something was run with other seeds too.
     repeated: bool,
     charts: &'a [charts::Chart],
@@ -196,7 +195,6 @@ impl Page<'_> {
                 .map(|group| view::Row::new(&compared, group, &metrics))
                 .collect(),
             rows_open: groups.len() <= MAX_OPEN_ROWS,
-            chart_limit: compared.limit_note(),
             repeated: groups.iter().any(|group| group.runs.len() > 1),
             chart_data: drawn
                 .map(Drawn::Chart)
@@ -248,11 +246,14 @@ impl Page<'_> {
     }
 
     fn charts(&self, compared: &Compared<'_, '_>) -> Charts {
+        let (mut sweep, mut curves) = (sweep::chart(compared), curves::main(compared));
+        if let Some(limit) = compared.limit() {
+            let titles = sweep.iter_mut().chain(&mut curves).map(|chart| &mut chart.title);
+            titles.for_each(|title| *title += &format!(", {limit}"));
+        }
         Charts {
-            sweep: sweep::chart(compared),
-            main: { curves::main(compared).into_iter() }
-                .chain(changes::charts(compared))
-                .collect(),
+            sweep,
+            main: curves.into_iter().chain(changes::charts(compared)).collect(),
             tenants: curves::tenants(compared),
             gantt: gantt::gantt(compared),
         }

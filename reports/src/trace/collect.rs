@@ -153,7 +153,7 @@ impl Collector {
             self.begins = window;
         }
         self.count(window, 1)?;
-        self.window = (window, window * window_ns..(window + 1) * window_ns);
+        self.window = (window, window * window_ns..(window + 1).saturating_mul(window_ns));
         Ok(())
     }
 
@@ -320,6 +320,20 @@ mod tests {
         let value = serde_json::to_value(collector.finish("x", "sarathi", 0).figures).unwrap();
         let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["format", "input_tokens", "name", "requests"]);
+    }
+
+    /// What some programs write for a time that they do not know.
+    #[test]
+    fn the_last_instant_that_there_is_is_in_a_window() {
+        let mut collector = Collector::new(1);
+        let at = Time(u64::MAX);
+        collector
+            .record(&Record {
+                arrival: Some(at),
+                ..record(0, 0, None)
+            })
+            .unwrap();
+        assert_eq!(collector.finish("a.csv", "tenantry", 0).figures.requests, 1);
     }
 
     #[test]
