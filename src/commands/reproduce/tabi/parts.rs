@@ -205,7 +205,9 @@ pub fn table_3(lab: &Lab) -> Result<Vec<Row>, Failure> {
 /// The cut-off and the degree of pruning.
 pub fn figures_8_and_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for (task, shares) in TASKS.iter().zip([[92.4, 87.4, 69.8], [59.4, 49.4, 16.0]]) {
+    // Shares at the three cut-offs, and that of them which the text chooses (section 7.3.1).
+    let of_tasks = [([92.4, 87.4, 69.8], 0.95), ([59.4, 49.4, 16.0], 0.85)];
+    for (task, (shares, chosen)) in TASKS.iter().zip(of_tasks) {
         let cut_offs = [0.75, 0.85, 0.95];
         let sweep = "sweep={\"systems[0].cascade.stages[0].reroute.cut_off\": [0.75, 0.85, 0.95]}";
         let [runs, slope_10] = [
@@ -231,7 +233,7 @@ pub fn figures_8_and_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 latencies.is_sorted(),
             )
             .note(format!(
-                "accuracies {} %, with the average's gain of section 7.3.4, which is of c = 0.95, at each; the paper's are lost. Section 7.3.1's \"a larger c lets the first model return more\" contradicts this and section 7.4",
+                "accuracies {} %, with the average's gain of section 7.3.4, which is of c = {chosen}, at each; the paper's are lost. Section 7.3.1's \"a larger c lets the first model return more\" contradicts this and section 7.4",
                 cut_offs.map(|cut_off| format!("{:.1}", accuracy(at(cut_off)))).join(", ")
             )),
         );
