@@ -14,6 +14,7 @@ use tenantry_plot::PlotError;
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
 use tenantry_reports::answers::{Answer, Read, Said};
+use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
@@ -219,10 +220,7 @@ fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<Devi
     };
     let lanes: Vec<String> = busy.map(lane).collect();
     let most = memory.map_or_else(String::new, |memory| {
-        format!(
-            "; at most {:.2} GiB of tensors",
-            memory.peak as f64 / f64::from(1 << 30)
-        )
+        format!("; at most {} of tensors", human::bytes(memory.peak as f64))
     });
     (!lanes.is_empty()).then(|| {
         format!(
@@ -319,7 +317,7 @@ mod tests {
             peak: 3 << 29,
         };
         let told = clocks("pets", "cuda:0", &all, Some(memory)).unwrap();
-        let expected = "pets: by the events of cuda:0 and by the host's clock: compute-0 3.100 s and 3.500 s in 20 ops; at most 1.50 GiB of tensors.";
+        let expected = "pets: by the events of cuda:0 and by the host's clock: compute-0 3.100 s and 3.500 s in 20 ops; at most 1.50\u{a0}GiB of tensors.";
         assert_eq!(told, expected);
         assert_eq!(clocks("pets", "cuda:0", &all[1..], Some(memory)), None);
     }

@@ -195,6 +195,24 @@ pub struct Provenance {
 }
 
 impl Card {
+    /// A card whose lanes do not slow each other down, without tables.
+    pub fn without_tables(name: &str, device: Device, lanes: Lanes, provenance: Provenance) -> Card {
+        Card {
+            name: name.to_owned(),
+            device,
+            lanes,
+            contention: Contention::NONE,
+            provenance,
+            origins: Origins::default(),
+            certainty: Vec::new(),
+            limits: Vec::new(),
+            models: Vec::new(),
+            datasheet: None,
+            tables: Tables::default(),
+            held_out: Tables::default(),
+        }
+    }
+
     /// The same card where every op takes so many times as long, as when its machine's clock is lower.
     pub fn at_pace(&self, ratio: f64) -> Card {
         Card {

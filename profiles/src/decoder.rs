@@ -1,8 +1,9 @@
 //! What a decoder's step costs: layers token by token, attention by context, and the ends.
 
-use crate::cost::{Beyond, Cost, Curve, Surface, of_ppm};
+use crate::cost::{Beyond, Cost, of_ppm};
 use crate::family::Family;
 use crate::grid::Grid;
+use crate::surfaces::{Curve, Surface};
 
 /// Costs of a decoder's steps.
 #[derive(Clone, Debug)]

@@ -36,6 +36,7 @@ mod error;
 mod family;
 mod find;
 mod grid;
+mod hand_over;
 mod here;
 mod import;
 mod keys;
@@ -56,6 +57,7 @@ mod static_model;
 mod stats;
 mod store;
 mod summary;
+mod surfaces;
 mod tables;
 pub mod testing;
 mod yaml;
@@ -64,13 +66,11 @@ pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, So
 pub use certainty::Certainty;
 pub use checkpoint::of_checkpoint;
 pub use compare::{Ratios, Unlike, compare, unlike_models};
-pub use cost::{
-    AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Place, Resume, Rhythm, Spread, Surface,
-    TaggingSurface,
-};
+pub use cost::{Beyond, Cost, Drawn, Place, Spread};
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use family::Family;
+pub use hand_over::{HandOver, Resume, Rhythm};
 pub use here::{UNKNOWN_PROCESSOR, boot, cores, processor};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
@@ -95,4 +95,5 @@ pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
 pub use stats::Stats;
 pub use summary::{AxisSummary, LeftOut, Miss, Moved, TableError, TableSummary, describe, leave_out_errors};
+pub use surfaces::{AdapterSurface, Curve, LookupSurface, Surface, TaggingSurface};
 pub use tables::Tables;

@@ -1,8 +1,9 @@
 //! What a model compiled for a few lengths costs: a staircase, which is never interpolated along tokens.
 
-use crate::cost::{Beyond, Cost, Curve};
+use crate::cost::{Beyond, Cost};
 use crate::grid::Grid;
 use crate::slice::Slice;
+use crate::surfaces::Curve;
 
 /// Costs of a whole encoder by the length that it was compiled for.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@ use crate::keys::{
     AdapterImplementation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier, TokensOf,
 };
 use crate::model::{DType, ModelShape};
-use crate::origin::Origins;
 use crate::rows::{
     AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, DispatchRow,
     EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, Row,
@@ -46,39 +45,32 @@ const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
 /// These are medians. Quantiles are 0.95, 1.1 and 1.3 times the median at 5, 95 and 99 %. The mean is 1.02 times the
 /// median, which almost straight lines through the quantiles have.
 pub fn synthetic_card() -> Card {
+    let device = Device {
+        name: "Synthetic accelerator".into(),
+        kind: DeviceKind::Cpu,
+        memory_bytes: 1 << 30,
+        reserve_bytes: 64 << 20,
+        shares_host_memory: false,
+        driver: None,
+        libtorch: None,
+        host: Host {
+            cpu: "Synthetic host".into(),
+            cores: 4,
+        },
+    };
+    let provenance = Provenance {
+        source: Source::Derived,
+        date: "1970-01-01".into(),
+        command: "none: tenantry_profiles::testing::synthetic_card".into(),
+        seed: 0,
+        version: env!("CARGO_PKG_VERSION").into(),
+        boot: None,
+        notes: vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()],
+    };
     Card {
-        name: "synthetic".into(),
-        device: Device {
-            name: "Synthetic accelerator".into(),
-            kind: DeviceKind::Cpu,
-            memory_bytes: 1 << 30,
-            reserve_bytes: 64 << 20,
-            shares_host_memory: false,
-            driver: None,
-            libtorch: None,
-            host: Host {
-                cpu: "Synthetic host".into(),
-                cores: 4,
-            },
-        },
-        lanes: Lanes { host: 2 },
         contention: CONTENTION,
-        provenance: Provenance {
-            source: Source::Derived,
-            date: "1970-01-01".into(),
-            command: "none: tenantry_profiles::testing::synthetic_card".into(),
-            seed: 0,
-            version: env!("CARGO_PKG_VERSION").into(),
-            boot: None,
-            notes: vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()],
-        },
-        origins: Origins::default(),
-        models: Vec::new(),
         tables: tables(),
-        held_out: Tables::default(),
-        certainty: Vec::new(),
-        limits: Vec::new(),
-        datasheet: None,
+        ..Card::without_tables("synthetic", device, Lanes { host: 2 }, provenance)
     }
 }
 

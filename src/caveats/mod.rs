@@ -1,6 +1,8 @@
-//! What a reader must know of figures before trusting them, in sentences.
+//! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, tables, machines), of what was asked
+//! (`recordings`, `rates`), of prices (`prices`), and of what came of it (`outcomes`, `backlog`). Each command gathers those that it can have.
 
 mod backlog;
+mod of_loaded;
 mod outcomes;
 mod prices;
 mod rates;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use tenantry_profiles::{Card, DeviceKind, Source, UNKNOWN_PROCESSOR, cores, processor};
+use tenantry_reports::human;
 
 use crate::cards::card_folders;
 use crate::cli::{DoctorArgs, OutputArgs};
@@ -161,7 +162,7 @@ fn gpu() -> Vec<Finding> {
     match described {
         Ok(device) => {
             let driver = { device.driver.as_ref() }.map_or_else(String::new, |driver| format!(", driver {driver}"));
-            let found = format!("{}, {} GiB{driver}", device.name, device.memory_bytes >> 30);
+            let found = format!("{}, {}{driver}", device.name, human::bytes(device.memory_bytes as f64));
             vec![Finding::good("GPU", found), gpu_profile(&device.name)]
         }
         // What the driver of an NVIDIA card leaves where it is loaded.
@@ -229,14 +230,14 @@ fn disk() -> Finding {
     const WANTED_BYTES: u64 = 2 << 30;
     match free_bytes(Path::new(".")) {
         Some(free) if free < WANTED_BYTES => {
-            let found = format!("{} MiB free here", free >> 20);
+            let found = format!("{} free here", human::bytes(free as f64));
             Finding::bad(
                 "disk",
                 found,
                 "a build and its downloads want 2 GiB: make room or work elsewhere",
             )
         }
-        Some(free) => Finding::good("disk", format!("{} GiB free here", free >> 30)),
+        Some(free) => Finding::good("disk", format!("{} free here", human::bytes(free as f64))),
         None => Finding::good("disk", "free space unknown"),
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
-use tenantry_core::durations::Durations;
 use tenantry_core::spec::PipelineSpec;
 use tenantry_profiles::Card;
 use tenantry_reports::plan::CANNOT_RUN;
@@ -345,12 +344,7 @@ impl<'a> Evaluator<'a> {
         let judged = self.judged(run, cell, repeat)?;
         if judged.requests() == 0 {
             // Another seed, or a higher rate, may bring some.
-            return Ok(PlanRun::of(Sample {
-                hopeless: false,
-                refused: false,
-                busy: 0.0,
-                ..nothing()
-            }));
+            return Ok(PlanRun::of(Sample::empty()));
         }
         let user = Arc::clone(&self.interrupt);
         let evenness = self.evenness(cell)?;
@@ -473,19 +467,10 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A run that is no answer.
 fn nothing() -> Sample {
     Sample {
-        within: Vec::new(),
-        judged: 0,
-        kept: 0,
-        dispersion: 1.0,
-        bursts: None,
-        score: Vec::new(),
-        latencies: Durations::default(),
-        taken: None,
-        first_token: None,
-        per_token: None,
         hopeless: true,
         refused: true,
         busy: 1.0,
+        ..Sample::empty()
     }
 }
 

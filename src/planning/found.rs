@@ -6,7 +6,7 @@ use tenantry_core::in_time::Slo;
 use tenantry_reports::human;
 use tenantry_reports::plan::name;
 use tenantry_reports::summary::rounded;
-use tenantry_scenarios::{Objective, Scenario};
+use tenantry_scenarios::Objective;
 use tenantry_sim::plan::{Cell, Rules, Sample, Search, Standing};
 
 use crate::failure::Failure;

@@ -129,9 +129,7 @@ impl Moving<'_> {
             Arc::clone(self.interrupt),
             self.bar.clone(),
         )?;
-        let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
-            evaluator.run(cells)
-        });
+        let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;
         let close = (found.confidence < plan.confidence).then(|| format!(" ({} sure)", sure(found.confidence)));
         Ok(Another {

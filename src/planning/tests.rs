@@ -209,9 +209,7 @@ fn prices_cost_few_runs() {
         ProgressBar::hidden(),
     )
     .unwrap();
-    let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
-        evaluator.run(cells)
-    });
+    let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
     let best = find(&mut search, &evaluator, &BTreeMap::new()).unwrap().best.unwrap();
     let before = evaluator.made();
     let moving = Moving {
@@ -349,9 +347,7 @@ fn the_front_is_complete() {
             ];
             let scenario = Scenario::from_yaml("front", BASE, &set).unwrap();
             let evaluator = evaluator(&scenario);
-            let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
-                evaluator.run(cells)
-            });
+            let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
             let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
             search.begin(&around(&evaluator, &found, found.best.unwrap())).unwrap();
             let (unit, points) = front(&evaluator, &search, &found);

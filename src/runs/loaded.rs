@@ -20,7 +20,7 @@ use crate::failure::Failure;
 pub struct Loaded {
     pub scenario: Scenario,
     pub runs: Vec<RunSpec>,
-    pub(super) cards: BTreeMap<String, Card>,
+    pub(crate) cards: BTreeMap<String, Card>,
     /// Why a run cannot be had on its card, by its number.
     unfit: BTreeMap<usize, String>,
 }

@@ -3,7 +3,6 @@
 mod loaded;
 mod outcome;
 mod simulated;
-mod told;
 
 use tenantry_reports::RunLabels;
 use tenantry_scenarios::{Override, RunSpec, Scenario};

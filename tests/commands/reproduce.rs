@@ -43,6 +43,7 @@ const PETS_NOT_MET: &[NotMet] = &[
 ];
 
 const ARLO_NOT_MET: &[NotMet] = &[
+    ("Fig. 6a", "mean, Arlo below ST"),
     ("Fig. 6a", "mean, Arlo below DT"),
     (
         "Fig. 6a",

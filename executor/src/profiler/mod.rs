@@ -240,28 +240,22 @@ fn card_of(plan: &Plan, tables: Tables, notes: Vec<String>, boot: Option<String>
         error: Some(mended.how_far),
     });
     let not_builtin = |shape: &&ModelShape| ModelShape::builtin(&shape.name).as_ref() != Some(*shape);
+    let lanes = Lanes {
+        host: plan.description.host.cores.saturating_sub(1).max(1),
+    };
+    let provenance = Provenance {
+        source: Source::Measured,
+        date: plan.date.clone(),
+        command: plan.command.clone(),
+        seed: plan.seed,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        boot,
+        notes,
+    };
     Card {
-        name: plan.name.clone(),
-        lanes: Lanes {
-            host: plan.description.host.cores.saturating_sub(1).max(1),
-        },
-        device: plan.description.clone(),
-        contention: Contention::NONE,
         origins: Origins::new(origins.collect()),
-        provenance: Provenance {
-            source: Source::Measured,
-            date: plan.date.clone(),
-            command: plan.command.clone(),
-            seed: plan.seed,
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            boot,
-            notes,
-        },
-        certainty: Vec::new(),
-        limits: Vec::new(),
         models: plan.models.iter().filter(not_builtin).cloned().collect(),
-        datasheet: None,
         tables,
-        held_out: Tables::default(),
+        ..Card::without_tables(&plan.name, plan.description.clone(), lanes, provenance)
     }
 }

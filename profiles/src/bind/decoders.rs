@@ -3,12 +3,12 @@
 use super::is_there;
 use crate::beyond::{ChunkAttention, WholePromptAttention};
 use crate::card::Card;
-use crate::cost::{Curve, Surface};
 use crate::decoder::{Decoder, MixedAttention, PromptsTogether, WholeSteps};
 use crate::error::MissingTable;
 use crate::family::Family;
 use crate::keys::{AdapterImplementation, Added, CollectiveOperation};
 use crate::model::{DType, ModelShape};
+use crate::surfaces::{Curve, Surface};
 
 impl Card {
     /// What a decoder's steps cost.

@@ -3,7 +3,6 @@
 use super::is_there;
 use crate::beyond::EncoderLayers;
 use crate::card::Card;
-use crate::cost::{AdapterSurface, Curve, Surface, TaggingSurface};
 use crate::error::MissingTable;
 use crate::family::Family;
 use crate::grid::Grid;
@@ -11,6 +10,7 @@ use crate::keys::{AdapterImplementation, PetKind};
 use crate::model::{DType, ModelShape};
 use crate::slice::slices;
 use crate::static_model::StaticModel;
+use crate::surfaces::{AdapterSurface, Curve, Surface, TaggingSurface};
 
 impl Card {
     /// One encoder layer's forward pass by batch and padded tokens.

@@ -5,16 +5,18 @@ use std::sync::LazyLock;
 
 use super::is_there;
 use crate::card::{Card, DeviceKind};
-use crate::cost::{ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface};
+use crate::cost::Cost;
 use crate::error::MissingTable;
 use crate::family::Family;
 use crate::grid::Grid;
+use crate::hand_over::{ByRhythm, HandOver, Resume};
 use crate::keys::{
     Changing, Direction, DispatchOperation, LoadSource, LookupOutcome, OtherCores, PoolBatching, Tier, TokensOf,
 };
 use crate::model::ModelShape;
 use crate::rows::{LookupResumeRow, ResumeRow, Row};
 use crate::slice::table_of;
+use crate::surfaces::{Curve, LookupSurface, Surface};
 use crate::tables::{Role, Tables};
 
 impl Card {

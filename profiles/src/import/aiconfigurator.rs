@@ -14,7 +14,7 @@ use crate::error::Invalid;
 use crate::family::Family;
 use crate::keys::CollectiveOperation;
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::{CollectiveRow, EncoderLayerRow};
+use crate::rows::EncoderLayerRow;
 use crate::stats::nearest_rank;
 
 const SOURCE: &str = "aiconfigurator (ai-dynamo/aiconfigurator @095f58a, Apache-2.0)";
@@ -431,23 +431,6 @@ fn collectives(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
         return Err(sheet.invalid("op_name", must, "no such row"));
     }
     let nccl = conversion::told("nccl", &conversion::versions(sheet, "nccl_")?);
-    let operation = CollectiveOperation::AllReduce;
-    let label = format!("operation={operation}");
-    let points = draft.rising(Family::Collective, &label, points)?;
-    draft.origin(
-        Family::Collective,
-        &label,
-        &format!("{SOURCE}: {nccl}, half; its sizes are numbers, two bytes each"),
-        None,
-    );
-    draft
-        .tables
-        .collective
-        .extend(points.iter().map(|([workers, bytes], times)| CollectiveRow {
-            operation,
-            workers: *workers as u32,
-            bytes: *bytes,
-            stats: times.stats(),
-        }));
-    Ok(())
+    let source = format!("{SOURCE}: {nccl}, half; its sizes are numbers, two bytes each");
+    draft.collective(CollectiveOperation::AllReduce, points, &source, |_| None)
 }

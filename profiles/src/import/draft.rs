@@ -11,10 +11,12 @@ use crate::check::dip;
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::grid::Grid;
+use crate::keys::CollectiveOperation;
 use crate::model::DType;
 use crate::origin::Origin;
 use crate::rows::{
-    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderPromptsRow,
+    CollectiveRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
+    DecoderPromptsRow,
 };
 use crate::slice::{Point, Slice};
 use crate::stats::nearest_rank;
@@ -79,6 +81,30 @@ pub(super) fn without_holes(what: &str, points: &Points<2>, draft: &mut Draft) -
         ));
     }
     kept
+}
+
+/// Adds a table of a decoder's layers, by these axes.
+macro_rules! decoder_table {
+    ($name:ident, $family:ident, $row:ident, [$($axis:ident),+]) => {
+        pub fn $name(
+            &mut self,
+            of: Decoding,
+            points: Points<{ [$(stringify!($axis)),+].len() }>,
+            source: &str,
+            error: Option<String>,
+        ) -> Result<(), Invalid> {
+            let points = self.table(Family::$family, of, points, source, error)?;
+            let rows = points.iter().map(|([$($axis),+], times)| $row {
+                model: of.model.to_string(),
+                dtype: of.dtype,
+                tensor_parallel: of.tensor_parallel,
+                $($axis: *$axis as u32,)+
+                stats: times.stats(),
+            });
+            self.tables.$name.extend(rows);
+            Ok(())
+        }
+    };
 }
 
 impl Draft {
@@ -189,126 +215,37 @@ impl Draft {
         Ok(points)
     }
 
-    pub fn decoder_dense(
-        &mut self,
-        of: Decoding,
-        points: Points<1>,
-        source: &str,
-        error: Option<String>,
-    ) -> Result<(), Invalid> {
-        let points = self.table(Family::DecoderDense, of, points, source, error)?;
-        let rows = points.iter().map(|([tokens], times)| DecoderDenseRow {
-            model: of.model.to_string(),
-            dtype: of.dtype,
-            tensor_parallel: of.tensor_parallel,
-            tokens: *tokens as u32,
-            stats: times.stats(),
-        });
-        self.tables.decoder_dense.extend(rows);
-        Ok(())
-    }
+    decoder_table!(decoder_dense, DecoderDense, DecoderDenseRow, [tokens]);
+    decoder_table!(decoder_prefill, DecoderPrefill, DecoderPrefillRow, [tokens, context]);
+    decoder_table!(decoder_decode, DecoderDecode, DecoderDecodeRow, [sequences, context]);
+    decoder_table!(
+        decoder_mixed,
+        DecoderMixed,
+        DecoderMixedRow,
+        [tokens, first_context, sequences, context]
+    );
+    decoder_table!(decoder_prompts, DecoderPrompts, DecoderPromptsRow, [prompts, tokens]);
+    decoder_table!(decoder_ends, DecoderEnds, DecoderEndsRow, [sequences, tokens]);
 
-    pub fn decoder_prefill(
+    /// What an operation between cards takes, by workers and bytes.
+    pub fn collective(
         &mut self,
-        of: Decoding,
+        operation: CollectiveOperation,
         points: Points<2>,
         source: &str,
-        error: Option<String>,
+        error: impl FnOnce(&Points<2>) -> Option<String>,
     ) -> Result<(), Invalid> {
-        let points = self.table(Family::DecoderPrefill, of, points, source, error)?;
-        let rows = points.iter().map(|([tokens, context], times)| DecoderPrefillRow {
-            model: of.model.to_string(),
-            dtype: of.dtype,
-            tensor_parallel: of.tensor_parallel,
-            tokens: *tokens as u32,
-            context: *context as u32,
+        let label = format!("operation={operation}");
+        let points = self.rising(Family::Collective, &label, points)?;
+        let error = error(&points);
+        self.origin(Family::Collective, &label, source, error);
+        let rows = points.iter().map(|([workers, bytes], times)| CollectiveRow {
+            operation,
+            workers: *workers as u32,
+            bytes: *bytes,
             stats: times.stats(),
         });
-        self.tables.decoder_prefill.extend(rows);
-        Ok(())
-    }
-
-    pub fn decoder_decode(
-        &mut self,
-        of: Decoding,
-        points: Points<2>,
-        source: &str,
-        error: Option<String>,
-    ) -> Result<(), Invalid> {
-        let points = self.table(Family::DecoderDecode, of, points, source, error)?;
-        let rows = points.iter().map(|([sequences, context], times)| DecoderDecodeRow {
-            model: of.model.to_string(),
-            dtype: of.dtype,
-            tensor_parallel: of.tensor_parallel,
-            sequences: *sequences as u32,
-            context: *context as u32,
-            stats: times.stats(),
-        });
-        self.tables.decoder_decode.extend(rows);
-        Ok(())
-    }
-
-    pub fn decoder_mixed(
-        &mut self,
-        of: Decoding,
-        points: Points<4>,
-        source: &str,
-        error: Option<String>,
-    ) -> Result<(), Invalid> {
-        let points = self.table(Family::DecoderMixed, of, points, source, error)?;
-        let rows = points
-            .iter()
-            .map(|([tokens, first_context, sequences, context], times)| DecoderMixedRow {
-                model: of.model.to_string(),
-                dtype: of.dtype,
-                tensor_parallel: of.tensor_parallel,
-                tokens: *tokens as u32,
-                first_context: *first_context as u32,
-                sequences: *sequences as u32,
-                context: *context as u32,
-                stats: times.stats(),
-            });
-        self.tables.decoder_mixed.extend(rows);
-        Ok(())
-    }
-
-    pub fn decoder_prompts(
-        &mut self,
-        of: Decoding,
-        points: Points<2>,
-        source: &str,
-        error: Option<String>,
-    ) -> Result<(), Invalid> {
-        let points = self.table(Family::DecoderPrompts, of, points, source, error)?;
-        let rows = points.iter().map(|([prompts, tokens], times)| DecoderPromptsRow {
-            model: of.model.to_string(),
-            dtype: of.dtype,
-            tensor_parallel: of.tensor_parallel,
-            prompts: *prompts as u32,
-            tokens: *tokens as u32,
-            stats: times.stats(),
-        });
-        self.tables.decoder_prompts.extend(rows);
-        Ok(())
-    }
-
-    pub fn decoder_ends(
-        &mut self,
-        of: Decoding,
-        points: Points<2>,
-        source: &str,
-        error: Option<String>,
-    ) -> Result<(), Invalid> {
-        let points = self.table(Family::DecoderEnds, of, points, source, error)?;
-        let rows = points.iter().map(|([sequences, tokens], times)| DecoderEndsRow {
-            model: of.model.to_string(),
-            dtype: of.dtype,
-            tensor_parallel: of.tensor_parallel,
-            sequences: *sequences as u32,
-            tokens: *tokens as u32,
-            stats: times.stats(),
-        });
-        self.tables.decoder_ends.extend(rows);
+        self.tables.collective.extend(rows);
         Ok(())
     }
 }

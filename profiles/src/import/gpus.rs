@@ -1,10 +1,8 @@
 //! What the sources call a GPU that a datasheet names.
 
-use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::card::{Card, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::error::Invalid;
-use crate::origin::Origins;
 use crate::roofline::Datasheet;
-use crate::tables::Tables;
 
 /// One GPU.
 pub(super) struct Gpu {
@@ -54,43 +52,32 @@ impl Gpu {
 
     /// A card of this GPU, without tables.
     pub fn card(&self, name: &str, date: &str, command: &str) -> Card {
-        Card {
-            name: name.to_string(),
-            device: Device {
-                name: self.sheet.product.clone(),
-                kind: DeviceKind::Cuda,
-                memory_bytes: self.sheet.memory_bytes,
-                reserve_bytes: RESERVE_BYTES,
-                shares_host_memory: false,
-                driver: None,
-                libtorch: None,
-                host: Host {
-                    cpu: "not published".to_string(),
-                    cores: 8,
-                },
+        let device = Device {
+            name: self.sheet.product.clone(),
+            kind: DeviceKind::Cuda,
+            memory_bytes: self.sheet.memory_bytes,
+            reserve_bytes: RESERVE_BYTES,
+            shares_host_memory: false,
+            driver: None,
+            libtorch: None,
+            host: Host {
+                cpu: "not published".to_string(),
+                cores: 8,
             },
-            lanes: Lanes { host: 1 },
-            contention: Contention::NONE,
-            provenance: Provenance {
-                source: Source::Imported,
-                date: date.to_string(),
-                command: command.to_string(),
-                seed: 0,
-                version: env!("CARGO_PKG_VERSION").to_string(),
-                boot: None,
-                notes: vec![
-                    "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the runtime; \
-                     memory is the datasheet's"
-                        .to_string(),
-                ],
-            },
-            origins: Origins::default(),
-            models: Vec::new(),
-            tables: Tables::default(),
-            held_out: Tables::default(),
- certainty: Vec::new(),
- limits: Vec::new(),
-        datasheet: None,
-        }
+        };
+        let provenance = Provenance {
+            source: Source::Imported,
+            date: date.to_string(),
+            command: command.to_string(),
+            seed: 0,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            boot: None,
+            notes: vec![
+                "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the runtime; memory is the \
+                 datasheet's"
+                    .to_string(),
+            ],
+        };
+        Card::without_tables(name, device, Lanes { host: 1 }, provenance)
     }
 }

@@ -12,7 +12,6 @@ use crate::error::Invalid;
 use crate::family::Family;
 use crate::keys::CollectiveOperation;
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::CollectiveRow;
 
 const SOURCE: &str = "Vidur (microsoft/vidur @7d47513, MIT)";
 
@@ -318,24 +317,13 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
         }
     }
     let points = without_holes(&format!("{operation}, cards × bytes"), &points, draft);
-    let label = format!("operation={operation}");
     let every = measured
         .iter()
         .flat_map(|(workers, line)| line.iter().map(|(bytes, us)| ([*workers, *bytes], us.median_us)));
-    let points = draft.rising(Family::Collective, &label, points)?;
-    let error = error_where_left_out(Family::Collective, &points, every);
     let source = format!("{SOURCE}, network/*/{column}.csv, one machine; sizes within 1/8 of each are pooled");
-    draft.origin(Family::Collective, &label, &source, error);
-    draft
-        .tables
-        .collective
-        .extend(points.iter().map(|([workers, bytes], times)| CollectiveRow {
-            operation,
-            workers: *workers as u32,
-            bytes: *bytes,
-            stats: times.stats(),
-        }));
-    Ok(())
+    draft.collective(operation, points, &source, |points| {
+        error_where_left_out(Family::Collective, points, every)
+    })
 }
 
 /// The host's part is no op of the card: it is told in a note.

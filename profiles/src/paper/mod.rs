@@ -16,11 +16,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::card::{Card, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::error::{Invalid, ProfileError};
 use crate::names::near_miss;
 use crate::origin::Origins;
-use crate::tables::Tables;
 use draft::Draft;
 
 pub use sensitivity::{LEAST_CHANGE, Sensitivity};
@@ -217,38 +216,33 @@ impl Paper {
             self.inputs.paper, self.name
         )];
         notes.extend(self.inputs.notes.iter().cloned());
+        let device = Device {
+            name: self.inputs.device.clone(),
+            kind: DeviceKind::Cuda,
+            memory_bytes: gib("memory_gib"),
+            reserve_bytes: gib("reserve_gib"),
+            shares_host_memory: self.inputs.shares_host_memory,
+            driver: None,
+            libtorch: None,
+            host: self.inputs.host.clone(),
+        };
+        let lanes = Lanes {
+            host: (self.inputs.host.cores - 1).max(1),
+        };
+        let provenance = Provenance {
+            source: Source::Fitted,
+            date: self.inputs.date.clone(),
+            command: format!("tenantry profile derive --paper {}", self.name),
+            seed: 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            boot: None,
+            notes,
+        };
         Card {
-            name: self.name.to_owned(),
-            device: Device {
-                name: self.inputs.device.clone(),
-                kind: DeviceKind::Cuda,
-                memory_bytes: gib("memory_gib"),
-                reserve_bytes: gib("reserve_gib"),
-                shares_host_memory: self.inputs.shares_host_memory,
-                driver: None,
-                libtorch: None,
-                host: self.inputs.host.clone(),
-            },
-            lanes: Lanes {
-                host: (self.inputs.host.cores - 1).max(1),
-            },
-            contention: Contention::NONE,
-            provenance: Provenance {
-                source: Source::Fitted,
-                date: self.inputs.date.clone(),
-                command: format!("tenantry profile derive --paper {}", self.name),
-                seed: 0,
-                version: env!("CARGO_PKG_VERSION").into(),
-                boot: None,
-                notes,
-            },
             origins: Origins::new(origins),
             models,
             tables,
-            held_out: Tables::default(),
-            certainty: Vec::new(),
-            limits: Vec::new(),
-            datasheet: None,
+            ..Card::without_tables(self.name, device, lanes, provenance)
         }
     }
 

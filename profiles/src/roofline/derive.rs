@@ -2,14 +2,14 @@
 
 use super::ops::{DISK_BYTES_PER_US, is_encoder, plot_lookup_us};
 use super::{DerivedError, Factors, Roofline};
-use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::card::{Card, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::family::Family;
 use crate::keys::{
     AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier,
     TokensOf,
 };
 use crate::model::{DType, ModelShape};
-use crate::origin::{Origin, Origins};
+use crate::origin::Origin;
 use crate::rows::{
     AdapterRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow,
     DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
@@ -45,51 +45,43 @@ const DISPATCH_US: [(DispatchOperation, f64); 3] = [
 /// whatever needs no model. `date` and `command` say when and how it was made.
 pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, command: &str) -> Card {
     let sheet = &roofline.sheet;
-    let mut card = Card {
-        name: sheet.name.clone(),
-        device: Device {
-            name: sheet.product.clone(),
-            kind: DeviceKind::Cuda,
-            memory_bytes: sheet.memory_bytes,
-            // What a context, its libraries and activations commonly take.
-            reserve_bytes: sheet.memory_bytes / 10,
-            shares_host_memory: sheet.shares_host_memory,
-            driver: None,
-            libtorch: None,
-            host: Host {
-                cpu: "unknown".into(),
-                cores: 8,
-            },
+    let device = Device {
+        name: sheet.product.clone(),
+        kind: DeviceKind::Cuda,
+        memory_bytes: sheet.memory_bytes,
+        // What a context, its libraries and activations commonly take.
+        reserve_bytes: sheet.memory_bytes / 10,
+        shares_host_memory: sheet.shares_host_memory,
+        driver: None,
+        libtorch: None,
+        host: Host {
+            cpu: "unknown".into(),
+            cores: 8,
         },
-        lanes: Lanes { host: 1 },
-        contention: Contention::NONE,
-        provenance: Provenance {
-            source: Source::Derived,
-            date: date.into(),
-            command: command.into(),
-            seed: 0,
-            version: env!("CARGO_PKG_VERSION").into(),
-            boot: None,
-            notes: vec![
-                format!("from the datasheet alone ({}); measured on no device", sheet.source),
-                format!(
-                    "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; whole \
+    };
+    let provenance = Provenance {
+        source: Source::Derived,
+        date: date.into(),
+        command: command.into(),
+        seed: 0,
+        version: env!("CARGO_PKG_VERSION").into(),
+        boot: None,
+        notes: vec![
+            format!("from the datasheet alone ({}); measured on no device", sheet.source),
+            format!(
+                "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; whole \
                      encoders: {} on cards left out of the fit",
-                    roofline.factors.launch_us,
-                    100.0 * roofline.factors.arithmetic,
-                    100.0 * roofline.factors.memory,
-                    Factors::stated_error(),
-                ),
-                "host, dispatch, disk and contention are assumptions".into(),
-            ],
-        },
-        origins: Origins::default(),
-        models: Vec::new(),
-        tables: Tables::default(),
-        held_out: Tables::default(),
-        certainty: Vec::new(),
-        limits: Vec::new(),
+                roofline.factors.launch_us,
+                100.0 * roofline.factors.arithmetic,
+                100.0 * roofline.factors.memory,
+                Factors::stated_error(),
+            ),
+            "host, dispatch, disk and contention are assumptions".into(),
+        ],
+    };
+    let mut card = Card {
         datasheet: (!sheet.is_builtin()).then(|| sheet.clone()),
+        ..Card::without_tables(&sheet.name, device, Lanes { host: 1 }, provenance)
     };
     let is_builtin = |model: &&ModelShape| ModelShape::builtin(&model.name).as_ref() == Some(*model);
     card.models = models.iter().filter(|model| !is_builtin(model)).cloned().collect();

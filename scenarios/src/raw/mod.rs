@@ -1,6 +1,37 @@
 //! A scenario as its YAML says it. Every type here mirrors one mapping or choice of the file, with its defaults; ranges of single
 //! values are checked by their types, what concerns several values is checked when specifications are made of them.
 
+/// Reads a value that is a list, or a mapping: each becomes a variant.
+macro_rules! list_or_mapping {
+    ($type:ident, $expecting:literal, $list:ident, $mapping:ident) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                struct Either;
+
+                impl<'de> serde::de::Visitor<'de> for Either {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, list: A) -> Result<$type, A::Error> {
+                        let list = serde::de::value::SeqAccessDeserializer::new(list);
+                        serde::Deserialize::deserialize(list).map($type::$list)
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mapping: A) -> Result<$type, A::Error> {
+                        let mapping = serde::de::value::MapAccessDeserializer::new(mapping);
+                        serde::Deserialize::deserialize(mapping).map($type::$mapping)
+                    }
+                }
+
+                deserializer.deserialize_any(Either)
+            }
+        }
+    };
+}
+
 mod cascade;
 mod management;
 mod plan;

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserializer, MapAccess, value::MapAccessDeserializer, value::SeqAccessDeserializer};
-use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 
@@ -132,29 +130,7 @@ pub struct RawFactors {
     pub to: Positive,
 }
 
-impl<'de> Deserialize<'de> for RawNumbers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawNumbers, D::Error> {
-        struct NumbersVisitor;
-
-        impl<'de> Visitor<'de> for NumbersVisitor {
-            type Value = RawNumbers;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a list of numbers, or {from: …, to: …}")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<RawNumbers, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(list)).map(RawNumbers::List)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, between: A) -> Result<RawNumbers, A::Error> {
-                RawBetween::deserialize(MapAccessDeserializer::new(between)).map(RawNumbers::Between)
-            }
-        }
-
-        deserializer.deserialize_any(NumbersVisitor)
-    }
-}
+list_or_mapping!(RawNumbers, "a list of numbers, or {from: …, to: …}", List, Between);
 
 impl JsonSchema for RawNumbers {
     fn schema_name() -> Cow<'static, str> {
@@ -168,29 +144,12 @@ impl JsonSchema for RawNumbers {
     }
 }
 
-impl<'de> Deserialize<'de> for RawCards {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawCards, D::Error> {
-        struct CardsVisitor;
-
-        impl<'de> Visitor<'de> for CardsVisitor {
-            type Value = RawCards;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a list of cards, or each with its price an hour, such as {l4: 0.8}")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<RawCards, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(list)).map(RawCards::List)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, priced: A) -> Result<RawCards, A::Error> {
-                BTreeMap::deserialize(MapAccessDeserializer::new(priced)).map(RawCards::Priced)
-            }
-        }
-
-        deserializer.deserialize_any(CardsVisitor)
-    }
-}
+list_or_mapping!(
+    RawCards,
+    "a list of cards, or each with its price an hour, such as {l4: 0.8}",
+    List,
+    Priced
+);
 
 impl JsonSchema for RawCards {
     fn schema_name() -> Cow<'static, str> {

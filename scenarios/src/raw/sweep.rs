@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_yaml::Value;
@@ -103,29 +102,7 @@ impl<'de> Deserialize<'de> for RawSweep {
     }
 }
 
-impl<'de> Deserialize<'de> for RawAxis {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawAxis, D::Error> {
-        struct AxisVisitor;
-
-        impl<'de> Visitor<'de> for AxisVisitor {
-            type Value = RawAxis;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list, or a range {from: …, to: …}")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<RawAxis, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(values)).map(RawAxis::Values)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, range: A) -> Result<RawAxis, A::Error> {
-                RawRange::deserialize(MapAccessDeserializer::new(range)).map(RawAxis::Range)
-            }
-        }
-
-        deserializer.deserialize_any(AxisVisitor)
-    }
-}
+list_or_mapping!(RawAxis, "a list, or a range {from: …, to: …}", Values, Range);
 
 impl JsonSchema for RawSweep {
     fn schema_name() -> Cow<'static, str> {

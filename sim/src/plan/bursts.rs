@@ -284,19 +284,11 @@ mod tests {
             backlog = after.max(0.0);
         }
         Sample {
-            within: Vec::new(),
             judged: judged as u64,
             kept: (kept - others_late * judged).max(0.0) as u64,
-            dispersion: 1.0,
-            bursts: None,
-            score: Vec::new(),
             latencies,
-            taken: None,
-            first_token: None,
-            per_token: None,
-            hopeless: false,
-            refused: false,
             busy: 0.5,
+            ..Sample::empty()
         }
     }
 

@@ -212,22 +212,7 @@ mod tests {
     /// Another seed may bring requests that keep the target.
     #[test]
     fn without_a_request_nothing_is_sure() {
-        let nothing = Sample {
-            within: Vec::new(),
-            judged: 0,
-            kept: 0,
-            dispersion: 1.0,
-            bursts: None,
-            score: Vec::new(),
-            latencies: Durations::default(),
-            taken: None,
-            first_token: None,
-            per_token: None,
-            hopeless: false,
-            refused: false,
-            busy: 0.0,
-        };
-        let judged = judgement(&[nothing.clone(), nothing], &Rules::SOME).unwrap();
+        let judged = judgement(&[Sample::empty(), Sample::empty()], &Rules::SOME).unwrap();
         assert_eq!((judged.meets, judged.confidence), (false, 0.5));
     }
 

@@ -63,6 +63,25 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Of a run in which nobody was judged.
+    pub fn empty() -> Sample {
+        Sample {
+            within: Vec::new(),
+            judged: 0,
+            kept: 0,
+            dispersion: 1.0,
+            bursts: None,
+            score: Vec::new(),
+            latencies: Durations::default(),
+            taken: None,
+            first_token: None,
+            per_token: None,
+            hopeless: false,
+            refused: false,
+            busy: 0.0,
+        }
+    }
+
     /// What requests that were served took as the target reckons it.
     pub fn taken(&self) -> &Durations {
         self.taken.as_ref().unwrap_or(&self.latencies)

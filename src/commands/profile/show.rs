@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, TableError, TableForms, TableSummary, describe};
+use tenantry_reports::human;
 use tenantry_reports::page::ProfilePage;
 
 use super::plots::{self, roofline};
@@ -97,9 +98,9 @@ fn report(card: &Card, tables: &[TableSummary], started: &Started, path: &Path) 
 fn memory(card: &Card) -> String {
     let device = &card.device;
     format!(
-        "{} MiB, of which {} MiB stay free",
-        device.memory_bytes >> 20,
-        device.reserve_bytes >> 20
+        "{}, of which {} stay free",
+        human::bytes(device.memory_bytes as f64),
+        human::bytes(device.reserve_bytes as f64)
     )
 }
 

@@ -87,7 +87,6 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         let asked = loaded.runs.len() * repeats as usize;
         caveats.push(interrupted_caveat(asked, &loaded.runs, &executed.runs));
     }
-    caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
@@ -103,6 +102,8 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(validation.cancelling());
     caveats.sort();
     caveats.dedup();
+    // What casts doubt on all of it comes first.
+    caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
     let events = simulated.iter().map(|run| run.events).sum();
     let manifest = started.manifest(&cards.iter().collect::<Vec<_>>(), Some(device.name()), events, caveats);
     let outcome = Outcome {

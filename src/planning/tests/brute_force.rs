@@ -80,9 +80,7 @@ pub const QUESTIONS: [Question; 10] = [
 /// The answers must be the same; how many runs each took.
 fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     let evaluator = evaluator(scenario);
-    let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
-        evaluator.run(cells)
-    });
+    let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
     let found = by_runs(&mut search, &evaluator, &BTreeMap::new()).unwrap();
     let best = found.best.unwrap_or_else(|| panic!("{name}: nothing found"));
     let searched = evaluator.made();
@@ -90,9 +88,7 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     // Nothing that the search learnt is known here.
     let evaluator = super::evaluator(scenario);
     let candidates = evaluator.candidates(&BTreeMap::new());
-    let mut everything = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
-        evaluator.run(cells)
-    });
+    let mut everything = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
     let mut known: Option<(f64, Cell)> = None;
     for (candidate, levels) in candidates.iter().enumerate() {
         for (level, value) in levels.values.iter().enumerate() {

@@ -170,9 +170,7 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
             .map(|seed| {
                 let scenario = scenario(seed);
                 let evaluator = super::evaluator(&scenario);
-                let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| {
-                    evaluator.run(cells)
-                });
+                let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
                 let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
                 (found.best.unwrap().level, found.confidence, evaluator.made())
             })

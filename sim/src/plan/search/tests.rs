@@ -31,17 +31,12 @@ fn made_up(
             Sample {
                 score: score.into_iter().map(Some).collect(),
                 latencies,
-                taken: None,
-                first_token: None,
-                per_token: None,
-                dispersion: 1.0,
-                bursts: None,
                 judged: 20_000,
                 kept: (1000.0 * within.iter().sum::<f64>()).round() as u64,
                 within,
                 hopeless: share < 0.95,
-                refused: false,
                 busy: if share < 0.98 { 0.9 } else { 0.4 },
+                ..Sample::empty()
             }
         };
         Ok(cells.iter().map(sample).collect())

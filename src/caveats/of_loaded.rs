@@ -6,13 +6,13 @@ use tenantry_core::server::tasks::refusals;
 use tenantry_profiles::{DeviceKind, Source};
 use tenantry_scenarios::RunSpec;
 
-use super::Loaded;
-use crate::cards::cluster;
-use crate::caveats::{
+use super::{
     Measured, TableUsed, as_compiled, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
     more_memory_than_there_is, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo, table_caveats,
     undisturbed, unpriced_looks, unpriced_models,
 };
+use crate::cards::cluster;
+use crate::runs::Loaded;
 
 impl Loaded {
     /// What a reader must know of the cards before trusting figures that they priced.
