@@ -27,7 +27,8 @@ pub fn card_names() -> Vec<String> {
 }
 
 /// What to do where a card is missed.
-const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick --out out/here`, and give it to --profile";
+const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick --out out/here`, and \
+                       give it to --profile";
 
 /// A card by name or path, as an argument gives it.
 pub fn find_card(name: &str) -> Result<Card, Failure> {
@@ -205,7 +206,8 @@ pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
             let cards = generation.map_or(1, |generation| generation.tensor_parallel.into());
             let (needed, available) = (needed_bytes.div_ceil(cards), available_bytes / cards);
             Some(format!(
-                "{file}: {key}: must be of at least {needed} bytes of memory for system {system} with {model}, got {available}"
+                "{file}: {key}: must be of at least {needed} bytes of memory for system {system} with {model}, got \
+                 {available}"
             ))
         }
         ServerError::TenantDoesNotFit {
@@ -213,8 +215,8 @@ pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
             tenant_bytes,
             free_bytes,
         } => Some(format!(
-            "{file}: {key}: must leave each instance of system {system} the {tenant_bytes} bytes that one tenant's parameters of {model} are, got \
-             {free_bytes}"
+            "{file}: {key}: must leave each instance of system {system} the {tenant_bytes} bytes that one tenant's \
+             parameters of {model} are, got {free_bytes}"
         )),
         _ => None,
     }

@@ -234,7 +234,8 @@ fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<Devi
 fn shared_device(system: &str, gpus: u32, device: &Device) -> Option<String> {
     (gpus > 1 && !device.is_cpu()).then(|| {
         format!(
-            "{system}: {} is all of the {gpus} cards, which share what it computes and its memory: nothing is executed on several GPUs yet.",
+            "{system}: {} is all of the {gpus} cards, which share what it computes and its memory: nothing is executed \
+             on several GPUs yet.",
             device.name
         )
     })
@@ -317,7 +318,8 @@ mod tests {
             peak: 3 << 29,
         };
         let told = clocks("pets", "cuda:0", &all, Some(memory)).unwrap();
-        let expected = "pets: by the events of cuda:0 and by the host's clock: compute-0 3.100 s and 3.500 s in 20 ops; at most 1.50\u{a0}GiB of tensors.";
+        let expected = "pets: by the events of cuda:0 and by the host's clock: compute-0 3.100 s and 3.500 s in 20 \
+                        ops; at most 1.50\u{a0}GiB of tensors.";
         assert_eq!(told, expected);
         assert_eq!(clocks("pets", "cuda:0", &all[1..], Some(memory)), None);
     }

@@ -100,15 +100,15 @@ impl Keep {
             let others = runs.iter().filter(|run| run.workload != first.workload).count();
             if others > 0 {
                 return Err(Failure::BadInput(format!(
-                    "--record: must have one workload to record, got {others} runs with others than the first (a sweep or \
-                     repeats); choose one with --set"
+                    "--record: must have one workload to record, got {others} runs with others than the first (a sweep \
+                     or repeats); choose one with --set"
                 )));
             }
             let closed = matches!(first.workload.arrivals, ArrivalsSpec::ClosedLoop { .. });
             if closed && runs.len() > 1 {
                 return Err(Failure::BadInput(
-                    "--record: must have one system where clients wait for their answers, since each system is then asked other \
-                     requests; choose one with --set systems=[…]"
+                    "--record: must have one system where clients wait for their answers, since each system is then \
+                     asked other requests; choose one with --set systems=[…]"
                         .into(),
                 ));
             }
@@ -239,7 +239,8 @@ pub struct Kept {
 /// A sentence on a trace of a workload in which clients give up.
 pub fn without_cancellations(path: &impl Display, cancellations: u64) -> String {
     format!(
-        "{path} has no cancellations, of which there were {}: traces hold none; `workload.cancellations` in the scenario that replays it has clients give up.",
+        "{path} has no cancellations, of which there were {}: traces hold none; `workload.cancellations` in the \
+         scenario that replays it has clients give up.",
         human::count(cancellations)
     )
 }

@@ -32,8 +32,8 @@ pub enum ExecutorError {
     },
     /// An adapter implementation that this device's libtorch cannot run.
     #[error(
-        "adapter implementation {implementation}: must be one that this device runs with this rank or bottleneck (grouped takes such as fill multiples of 16 \
-         bytes), got: {reason}"
+        "adapter implementation {implementation}: must be one that this device runs with this rank or bottleneck \
+         (grouped takes such as fill multiples of 16 bytes), got: {reason}"
     )]
     Unavailable {
         /// Which.
@@ -43,7 +43,8 @@ pub enum ExecutorError {
     },
     /// A number format in which this device's libtorch has no product with a sparse matrix.
     #[error(
-        "number format of the shared model: must be one for which this device has a sparse product, got {number}: {reason}"
+        "number format of the shared model: must be one for which this device has a sparse product, got {number}: \
+         {reason}"
     )]
     NoSparseProduct {
         /// Which.

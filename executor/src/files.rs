@@ -277,7 +277,8 @@ pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor,
     let is_computed = |name: &str| (0..end_layer).any(|layer| is_after_attention(name, layer));
     if let Some(other) = tensors.names().find(|name| is_adapter(name) && !is_computed(name)) {
         let must = format!(
-            "of adapter_down or adapter_up after attention in one of the {end_layer} layers, where alone adapters are computed"
+            "of adapter_down or adapter_up after attention in one of the {end_layer} layers, where alone adapters are \
+             computed"
         );
         return Err(tensors.wrong(other, must, "another".into()));
     }

@@ -14,12 +14,12 @@ pub fn find_device(name: &str) -> Result<Device, ExecutorError> {
         return Ok(Device::Cpu);
     }
     let loaded = load_cuda();
-    let must = || {
-        match (loaded, Cuda::device_count()) {
-        (Err(_), 0) => "cpu, since this libtorch has no part for GPUs (that of a CUDA PyTorch 2.11 is used where LD_LIBRARY_PATH has its `torch/lib`)".to_owned(),
+    let must = || match (loaded, Cuda::device_count()) {
+        (Err(_), 0) => "cpu, since this libtorch has no part for GPUs (that of a CUDA PyTorch 2.11 is used where \
+                        LD_LIBRARY_PATH has its `torch/lib`)"
+            .to_owned(),
         (Ok(()), 0) => "cpu, since libtorch sees no GPU here".to_owned(),
         (_, count) => format!("cpu, or cuda:0 to cuda:{}", count - 1),
-    }
     };
     let refused = || ExecutorError::input("device", must(), name);
     let index = name

@@ -134,7 +134,8 @@ impl Told {
             ..
         } = self;
         format!(
-            "multiprocessors at {sm} MHz of at most {sm_max}, memory at {memory} MHz, power limit {power_limit} W, {temperature} °C"
+            "multiprocessors at {sm} MHz of at most {sm_max}, memory at {memory} MHz, power limit {power_limit} W, \
+             {temperature} °C"
         )
     }
 }

@@ -148,7 +148,8 @@ mod tests {
         assert!(matches!(map(&path), Err(ExecutorError::File { .. })));
         std::fs::write(folder.path().join("pytorch_model.bin"), "").unwrap();
         let error = map(&path).unwrap_err();
-        let must = "model.safetensors: must be there, got pytorch_model.bin in its place (save it again as one safetensors file of that name)";
+        let must = "model.safetensors: must be there, got pytorch_model.bin in its place (save it again as one \
+                    safetensors file of that name)";
         assert!(error.to_string().ends_with(must) && error.is_bad_input(), "{error}");
         let part = map(&folder.path().join("part-1.safetensors"));
         assert!(matches!(part, Err(ExecutorError::File { .. })));

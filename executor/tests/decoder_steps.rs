@@ -363,7 +363,8 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             vec![chunk(&long, 0, &pages)],
-            "chunk 0 of the step: ids: must be at most 128 tokens with those cached, the positions of tiny-llama, got 129",
+            "chunk 0 of the step: ids: must be at most 128 tokens with those cached, the positions of tiny-llama, got \
+             129",
         ),
         (
             vec![chunk(&short, 3, &pages[..2])],

@@ -47,7 +47,8 @@ impl Card {
                 && known != *model
             {
                 let must = format!(
-                    "the model of that name that is there, {}, to be added to; another needs a name, or a card, of its own",
+                    "the model of that name that is there, {}, to be added to; another needs a name, or a card, of its \
+                     own",
                     known.in_words()
                 );
                 return Err(Invalid::new(

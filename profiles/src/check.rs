@@ -90,7 +90,8 @@ fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(
     if let Some(point) = outside_the_triangle(slice) {
         let (lesser, greater) = (slice.axes[0], slice.axes[1]);
         let must = format!(
-            "such that the smallest {lesser} and {greater} are equal, and the largest {greater} no less than any {lesser}"
+            "such that the smallest {lesser} and {greater} are equal, and the largest {greater} no less than any \
+             {lesser}"
         );
         return Err(Invalid::new(file, slice.called(), must, slice.describe(&point.at)).in_line(line(point)));
     }

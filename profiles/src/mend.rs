@@ -90,7 +90,8 @@ mod tests {
             (said.family, &*said.table),
             (Family::EncoderLayer, "model=tiny dtype=f32")
         );
-        let outlier = "by up to 222 % (batch=16 tokens=128), so that more work never costs less, which is no noise: look at it, and measure it again";
+        let outlier = "by up to 222 % (batch=16 tokens=128), so that more work never costs less, which is no noise: \
+                       look at it, and measure it again";
         assert!(said.how_far.ends_with(outlier), "{said:?}");
         assert_eq!(mended.adapter.len(), card.tables.adapter.len());
         let median = |tables: &crate::Tables, batch, tokens| {

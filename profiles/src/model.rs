@@ -112,8 +112,8 @@ impl ModelShape {
             (ModelKind::Decoder, true) => "gated decoder",
         };
         format!(
-            "{kind}, {layers} layers of {hidden}, {heads} heads ({kv_heads} of keys and values), {intermediate} between, {vocabulary} words, \
-             {positions} positions"
+            "{kind}, {layers} layers of {hidden}, {heads} heads ({kv_heads} of keys and values), {intermediate} \
+             between, {vocabulary} words, {positions} positions"
         )
     }
 

@@ -14,8 +14,8 @@ const BROKEN_CARDS: &[Broken] = &[
         "card.yaml",
         "memory_bytes:",
         "memory_byte:",
-        "card.yaml:5: device.memory_byte: must be name, kind, memory_bytes, reserve_bytes, shares_host_memory, driver, libtorch or host, \
-         got an unknown key; did you mean memory_bytes?",
+        "card.yaml:5: device.memory_byte: must be name, kind, memory_bytes, reserve_bytes, shares_host_memory, driver, \
+         libtorch or host, got an unknown key; did you mean memory_bytes?",
     ),
     (
         "card.yaml",
@@ -96,8 +96,8 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "tell,100,20.4,",
         "tell,0,20.4,",
-        "dispatch.csv:3: count: must be at least 1, or 0 of a table's point with two measured ones before it along its first axis, \
-         got 0",
+        "dispatch.csv:3: count: must be at least 1, or 0 of a table's point with two measured ones before it along its \
+         first axis, got 0",
     ),
     (
         "dispatch.csv",
@@ -175,8 +175,8 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "p05_us",
         "p5_us",
-        "dispatch.csv:1: header: must be operation, count, mean_us, median_us, p05_us, p95_us or p99_us, got \"p5_us\"; \
-         did you mean p05_us?",
+        "dispatch.csv:1: header: must be operation, count, mean_us, median_us, p05_us, p95_us or p99_us, got \
+         \"p5_us\"; did you mean p05_us?",
     ),
     (
         "dispatch.csv",
@@ -224,14 +224,17 @@ const BROKEN_TABLES: &[Broken] = &[
         "head.csv",
         "tiny,f32,1,2,",
         "tinny,f32,1,2,",
-        "head.csv:14: model: must be a model listed in card.yaml or a built-in: tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, distilgpt2, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b or llama-70b, got \"tinny\"; \
-         did you mean tiny?",
+        "head.csv:14: model: must be a model listed in card.yaml or a built-in: tiny, bert-tiny, bert-mini, \
+         bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, distilgpt2, \
+         tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b or llama-70b, got \"tinny\"; did you mean \
+         tiny?",
     ),
     (
         "head.csv",
         "tiny,f32,1,2,100,10.71,10.5,9.975,11.55,13.65\n",
         "",
-        "head.csv:14: model=tiny dtype=f32: must be every combination of batch × classes, got no row for batch=1 classes=2 beside this one (1 missing in all)",
+        "head.csv:14: model=tiny dtype=f32: must be every combination of batch × classes, got no row for batch=1 \
+         classes=2 beside this one (1 missing in all)",
     ),
     (
         "adapter.csv",
@@ -249,8 +252,8 @@ const BROKEN_TABLES: &[Broken] = &[
         "decoder_prefill.csv",
         "tiny-llama,f32,1,8,64,",
         "tiny-llama,f32,1,8,65,",
-        "decoder_prefill.csv:7: model=tiny-llama dtype=f32 tensor_parallel=1: must be every combination of tokens × context, \
-         got no row for tokens=1 context=65 beside this one (3 missing in all)",
+        "decoder_prefill.csv:7: model=tiny-llama dtype=f32 tensor_parallel=1: must be every combination of tokens × \
+         context, got no row for tokens=1 context=65 beside this one (3 missing in all)",
     ),
     (
         "decoder_decode.csv",
@@ -287,7 +290,8 @@ const BROKEN_TABLES: &[Broken] = &[
         "plot_lookup.csv",
         "memory,any,texts,1,1,",
         "memory,root-hits,texts,1,1,",
-        "plot_lookup.csv:2: outcome: must be any, domain-hit, root-hit or fallback, got \"root-hits\"; did you mean root-hit?",
+        "plot_lookup.csv:2: outcome: must be any, domain-hit, root-hit or fallback, got \"root-hits\"; did you mean \
+         root-hit?",
     ),
     (
         "plot_lookup.csv",
@@ -388,7 +392,10 @@ fn what_a_table_lacks_is_not_written_out() {
     fs::write(card.join("decoder_mixed.csv"), rows).unwrap();
     let message = Card::load(&card).unwrap_err().to_string();
     assert!(
-        message.contains("got no row for tokens=1 first_context=1 sequences=1 context=2 beside this one (10000 or more missing in all)"),
+        message.contains(
+            "got no row for tokens=1 first_context=1 sequences=1 context=2 beside this one (10000 or more \
+             missing in all)"
+        ),
         "{message}"
     );
 }

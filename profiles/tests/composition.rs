@@ -113,7 +113,8 @@ fn bert_composed_from_operators_against_whole_models() {
                 let measured = tensorrt.cost(batch, tokens).unwrap().median_ns as f64 / 1e6;
                 let error = 100.0 * (composed / measured - 1.0);
                 println!(
-                    "| {name} | {tokens} | {batch} | {h100:.2} | {h200:.2} | {composed:.2} | {measured:.2} | {error:+.0} % |"
+                    "| {name} | {tokens} | {batch} | {h100:.2} | {h200:.2} | {composed:.2} | {measured:.2} | \
+                     {error:+.0} % |"
                 );
                 assert!(
                     (error - expected).abs() < MARGIN,

@@ -60,7 +60,8 @@ fn told(what: &str, all: &[Ratios]) -> [[f64; 2]; 3] {
         errors.map(|[median, p95]| format!("{:.1} and {:.1} %", 100.0 * median, 100.0 * p95));
     let points = all.len();
     println!(
-        "{what}, {points} points: line {line}, in proportion to operations {proportion}, by further operations {product}"
+        "{what}, {points} points: line {line}, in proportion to operations {proportion}, by further operations \
+         {product}"
     );
     errors
 }

@@ -112,8 +112,8 @@ fn the_page_has_what_labels_cost() {
     let (points, three, ..) = middle(3);
     let ((_, nine, ..), (_, sixteen, least, most)) = (middle(9), middle(16));
     let said = format!(
-        "Of the {points} batches, lengths and models of `cpu-epyc-zen5`, three labels take {three:.2} times as long as two in the middle, nine \
-         {nine:.2} times and sixteen {sixteen:.2} times, from {least:.2} to {most:.2}."
+        "Of the {points} batches, lengths and models of `cpu-epyc-zen5`, three labels take {three:.2} times as long as \
+         two in the middle, nine {nine:.2} times and sixteen {sixteen:.2} times, from {least:.2} to {most:.2}."
     );
     let page = include_str!("../../docs/profiles-accuracy.md").replace('\n', " ");
     assert!(page.contains(&said), "docs/profiles-accuracy.md must say {said}");

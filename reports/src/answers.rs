@@ -216,19 +216,23 @@ mod tests {
         for (row, cells) in [
             (
                 0,
-                "ticket: 0, tenant: 7, stage: null, item: null, input_ids: [], class: 9, number: null, labels: null, tokens: null",
+                "ticket: 0, tenant: 7, stage: null, item: null, input_ids: [], class: 9, number: null, labels: null, \
+                 tokens: null",
             ),
             (
                 1,
-                "ticket: 1, tenant: 7, stage: 3, item: null, input_ids: [0], class: null, number: null, labels: [1, 1], tokens: null",
+                "ticket: 1, tenant: 7, stage: 3, item: null, input_ids: [0], class: null, number: null, labels: [1, \
+                 1], tokens: null",
             ),
             (
                 2,
-                "ticket: 2, tenant: 7, stage: null, item: 11, input_ids: null, class: null, number: null, labels: null, tokens: []",
+                "ticket: 2, tenant: 7, stage: null, item: 11, input_ids: null, class: null, number: null, labels: \
+                 null, tokens: []",
             ),
             (
                 5,
-                "ticket: 6, tenant: 7, stage: null, item: null, input_ids: [0, 1], class: null, number: 0.25, labels: null, tokens: null",
+                "ticket: 6, tenant: 7, stage: null, item: null, input_ids: [0, 1], class: null, number: 0.25, labels: \
+                 null, tokens: null",
             ),
         ] {
             assert!(rows[row].contains(cells), "{}", rows[row]);

@@ -117,7 +117,8 @@ fn no_run(folder: &Path) -> ReportError {
     let (has, name) = (|file: &str| folder.join(file).exists(), folder.display());
     let got = if has(PLAN) {
         format!(
-            "a plan's: `tenantry report {name}` alone makes its page, and its answer.yaml can be simulated for one to compare"
+            "a plan's: `tenantry report {name}` alone makes its page, and its answer.yaml can be simulated for one to \
+             compare"
         )
     } else if has("sweep.json") {
         format!("a sweep's that is not over: `tenantry merge {name}`")

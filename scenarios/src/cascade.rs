@@ -89,7 +89,8 @@ pub(crate) fn route(
         && matches!(raw.join, RawAnswerJoin::Average(_))
         && around.outcomes.is_some_and(is_generated)
     {
-        let must = "last or vote where models of a generator are asked at once: what an average gains is known only of who is asked after another";
+        let must = "last or vote where models of a generator are asked at once: what an average gains is known only of \
+                    who is asked after another";
         problems.push(Problem::new(path.key("join"), must, "average"));
     }
     let mut weights = |key: &str, weights: &[NotNegative]| {

@@ -191,9 +191,9 @@ mod tests {
         std::fs::write(place.path().join("tokenizer.json"), "{}").unwrap();
         let model = place.path().display();
         let text = format!(
-            "{{name: n, models: {{backbone: tiny}}, tenants: {{count: 2}}, \
-             workload: {{arrivals: {{poisson: {{rate: 1/s}}}}, lengths: {{input: {{fixed: 3}}}}}}, \
-             systems: [{{name: s, tenant_state: head, files: {{model: {model}, models: {{f: f}}, domains: [b], tenants: c, corpus: [d, e]}}}}]}}"
+            "{{name: n, models: {{backbone: tiny}}, tenants: {{count: 2}}, workload: {{arrivals: {{poisson: {{rate: \
+             1/s}}}}, lengths: {{input: {{fixed: 3}}}}}}, systems: [{{name: s, tenant_state: head, files: {{model: \
+             {model}, models: {{f: f}}, domains: [b], tenants: c, corpus: [d, e]}}}}]}}"
         );
         let mut raw: RawScenario = decode(&serde_yaml::from_str(&text).unwrap()).unwrap();
         assert_eq!(files(&mut raw).len(), 6);

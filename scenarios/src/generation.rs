@@ -85,7 +85,8 @@ fn check_own_state(system: &RawSystem, generation: &RawGeneration, mut rules: Ru
     let must = "1 where tenant_state is model or adapters";
     rules.hold(cards == 1, "tensor_parallel", must, cards);
     let mixed = system.tenant_state == RawTenantState::Model && generation.join == RawJoin::AnyTenant;
-    let must = "head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model serves nobody else";
+    let must = "head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model \
+                serves nobody else";
     rules.hold(!mixed, "join", must, "any-tenant");
 }
 

@@ -221,7 +221,8 @@ impl Origin {
             }
             AnswersError::Pruning { index, alpha, known } => {
                 let must = format!(
-                    "at or between degrees whose `loss` is in `outcomes.pruned` ({}), since nobody knows what others cost",
+                    "at or between degrees whose `loss` is in `outcomes.pruned` ({}), since nobody knows what others \
+                     cost",
                     numbers(&known)
                 );
                 Problem::new(stage(index).key("reroute").key("prune"), must, alpha)
@@ -229,10 +230,19 @@ impl Origin {
             AnswersError::Average { weights, known } => {
                 let known: Vec<String> = known.iter().map(|weights| format!("[{}]", numbers(weights))).collect();
                 let must = format!(
-                    "weights whose `gain` is in `outcomes.averages` ({}), since a generator has no probabilities to average",
-                    if known.is_empty() { "none".into() } else { known.join(", ") }
+                    "weights whose `gain` is in `outcomes.averages` ({}), since a generator has no probabilities to \
+                     average",
+                    if known.is_empty() {
+                        "none".into()
+                    } else {
+                        known.join(", ")
+                    }
                 );
-                Problem::new(cascade.key("join").key("average"), must, format!("[{}]", numbers(&weights)))
+                Problem::new(
+                    cascade.key("join").key("average"),
+                    must,
+                    format!("[{}]", numbers(&weights)),
+                )
             }
             AnswersError::Pruned {
                 by,
@@ -260,8 +270,8 @@ impl Origin {
                 model, classes, least, ..
             } => {
                 let must = format!(
-                    "more, since {model} is sure of an answer by {least} only and the likeliest of {classes} classes has more than that, or \
-                     `cascade.join` last or a vote"
+                    "more, since {model} is sure of an answer by {least} only and the likeliest of {classes} classes \
+                     has more than that, or `cascade.join` last or a vote"
                 );
                 Problem::new(root.key("systems").index(system).key("classes"), must, classes)
             }
@@ -272,7 +282,8 @@ impl Origin {
             ),
             AnswersError::Small { index, model } => Problem::new(
                 stage(index).key("model"),
-                "another where words are pruned before it or answers averaged, since of a generator's small model nothing is known but what it is alone",
+                "another where words are pruned before it or answers averaged, since of a generator's small model \
+                 nothing is known but what it is alone",
                 model,
             ),
             AnswersError::Vote => Problem::new(

@@ -290,8 +290,8 @@ fn unpriced(cards: &[(String, Option<f64>)], path: &Path) -> Option<Problem> {
     let without: Vec<&str> = without.map(|(card, _)| card.as_str()).collect();
     let first = without.first()?;
     let must = format!(
-        "given with what each card costs an hour, as in cards: {{{first}: 0.8}}, or by prices: {{{first}: 0.8}} beside plan; the price is yours \
-         to say, in your currency, since no card comes with one"
+        "given with what each card costs an hour, as in cards: {{{first}: 0.8}}, or by prices: {{{first}: 0.8}} beside \
+         plan; the price is yours to say, in your currency, since no card comes with one"
     );
     Some(Problem::new(
         path.key("cards"),
@@ -334,7 +334,8 @@ fn check_runtimes(system: &RawSystem, gpus: &[u32], path: &Path, problems: &mut 
     if let RawAllocate::Fixed(fixed) = &runtimes.allocate
         && gpus.len() > 1
     {
-        let must = "even, global or periodic where plan.gpus tries several numbers of cards, since fixed numbers add up to one of them";
+        let must = "even, global or periodic where plan.gpus tries several numbers of cards, since fixed numbers add \
+                    up to one of them";
         problems.push(Problem::new(path.key("allocate"), must, format!("fixed: {fixed:?}")));
     }
 }

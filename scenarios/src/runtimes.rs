@@ -42,7 +42,8 @@ pub(crate) fn resolve(
     if matches!(runtimes.allocate, RawAllocate::Global { .. })
         && matches!(raw.workload.arrivals, RawArrivals::ClosedLoop { .. })
     {
-        let must = "even, fixed or periodic where clients wait for their answers, since nobody knows beforehand how often they ask";
+        let must = "even, fixed or periodic where clients wait for their answers, since nobody knows beforehand how \
+                    often they ask";
         problems.push(Problem::new(path.key("allocate"), must, "global"));
     }
     let mut streams = vec![stream_of(
@@ -289,7 +290,8 @@ fn allocate_of(
             });
             if fixed.len() != runtimes || total != u64::from(instances) || !longest {
                 let must = format!(
-                    "{runtimes} numbers that add up to the {instances} instances, with one at least of each stream's longest runtime"
+                    "{runtimes} numbers that add up to the {instances} instances, with one at least of each stream's \
+                     longest runtime"
                 );
                 problems.push(Problem::new(path.key("fixed"), must, format!("{fixed:?}")));
             }

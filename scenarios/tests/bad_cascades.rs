@@ -40,17 +40,24 @@ fn errors(text: &str) -> String {
 #[rustfmt::skip]
 const BROKEN: &[(&str, &str, &str)] = &[
     ("  - preset: tabi\n", "  - preset: tabi\n    model: large\n",
-     "s.yaml:16: systems[0].model: must be left out where several models serve, since each stage names its own, got another"),
+     "s.yaml:16: systems[0].model: must be left out where several models serve, since each stage names its own, got \
+      another"),
     ("  - preset: tabi\n", "  - preset: tabi\n    swap: lfu\n",
      "s.yaml:16: systems[0].swap: must be left out where several models serve, since nothing is swapped, got another"),
-    (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: [1] }\n", " }\n        - { model: large, gpus: [1] }\n      order: at-once\n",
-     "s.yaml:21: systems[0].cascade.join: must be last or vote where models of a generator are asked at once: what an average gains is known only of who is asked after another, got average"),
+    (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: [1] }\n", " }\n        - { \
+                                                                                                       model: large, \
+                                                                                                       gpus: [1] \
+                                                                                                       }\n      order: \
+                                                                                                       at-once\n",
+     "s.yaml:21: systems[0].cascade.join: must be last or vote where models of a generator are asked at once: what an \
+      average gains is known only of who is asked after another, got average"),
     ("cut_off: 0.9", "cut_off: 1.2",
      "s.yaml:18: systems[0].cascade.stages[0].reroute.cut_off: must be a number from 0 to 1, got 1.2"),
     (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 }", "",
      "s.yaml:18: systems[0].cascade.stages[0].reroute: must be given, since a model comes after it, got nothing"),
     ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10 } }",
-     "s.yaml:19: systems[0].cascade.stages[1].reroute: must be left out, since no model comes after it, got a dispatcher"),
+     "s.yaml:19: systems[0].cascade.stages[1].reroute: must be left out, since no model comes after it, got a \
+      dispatcher"),
     ("gpus: [1]", "gpus: [2]",
      "s.yaml:19: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [2]"),
     ("gpus: [1]", "gpus: [1, 1]",
@@ -60,42 +67,64 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("average: [0.4, 0.6]", "average: [0.4]",
      "s.yaml:20: systems[0].cascade.join.average: must be 2 weights, a number for each model, not all 0, got 1"),
     ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], layers: { from: 6, to: 12 } }",
-     "s.yaml:19: systems[0].cascade.stages[1].layers.from: must be where the stage before, of the same model, has ended, got 6"),
-    ("      stages:\n        - { model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: [1] }\n",
-     "      order: at-once\n      stages:\n        - { model: large, name: small, layers: { to: 6 } }\n        - { model: large, layers: { from: 6, to: 12 } }\n",
-     "s.yaml:20: systems[0].cascade.stages[1].layers.from: must be 0 where all are asked at once: nothing has ended that it could go on from, got 6"),
-    ("gpus: [1] }", "gpus: [1], scale: { start: 2, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
+     "s.yaml:19: systems[0].cascade.stages[1].layers.from: must be where the stage before, of the same model, has \
+      ended, got 6"),
+    ("      stages:\n        - { model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        \
+      - { model: large, gpus: [1] }\n",
+     "      order: at-once\n      stages:\n        - { model: large, name: small, layers: { to: 6 } }\n        - { \
+      model: large, layers: { from: 6, to: 12 } }\n",
+     "s.yaml:20: systems[0].cascade.stages[1].layers.from: must be 0 where all are asked at once: nothing has ended \
+      that it could go on from, got 6"),
+    ("gpus: [1] }", "gpus: [1], scale: { start: 2, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, \
+                     patience: 9 } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].scale.start: must be at most the stage's gpus (1), got 2"),
-    ("gpus: [1] }", "scale: { start: 1, min: 3, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
+    ("gpus: [1] }", "scale: { start: 1, min: 3, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 \
+                     } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].scale.min: must be at most cluster.gpus (2), got 3"),
-    ("gpus: [1] }", "scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: 98, add: 95%, release: 50%, recent: 10s, period: 60s, settle: 5s } } } }",
+    ("gpus: [1] }", "scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: 98, add: 95%, release: \
+                     50%, recent: 10s, period: 60s, settle: 5s } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].slo: must be given, since target tracking goes by it, got nothing"),
-    ("gpus: [1] }", "gpus: [1], slo: 100ms, scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: 98, add: 40%, release: 60%, recent: 10s, period: 60s, settle: 5s } } } }",
+    ("gpus: [1] }", "gpus: [1], slo: 100ms, scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: \
+                     98, add: 40%, release: 60%, recent: 10s, period: 60s, settle: 5s } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].scale.rule.target-tracking.release: must be below add (40%), got 60%"),
     ("gpus: [1] }", "gpus: [1], slo: 100ms }",
-     "s.yaml:19: systems[0].cascade.stages[1].slo: must be left out, since only target tracking goes by it, got a latency"),
-    ("{ model: large, gpus: [1] }", "{ model: small, name: large, layers: { from: 1, to: 2 }, scale: { start: 1, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
-     "s.yaml:19: systems[0].cascade.stages[1].scale: must be left out where a stage goes on with another's hidden states, on the same cards, got given"),
-    ("prune: 0.7 } }\n        - { model: large, gpus: [1] }", "prune: 0.7 }, layers: { from: 0, to: 1 } }\n        - { model: small, name: large, gpus: [0], layers: { from: 1, to: 2 } }",
-     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be left out before a stage that goes on with hidden states, of which no words are taken, got given"),
+     "s.yaml:19: systems[0].cascade.stages[1].slo: must be left out, since only target tracking goes by it, got a \
+      latency"),
+    ("{ model: large, gpus: [1] }", "{ model: small, name: large, layers: { from: 1, to: 2 }, scale: { start: 1, \
+                                     start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
+     "s.yaml:19: systems[0].cascade.stages[1].scale: must be left out where a stage goes on with another's hidden \
+      states, on the same cards, got given"),
+    ("prune: 0.7 } }\n        - { model: large, gpus: [1] }", "prune: 0.7 }, layers: { from: 0, to: 1 } }\n        - { \
+                                                               model: small, name: large, gpus: [0], layers: { from: \
+                                                               1, to: 2 } }",
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be left out before a stage that goes on with hidden \
+      states, of which no words are taken, got given"),
     ("  pruned: [{ degree: 0.7, words: 14%, loss: 0.3% }]\n", "",
      "s.yaml:10: outcomes.pruned: must be given, since words are pruned at degree 0.7, got nothing"),
     // Nobody knows what is gained by pruning more, nor what it costs.
     ("prune: 0.7", "prune: 0.9",
-     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be at or between degrees whose `loss` is in `outcomes.pruned` (0.7), since nobody knows what others cost, got 0.9"),
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be at or between degrees whose `loss` is in \
+      `outcomes.pruned` (0.7), since nobody knows what others cost, got 0.9"),
     (", loss: 0.3%", "",
-     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be at or between degrees whose `loss` is in `outcomes.pruned` (none), since nobody knows what others cost, got 0.7"),
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be at or between degrees whose `loss` is in \
+      `outcomes.pruned` (none), since nobody knows what others cost, got 0.7"),
     // By these weights the answer is the small model's.
     ("average: [0.4, 0.6]", "average: [1, 0]",
-     "s.yaml:20: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` ([0.4, 0.6]), since a generator has no probabilities to average, got [1, 0]"),
+     "s.yaml:20: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` ([0.4, 0.6]), \
+      since a generator has no probabilities to average, got [1, 0]"),
     ("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "",
-     "s.yaml:19: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` (none), since a generator has no probabilities to average, got [0.4, 0.6]"),
+     "s.yaml:19: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` (none), since \
+      a generator has no probabilities to average, got [0.4, 0.6]"),
     ("weights: [0.4, 0.6]", "weights: [0, 0]",
      "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got 2"),
-    ("{ model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: [1] }", "{ model: large, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: small, gpus: [1] }",
-     "s.yaml:19: systems[0].cascade.stages[1].model: must be another where words are pruned before it or answers averaged, since of a generator's small model nothing is known but what it is alone, got small"),
+    ("{ model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: \
+      [1] }", "{ model: large, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: \
+               small, gpus: [1] }",
+     "s.yaml:19: systems[0].cascade.stages[1].model: must be another where words are pruned before it or answers \
+      averaged, since of a generator's small model nothing is known but what it is alone, got small"),
     ("preset: tabi\n", "preset: tabi\n    tenant_state: model\n    batch: { per-tenant: { max_size: 1 } }\n",
-     "s.yaml:16: systems[0].tenant_state: must be head (nothing to be swapped) where several models serve, got another"),
+     "s.yaml:16: systems[0].tenant_state: must be head (nothing to be swapped) where several models serve, got \
+      another"),
 ];
 
 #[test]
@@ -130,7 +159,8 @@ fn chances_are_not_averaged() {
         .replace("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "");
     assert_eq!(
         errors(&averaged),
-        "s.yaml:19: systems[0].cascade.join: must be last or a vote, since a chance of being right is no probability of the answer, got average"
+        "s.yaml:19: systems[0].cascade.join: must be last or a vote, since a chance of being right is no probability \
+         of the answer, got average"
     );
     assert_eq!(
         errors(&averaged.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]")),
@@ -170,8 +200,8 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
     let of_unsure = text.replace(&path.to_string(), &unsure.path().display().to_string());
     assert_eq!(
         errors(&of_unsure),
-        "s.yaml:14: systems[0].classes: must be more, since large is sure of an answer by 0.4 only and the likeliest of 2 classes has more than \
-         that, or `cascade.join` last or a vote, got 2"
+        "s.yaml:14: systems[0].classes: must be more, since large is sure of an answer by 0.4 only and the likeliest \
+         of 2 classes has more than that, or `cascade.join` last or a vote, got 2"
     );
     let three = |text: &str| text.replace("preset: tabi\n", "preset: tabi\n    classes: 3\n");
     assert_eq!(errors(&three(&of_unsure)), "nothing wrong");
@@ -270,13 +300,14 @@ fn profiled_models_are_asked_what_they_know() {
         (
             "prune: 0.5",
             "prune: 0.6",
-            "systems[0].cascade.stages[0].reroute.prune: must be a degree at which large was profiled (small at 0.5), got 0.6; `tenantry cascade \
-             profile --route small=0.6,large` measures it",
+            "systems[0].cascade.stages[0].reroute.prune: must be a degree at which large was profiled (small at 0.5), \
+             got 0.6; `tenantry cascade profile --route small=0.6,large` measures it",
         ),
         (
             "input: of-items",
             "input: { fixed: 32 }",
-            "workload.lengths.input: must be of-items, since the items of `outcomes` have their lengths, got another length",
+            "workload.lengths.input: must be of-items, since the items of `outcomes` have their lengths, got another \
+             length",
         ),
         (
             "systems:",
@@ -295,9 +326,10 @@ fn profiled_models_are_asked_what_they_know() {
         ),
         (
             "{ model: large, gpus: [1] }\n",
-            "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10, prune: 0.5 } }\n        - { model: large, name: small }\n",
-            "systems[0].cascade.stages[1].reroute.prune: must be a degree at which small was profiled after small at 0.5 (whole ones only), \
-             got 0.5; `tenantry cascade profile --route small=0.5,large=0.5,small` measures it",
+            "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10, prune: 0.5 } }\n        - { model: large, \
+             name: small }\n",
+            "systems[0].cascade.stages[1].reroute.prune: must be a degree at which small was profiled after small at \
+             0.5 (whole ones only), got 0.5; `tenantry cascade profile --route small=0.5,large=0.5,small` measures it",
         ),
         (
             "model: large, gpus: [1]",
@@ -317,7 +349,10 @@ fn profiled_models_are_asked_what_they_know() {
     }
     let without = errors(&GOOD.replace("input: { fixed: 32 }", "input: of-items"));
     assert!(
-        without.ends_with("workload.lengths.input: must be a distribution, since no `outcomes` with profiled models have items, got of-items"),
+        without.ends_with(
+            "workload.lengths.input: must be a distribution, since no `outcomes` with profiled models \
+             have items, got of-items"
+        ),
         "{without}"
     );
 
@@ -330,7 +365,10 @@ fn profiled_models_are_asked_what_they_know() {
     );
     let missing = errors(&good.replace(&from, "from: { profiled: { folder: nowhere } }"));
     assert!(
-        missing.starts_with("s.yaml:11: outcomes.from.profiled.folder: must be a path that can be read, relative to the folder you are in, got nowhere: No such"),
+        missing.starts_with(
+            "s.yaml:11: outcomes.from.profiled.folder: must be a path that can be read, relative to \
+             the folder you are in, got nowhere: No such"
+        ),
         "{missing}"
     );
 }
@@ -427,7 +465,10 @@ fn plans_that_make_no_sense_say_why() {
     );
     let starts = runtimes(scale, "find: fewest-cards, gpus: [1, 2]");
     assert!(
-        starts.starts_with("s.yaml:15: systems[0].runtimes.scale.start: must be at most 1, the fewest cards that plan.gpus tries, got 2"),
+        starts.starts_with(
+            "s.yaml:15: systems[0].runtimes.scale.start: must be at most 1, the fewest cards that \
+             plan.gpus tries, got 2"
+        ),
         "{starts}"
     );
 }

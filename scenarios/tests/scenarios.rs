@@ -98,9 +98,10 @@ fn presets_say_the_same_written_out() {
             false => "models.backbone=bert-base",
         };
         // Those that send requests from model to model decide by outcomes.
-        let outcomes = "outcomes={pruned: [{degree: 0.7, words: 14%, loss: 0.3%}], averages: [{weights: [0.762, 0.914], gain: 0.4%}], from: {generated: {task: sst-2, small: distilbert, large: bert-large, \
-                        others: {tinybert-6: {right_if_large_is: 95%, right_if_large_is_not: 40%}, \
-                        bert-base: {right_if_large_is: 95%, right_if_large_is_not: 40%}}}}}";
+        let outcomes = "outcomes={pruned: [{degree: 0.7, words: 14%, loss: 0.3%}], averages: [{weights: [0.762, \
+                        0.914], gain: 0.4%}], from: {generated: {task: sst-2, small: distilbert, large: bert-large, \
+                        others: {tinybert-6: {right_if_large_is: 95%, right_if_large_is_not: 40%}, bert-base: \
+                        {right_if_large_is: 95%, right_if_large_is_not: 40%}}}}}";
         let overrides = [backbone, "tenants.kinds={lora: 1}", outcomes];
         let by_name = scenario(&format!("[{{preset: {name}}}]"), "", &overrides);
         let copied = format!(
@@ -301,7 +302,8 @@ fn random_samples_stay_the_same_when_there_are_more() {
 
 #[test]
 fn lists_and_ranges_combine() {
-    let more = "samples: {random: 3}\nsweep: {jitter: [none, measured], workload.arrivals.poisson.rate: {from: 10/s, to: 20/s}}\n";
+    let more = "samples: {random: 3}\nsweep: {jitter: [none, measured], workload.arrivals.poisson.rate: {from: 10/s, \
+                to: 20/s}}\n";
     let runs = scenario("[{preset: bert-shared}]", more, &[]).runs();
     let values: Vec<&serde_json::Value> = runs.iter().map(|run| &run.parameters[1].1).collect();
     assert_eq!(values.len(), 6);
@@ -346,7 +348,8 @@ fn models_have_shapes_of_their_own() {
 
 #[test]
 fn models_of_any_shape_may_be_decoders() {
-    let shape = "{kind: decoder, layers: 3, hidden: 64, heads: 4, kv_heads: 2, intermediate: 256, gated: true, vocabulary: 500, positions: 200}";
+    let shape = "{kind: decoder, layers: 3, hidden: 64, heads: 4, kv_heads: 2, intermediate: 256, gated: true, \
+                 vocabulary: 500, positions: 200}";
     let scenario = scenario(
         "[{preset: punica, model: mine}]",
         "",
@@ -468,7 +471,8 @@ proptest! {
         gpu_memory in proptest::option::of((1u32..99_999, any_of(&["B", "KiB", " MiB", "GiB", "KB", " MB", "GB"]))),
         arrivals in arrivals(),
         input in any_of(&[
-            "{fixed: 9}", "{normal: {mean: 30.5, sd: 10, min: 1, max: 99}}", "twitter", "{twitter: {tweets: arlo, span: 100}}",
+            "{fixed: 9}", "{normal: {mean: 30.5, sd: 10, min: 1, max: 99}}", "twitter", "{twitter: {tweets: arlo, \
+                                                                                         span: 100}}",
             "{lognormal: {median: 20, sigma: 0.5, min: 2, max: 128}}", "{empirical: [3, 4, 4, 5]}",
             "{drifting: {from: {fixed: 9}, to: twitter, requests: 1000}}",
         ]),
@@ -477,7 +481,9 @@ proptest! {
         systems in proptest::collection::vec(system(), 1..4),
         slo in proptest::option::of(time()),
         mean in proptest::option::of(1u32..1000),
-        sweep in any_of(&["{}", "{tenants.count: [1, 5]}", "{seed: [3, 4], jitter: [none, measured]}", "{slo: [{latency: 5ms, at: p90}]}"]),
+        sweep in any_of(&["{}", "{tenants.count: [1, 5]}", "{seed: [3, 4], jitter: [none, measured]}", "{slo: \
+                                                                                                        [{latency: \
+                                                                                                        5ms, at: p90}]}"]),
     ) {
         let mut cluster = String::from("{}");
         if let Some((amount, unit)) = gpu_memory {

@@ -32,7 +32,8 @@ fn files() -> tempfile::TempDir {
         ("shape.csv", "hour,requests_per_hour\n0,10\n1,20\n"),
         (
             "talk.json",
-            "[{\"conversations\": [{\"from\": \"human\", \"value\": \"four score\"}, {\"from\": \"gpt\", \"value\": \"and seven\"}]}]",
+            "[{\"conversations\": [{\"from\": \"human\", \"value\": \"four score\"}, {\"from\": \"gpt\", \"value\": \
+             \"and seven\"}]}]",
         ),
     ] {
         std::fs::write(folder.path().join(name), text).unwrap();
@@ -92,7 +93,8 @@ fn all_arrivals() {
         ("{closed-loop: {clients: 4, think_time: 1s}}", "uniform", FIXED),
         ("{counts: {path: FOLDER/counts.csv}}", "uniform", FIXED),
         (
-            "{counts: {path: FOLDER/counts.csv, placement: {bursty: {peak: 3, share: 0.2, mean_burst: 1s}}, scale: 2, from: 1s, length: 2s, repeat: true, drop_zeros_from: 5s}}",
+            "{counts: {path: FOLDER/counts.csv, placement: {bursty: {peak: 3, share: 0.2, mean_burst: 1s}}, scale: 2, \
+             from: 1s, length: 2s, repeat: true, drop_zeros_from: 5s}}",
             "uniform",
             FIXED,
         ),
@@ -130,9 +132,9 @@ fn all_arrivals() {
         ),
         ("{twitter: {rate: 5/s}}", "uniform", FIXED),
         (
-            "{regimes: {rate: 5/s, \
-             calm: {lasts: [{share: 0, time: 1s}, {share: 1, time: 9s}], rates: [{share: 0, rate: 0/s}, {share: 1, rate: 2/s}], memory: 3s}, \
-             plateau: {lasts: [{share: 0, time: 1s}, {share: 1, time: 2s}], rates: [{share: 0, rate: 4/s}, {share: 1, rate: 9.5/s}], memory: 1s}}}",
+            "{regimes: {rate: 5/s, calm: {lasts: [{share: 0, time: 1s}, {share: 1, time: 9s}], rates: [{share: 0, \
+             rate: 0/s}, {share: 1, rate: 2/s}], memory: 3s}, plateau: {lasts: [{share: 0, time: 1s}, {share: 1, time: \
+             2s}], rates: [{share: 0, rate: 4/s}, {share: 1, rate: 9.5/s}], memory: 1s}}}",
             "uniform",
             FIXED,
         ),
@@ -243,9 +245,9 @@ fn all_tenants() {
             FIXED,
         );
     }
-    let tenants = "{count: 1000, domains: 10, kinds: {houlsby: 3, lora: 1}, classes: {gold: 0.1, bronze: 0.9}, popularity: {zipf: 0.9}, \
-                   presence: {on_off: {mean_on: 1min, mean_off: 9min}, diurnal: {trough: 0.2, phases: spread}, \
-                   lifetimes: {present_at_start: 0.5, appear_within: 1h, mean_stay: 2h}}}";
+    let tenants = "{count: 1000, domains: 10, kinds: {houlsby: 3, lora: 1}, classes: {gold: 0.1, bronze: 0.9}, \
+                   popularity: {zipf: 0.9}, presence: {on_off: {mean_on: 1min, mean_off: 9min}, diurnal: {trough: 0.2, \
+                   phases: spread}, lifetimes: {present_at_start: 0.5, appear_within: 1h, mean_stay: 2h}}}";
     let run = run(folder.path(), tenants, POISSON, FIXED);
     assert_eq!(run.tenant_groups.kinds, ["houlsby", "lora"]);
     assert_eq!(run.tenant_groups.classes, ["gold", "bronze"], "in the file's order");
@@ -298,11 +300,13 @@ fn what_does_not_go_together_is_said() {
             "{trace: {path: FOLDER/trace.csv}}",
             "{input: of-arrivals, output: {fixed: 3}}"
         ),
-        "test.yaml:7: workload.lengths.input: must be a distribution where inputs and outputs are given one by one, got of-arrivals"
+        "test.yaml:7: workload.lengths.input: must be a distribution where inputs and outputs are given one by one, \
+         got of-arrivals"
     );
     assert_eq!(
         said("{count: 9, domains: 0}", POISSON, FIXED),
-        "test.yaml:4: tenants.domains: must be a number of groups from 1 to 65535, or a mapping of their names to shares, got 0"
+        "test.yaml:4: tenants.domains: must be a number of groups from 1 to 65535, or a mapping of their names to \
+         shares, got 0"
     );
     assert_eq!(
         said("{count: 9, presence: {diurnal: {trough: 3}}}", POISSON, FIXED),
@@ -310,10 +314,12 @@ fn what_does_not_go_together_is_said() {
     );
     assert_eq!(
         said("{count: 9, presence: {on_of: {}}}", POISSON, FIXED),
-        "test.yaml:4: tenants.presence.on_of: must be one of on_off, diurnal, lifetimes, got an unknown key; did you mean on_off?"
+        "test.yaml:4: tenants.presence.on_of: must be one of on_off, diurnal, lifetimes, got an unknown key; did you \
+         mean on_off?"
     );
     assert_eq!(
         said("{count: 9}", "{activity: {path: FOLDER/activity.csv}}", FIXED),
-        "test.yaml:4: tenants.popularity: must be of-arrivals, since activity arrivals say which tenant asks, got a distribution"
+        "test.yaml:4: tenants.popularity: must be of-arrivals, since activity arrivals say which tenant asks, got a \
+         distribution"
     );
 }

@@ -43,8 +43,8 @@ pub fn backlog_caveat(runs: &[Run]) -> Option<String> {
     let named = behind[..behind.len().min(NAMED)].join(", ");
     (!behind.is_empty()).then(|| {
         format!(
-            "Requests came faster than they were answered: {named}{more}. Their latencies grow with the run (`workload.stop`), and tell how long it was; what the \
-             system answers a second is its throughput."
+            "Requests came faster than they were answered: {named}{more}. Their latencies grow with the run \
+             (`workload.stop`), and tell how long it was; what the system answers a second is its throughput."
         )
     })
 }

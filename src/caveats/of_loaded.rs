@@ -66,7 +66,8 @@ impl Loaded {
             let is_measured = run.system.pool.generation.is_some() && beside.any(|row| row.model == *model);
             if card.device.kind == DeviceKind::Cpu && run.gpus > 1 && !is_measured {
                 caveats.push(format!(
-                    "{name}: {} cards of {} are simulated as so many machines; on one machine they would share its {} cores.",
+                    "{name}: {} cards of {} are simulated as so many machines; on one machine they would share its {} \
+                     cores.",
                     run.gpus, card.name, card.device.host.cores
                 ));
             }
@@ -105,8 +106,8 @@ impl Loaded {
         prices.dedup();
         (!prices.is_empty()).then(|| {
             format!(
-                "Costs are by the prices that the scenario gives, a card and hour: {}. All cards of the cluster are paid all the time, \
-                 but those that come and go only while they are there.",
+                "Costs are by the prices that the scenario gives, a card and hour: {}. All cards of the cluster are \
+                 paid all the time, but those that come and go only while they are there.",
                 prices.join(", ")
             )
         })

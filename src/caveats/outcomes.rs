@@ -70,7 +70,8 @@ fn left_out_caveats(runs: &[Run]) -> Vec<String> {
         let (left_out, Some(last)) = listed? else { return None };
         (left_out > 0).then(|| {
             format!(
-                "{system}: instances and cards over time are listed, and drawn, up to {}; {} later changes are counted alone.",
+                "{system}: instances and cards over time are listed, and drawn, up to {}; {} later changes are counted \
+                 alone.",
                 human::milliseconds(last * 1e3),
                 human::count(left_out)
             )
@@ -97,8 +98,8 @@ fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
     (!same.is_empty())
         .then(|| {
             format!(
-                "{}: all repeats are one and the same run, since nothing in it is drawn anew by another seed (arrivals and lengths are recorded or fixed, and \
-                 there is no jitter): they say nothing of how much runs differ.",
+                "{}: all repeats are one and the same run, since nothing in it is drawn anew by another seed (arrivals \
+                 and lengths are recorded or fixed, and there is no jitter): they say nothing of how much runs differ.",
                 match same.len() == systems.len() {
                     true => "All systems".to_owned(),
                     false => same.join(", "),
@@ -113,8 +114,8 @@ fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
 fn turns_caveat(popularity: &PopularitySpec, tenants: u32, offered: u64) -> Option<String> {
     (*popularity == PopularitySpec::Distinct && offered > u64::from(tenants)).then(|| {
         format!(
-            "{} requests take {} tenants in turns (tenants.popularity: distinct), so that some tenants have several: each has a tenant of its own \
-             where tenants.count is as high.",
+            "{} requests take {} tenants in turns (tenants.popularity: distinct), so that some tenants have several: \
+             each has a tenant of its own where tenants.count is as high.",
             human::count(offered),
             human::count(tenants.into())
         )
@@ -135,8 +136,9 @@ fn class_target_caveats(runs: &[Run]) -> Vec<String> {
             .collect();
         (!own.is_empty()).then(|| {
             format!(
-                "{system}: all requests together are judged by the scenario's target, {} (SLO, the page's answer, plans), also those of classes with targets of their \
-                 own ({}); the table of service classes judges these.",
+                "{system}: all requests together are judged by the scenario's target, {} (SLO, the page's answer, \
+                 plans), also those of classes with targets of their own ({}); the table of service classes judges \
+                 these.",
                 judged_by.in_words(),
                 own.join(", ")
             )
@@ -179,8 +181,9 @@ fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
     let of = |run: &Run| {
         let tasks = run.summary.tasks.as_ref()?;
         Some(format!(
-            "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a card's memory, which is all that its \
-             models leave, and tasks may find none; a smaller `max_batch` leaves them room.",
+            "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a \
+             card's memory, which is all that its models leave, and tasks may find none; a smaller `max_batch` leaves \
+             them room.",
             run.summary.system,
             tasks.max_batch,
             tasks.max_batch_asked?,
@@ -420,7 +423,8 @@ fn shortened_caveats(runs: &[Run]) -> Vec<String> {
         let shortened = run.summary.generation?.shortened?;
         let (summary, offered) = (&run.summary, run.summary.requests.offered);
         Some(format!(
-            "{} on {}: {shortened} of {offered} requests ask for more tokens than the model has positions for, and were given as many as it has.",
+            "{} on {}: {shortened} of {offered} requests ask for more tokens than the model has positions for, and \
+             were given as many as it has.",
             summary.system, summary.machine
         ))
     };
@@ -446,13 +450,14 @@ fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
     for ((system, machine), [decisions, fallbacks, late]) in fleets {
         if fallbacks > 0 {
             caveats.push(format!(
-                "{system} on {machine}: {fallbacks} of {decisions} allocations stand for a solution, since there were more requests than the instances finish within \
-                 the SLO, or the solver met its limit."
+                "{system} on {machine}: {fallbacks} of {decisions} allocations stand for a solution, since there were \
+                 more requests than the instances finish within the SLO, or the solver met its limit."
             ));
         }
         if late > 0 {
             caveats.push(format!(
-                "{system} on {machine}: in {late} periods the solver was still at the question before, and the allocation stayed as it was."
+                "{system} on {machine}: in {late} periods the solver was still at the question before, and the \
+                 allocation stayed as it was."
             ));
         }
     }

@@ -73,7 +73,8 @@ pub fn more_memory_than_there_is(card: &Card, run: &RunSpec) -> Option<String> {
     (asked > usable).then(|| {
         let [asked, usable] = [asked, usable].map(|bytes| human::bytes(bytes as f64));
         format!(
-            "`cluster.gpu_memory` is {asked}, more than the {usable} that {} has beside its reserve: the figures are of a card that is not there.",
+            "`cluster.gpu_memory` is {asked}, more than the {usable} that {} has beside its reserve: the figures are \
+             of a card that is not there.",
             card.name
         )
     })
@@ -101,8 +102,8 @@ pub fn side_by_side_as_if_alone(card: &Card, run: &RunSpec) -> Option<String> {
     let is_unmeasured = || { models.iter() }.any(|(model, dtype)| card.concurrent_layer(model, *dtype).is_err());
     (instances > 1 && pool.runtimes.is_none() && is_unmeasured()).then(|| {
         format!(
-            "{}: {instances} instances compute side by side on each card as if each were alone; how much they slow each other down is not \
-             measured yet, so the simulation promises too much.",
+            "{}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
+             each other down is not measured yet, so the simulation promises too much.",
             system.name
         )
     })
@@ -113,10 +114,11 @@ pub fn slower_than_slo<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Itera
     let runtimes = system.pool.runtimes.iter();
     runtimes.flat_map(|runtimes| &runtimes.streams).filter_map(|stream| {
         let service_ns = |runtime: &RuntimeSpec| stream.service_ns(card, runtime, runtime.max_length).ok();
-        let slower = { stream.runtimes.iter() }.find(|runtime| service_ns(runtime).is_some_and(|ns| ns > stream.slo.0))?;
+        let slower =
+            { stream.runtimes.iter() }.find(|runtime| service_ns(runtime).is_some_and(|ns| ns > stream.slo.0))?;
         Some(format!(
-            "{}: a request of {} tokens takes {} alone, more than `runtimes.slo` ({}): the allocation program takes it that an instance \
-             finishes one in that time, and what is that long is late with every plan.",
+            "{}: a request of {} tokens takes {} alone, more than `runtimes.slo` ({}): the allocation program takes it \
+             that an instance finishes one in that time, and what is that long is late with every plan.",
             system.name,
             slower.max_length,
             human::exact_milliseconds(service_ns(slower)? as f64 / 1e6),
@@ -163,8 +165,8 @@ fn dynamic_as_static(card: &Card, system: &SystemSpec, stream: &StreamSpec) -> O
     let from_compiled = compiled.kind == Source::Imported && layers.source.starts_with(&compiled.source);
     from_compiled.then(|| {
         format!(
-            "{}: card {} knows {} by models that were compiled for single lengths alone, so that dynamic runtimes lose nothing to static ones but \
-             what padding takes.",
+            "{}: card {} knows {} by models that were compiled for single lengths alone, so that dynamic runtimes lose \
+             nothing to static ones but what padding takes.",
             system.name, card.name, stream.model.name
         )
     })
@@ -181,7 +183,8 @@ pub fn lengths_without_steps<'a>(card: &'a Card, system: &'a SystemSpec) -> impl
             LengthsFound::EqualParts(parts) => format!("{parts} runtimes of equally spaced lengths are used"),
         };
         Some(format!(
-            "{}: the profile of card {} shows no steps in the latency of {} by length; {instead}. `runtimes.lengths` names others.",
+            "{}: the profile of card {} shows no steps in the latency of {} by length; {instead}. `runtimes.lengths` \
+             names others.",
             system.name, card.name, stream.model.name
         ))
     })
@@ -234,8 +237,9 @@ pub fn cut_offs_beyond<'a>(
         let stated = (low - ROUNDING..=high + ROUNDING).contains(&half_way);
         (!stated).then(|| {
             format!(
-                "{}: the cut-off {cut_off} divides the answers of {} at a confidence of {half_way}; how many of them lie there is made up, since the paper has them \
-                 from {low} to {high} only. The share returned, latency and accuracy hang on it.",
+                "{}: the cut-off {cut_off} divides the answers of {} at a confidence of {half_way}; how many of them \
+                 lie there is made up, since the paper has them from {low} to {high} only. The share returned, latency \
+                 and accuracy hang on it.",
                 system.name, stage.pool.name
             )
         })
@@ -250,8 +254,8 @@ pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
         && matches!(card.resume(&pool.model, Changing::Model, pool.first_layer()), Ok(None));
     unpriced.then(|| {
         format!(
-            "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \
-             if caches held all models.",
+            "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it \
+             is simulated as if caches held all models.",
             system.name, pool.model.name, card.name
         )
     })
@@ -263,7 +267,8 @@ pub fn undisturbed<'a>(cards: impl Iterator<Item = &'a Card>) -> Option<String> 
     let names: Vec<&str> = cards.filter(alone).map(|card| card.name.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "Compute, copies and look-ups are taken not to slow each other down on {}: no source says by how much they do.",
+            "Compute, copies and look-ups are taken not to slow each other down on {}: no source says by how much they \
+             do.",
             names.join(", ")
         )
     })
@@ -276,7 +281,8 @@ pub fn lookups_in_page_cache(card: &Card, system: &SystemSpec) -> Option<String>
     let on_disk = pools.any(|pool| pool.plot.as_ref().is_some_and(|plot| plot.tier == Tier::Disk));
     (on_disk && card.provenance.source == Source::Measured).then(|| {
         format!(
-            "{}: look-ups from the disk were measured on card {} with the table in the page cache; a table larger than the memory that is left takes longer.",
+            "{}: look-ups from the disk were measured on card {} with the table in the page cache; a table larger than \
+             the memory that is left takes longer.",
             system.name, card.name
         )
     })
@@ -385,7 +391,9 @@ impl Measured {
                 self.processor, here.processor
             )
         } else if started_since {
-            "before this machine was last started, or on another of the same processor: its prices may be off by some per cent".to_owned()
+            "before this machine was last started, or on another of the same processor: its prices may be off by some \
+             per cent"
+                .to_owned()
         } else if self.date != here.today {
             "and not today: a machine drifts by some per cent within hours".to_owned()
         } else {
@@ -456,9 +464,9 @@ pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
             more => format!("; and {more} more"),
         };
         format!(
-            "Card {card} was measured, and between the points of {} of the tables that priced this its prices are off by more than they should be \
-             ({:.0} % in the median, {:.0} % at p95; own: where each of a table's own points is left out, since none was held out), the farthest: \
-             {}{more} (`tenantry profile show {card}`).",
+            "Card {card} was measured, and between the points of {} of the tables that priced this its prices are off \
+             by more than they should be ({:.0} % in the median, {:.0} % at p95; own: where each of a table's own \
+             points is left out, since none was held out), the farthest: {}{more} (`tenantry profile show {card}`).",
             tables.len(),
             100.0 * TableError::MEDIAN_LIMIT,
             100.0 * TableError::P95_LIMIT,

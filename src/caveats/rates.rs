@@ -61,16 +61,17 @@ pub fn another_rate_caveat(of: impl IntoIterator<Item = AnotherRate>, runs: usiz
         false => format!("from {least} to {most}"),
     };
     Some(format!(
-        "{which}requests came at another rate than the scenario asks for ({rates}): its arrivals swing by more than evens out while a run lasts. Longer runs \
-         (`workload.stop`) come nearer, several seeds (`repeats`) show how far they swing."
+        "{which}requests came at another rate than the scenario asks for ({rates}): its arrivals swing by more than \
+         evens out while a run lasts. Longer runs (`workload.stop`) come nearer, several seeds (`repeats`) show how \
+         far they swing."
     ))
 }
 
 /// The same on a trace that is generated.
 pub fn another_rate_of_trace(of: AnotherRate) -> String {
     format!(
-        "requests come at another rate than is asked for ({}): arrivals swing by more than evens out. A longer trace (`--requests`, `--after`) comes nearer; \
-         other seeds (`--seed`) swing otherwise.",
+        "requests come at another rate than is asked for ({}): arrivals swing by more than evens out. A longer trace \
+         (`--requests`, `--after`) comes nearer; other seeds (`--seed`) swing otherwise.",
         of.in_words()
     )
 }

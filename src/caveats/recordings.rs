@@ -16,8 +16,8 @@ pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     // In the recording's own time.
     let from_s = trace.cut.from.as_secs_f64() + (silent_s * trace.speed).floor();
     Some(format!(
-        "the first request comes after {silent_s} s of silence, longer than all requests last, and throughput, busy shares and costs are over that time too: \
-         workload.arrivals.trace.from={from_s}s leaves it out."
+        "the first request comes after {silent_s} s of silence, longer than all requests last, and throughput, busy \
+         shares and costs are over that time too: workload.arrivals.trace.from={from_s}s leaves it out."
     ))
 }
 
@@ -73,13 +73,14 @@ pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
         if part.without_output > 0 && generated.contains(&trace) {
             say(
                 part.without_output,
-                "ask for no token (an output of 0), and are answered as soon as their prompts are computed; leave out those that failed when they were recorded",
+                "ask for no token (an output of 0), and are answered as soon as their prompts are computed; leave out \
+                 those that failed when they were recorded",
             );
         }
         if part.tenants > 1 && with_others.contains(&trace) {
             sentences.push(format!(
-                "{}: {of_some}its {} tenants are not those that ask, which are drawn by tenants.popularity in their place; `popularity: of-arrivals` keeps \
-                 them, where nothing varies how many there are.",
+                "{}: {of_some}its {} tenants are not those that ask, which are drawn by tenants.popularity in their \
+                 place; `popularity: of-arrivals` keeps them, where nothing varies how many there are.",
                 trace.path.display(),
                 human::count(part.tenants)
             ));

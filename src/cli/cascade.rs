@@ -13,13 +13,13 @@ pub enum CascadeCommand {
     /// Run models over labelled items, one at a time: calibrate them, and save outputs, confidences, importance and latencies.
     #[command(
         after_help = "Example: tenantry cascade profile out/cascade/small out/cascade/large \\\n      \
-                            --items out/cascade/profile.csv --out out/cascade/profiled"
+                      --items out/cascade/profile.csv --out out/cascade/profiled"
     )]
     Profile(CascadeProfileArgs),
     /// Answer labelled items by each model alone and by their cascade: accuracy against latency, and calibration before and after.
     #[command(
         after_help = "Example: tenantry cascade judge out/cascade/small out/cascade/large \\\n      \
-                            --items out/cascade/test.csv --profiled out/cascade/profiled --cut-off 0.9 --alpha 0.7"
+                      --items out/cascade/test.csv --profiled out/cascade/profiled --cut-off 0.9 --alpha 0.7"
     )]
     Judge(CascadeJudgeArgs),
     /// Choose models, cut-off and pruning from what `cascade profile` saved: the fastest that meets the targets.

@@ -52,8 +52,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Run a scenario's sweep in parts, each run saved as it finishes: what is interrupted goes on where it was.
     #[command(after_help = "Examples:\n  tenantry sweep hmi/fig-11 --out out/fig-11\n  \
-                      tenantry sweep hmi/fig-11 --shard 3/8 --out out/fig-11\n  \
-                      tenantry sweep hmi/fig-11 --job-file slurm --shards 50 --out out/fig-11")]
+                            tenantry sweep hmi/fig-11 --shard 3/8 --out out/fig-11\n  \
+                            tenantry sweep hmi/fig-11 --job-file slurm --shards 50 --out out/fig-11")]
     Sweep(SweepArgs),
     /// Join the shards of a sweep: the same files, to the byte, as of a sweep in one piece.
     #[command(after_help = "Example: tenantry merge out/shard-1 out/shard-2 --out out/merged")]
@@ -86,8 +86,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Make the page of a finished folder again, or one page of several side by side.
     #[command(after_help = "Examples:\n  tenantry report out/simulate\n  \
-                      tenantry report out/before out/after --out before-after.html\n  \
-                      tenantry report out/simulate --figures out/figures")]
+                            tenantry report out/before out/after --out before-after.html\n  \
+                            tenantry report out/simulate --figures out/figures")]
     Report(ReportArgs),
     /// Measure a card, or look at a profile.
     #[command(
@@ -99,9 +99,11 @@ pub enum Command {
     )]
     Profile(ProfileArgs),
     /// Write a commented scenario from a few answers: asked for on a terminal, or given as flags.
-    #[command(after_help = "Examples:\n  tenantry new shops.yaml\n  \
-                      tenantry new shops.yaml --tenants 3000 --model bert-base --rate 200/s --latency 100ms --card l4 --gpus 2\n  \
-                      tenantry new chat.yaml --model llama-7b --card a100-sxm --rate 5/s --output 200 --defaults")]
+    #[command(
+        after_help = "Examples:\n  tenantry new shops.yaml\n  tenantry new shops.yaml --tenants 3000 --model \
+                      bert-base --rate 200/s --latency 100ms --card l4 --gpus 2\n  tenantry new chat.yaml \
+                      --model llama-7b --card a100-sxm --rate 5/s --output 200 --defaults"
+    )]
     New(NewArgs),
     /// Say whether a scenario is valid, and what it resolves to.
     #[command(after_help = "Example: tenantry check scenarios/quickstart.yaml")]

@@ -21,9 +21,9 @@ pub enum TraceCommand {
     /// Write a scenario's workload, or that of flags alone, to a file.
     #[command(
         override_usage = "tenantry trace generate [OPTIONS] [SCENARIO] <OUT>",
-        after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  \
-                      tenantry trace generate --arrivals '{poisson: {rate: 500/s}}' --lengths '{input: {twitter: {}}}' \\\n      \
-                      --tenants 10000 --popularity '{zipf: 1.1}' --requests 1000000 requests.csv"
+        after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  tenantry \
+                      trace generate --arrivals '{poisson: {rate: 500/s}}' --lengths '{input: {twitter: {}}}' \
+                      \\\n      --tenants 10000 --popularity '{zipf: 1.1}' --requests 1000000 requests.csv"
     )]
     Generate(TraceGenerateArgs),
     /// Fit a generator to one part of a recording, check it against the other, and print it as a scenario has it.

@@ -203,7 +203,8 @@ fn measured(which: impl Fn(&Card) -> bool) -> Vec<Card> {
 
 /// That of `cpu`, which real runs take where nobody names another.
 fn cpu_profile() -> Finding {
-    let remedy = "measure this machine with `tenantry profile --device cpu --suite quick --out out/here`, and give it to --profile";
+    let remedy = "measure this machine with `tenantry profile --device cpu --suite quick --out out/here`, and give it \
+                  to --profile";
     let card = match Card::find("cpu", &card_folders()) {
         Ok(card) => card,
         Err(error) => return Finding::bad("profile of the CPU", error.to_string(), remedy),

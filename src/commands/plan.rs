@@ -74,7 +74,8 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
             (Known::with(runs), true)
         }
         KeptFound::Others(path) => {
-            let note = "is of another plan, scenario, card, recording or build, and is left; an interruption of this plan would write over it";
+            let note = "is of another plan, scenario, card, recording or build, and is left; an interruption of this \
+                        plan would write over it";
             say(output, &format!("note: {} {note}", path.display()));
             (Known::default(), false)
         }

@@ -101,7 +101,8 @@ fn worth_trying(args: &SimulateArgs, loaded: &Loaded, runs: &[Run]) -> String {
     }
     if !runs.iter().any(is_judged) {
         return format!(
-            "tenantry check {words} (no request counts: when does it stop, how long is its warm-up, does a batch ever fill?)"
+            "tenantry check {words} (no request counts: when does it stop, how long is its warm-up, does a batch ever \
+             fill?)"
         );
     }
     let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));

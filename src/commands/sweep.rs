@@ -100,7 +100,8 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let value = json!({ "shard": shard.to_string(), "runs": runs, "folder": folder });
         return print(output, &value, || {
             format!(
-                "shard {shard}: its {runs} runs are saved in {folder}; when all shards are done: tenantry merge {quoted}"
+                "shard {shard}: its {runs} runs are saved in {folder}; when all shards are done: tenantry merge \
+                 {quoted}"
             )
         });
     }

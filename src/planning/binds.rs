@@ -181,7 +181,8 @@ fn brought_in_again(summary: &RunSummary) -> Option<String> {
         .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
     let missed = human::percent(1.0 - swap.hit_share()?);
     Some(format!(
-        " with parameters that had left the cards' memory or were never there ({missed} of the uses), so that more memory would relieve it too"
+        " with parameters that had left the cards' memory or were never there ({missed} of the uses), so that more \
+         memory would relieve it too"
     ))
 }
 
@@ -226,7 +227,8 @@ fn waits_for_parameters(summary: &RunSummary) -> Option<String> {
     let stall = summary.stall_ms?.mean;
     (stall > WAITING * served_ms).then(|| {
         format!(
-            "{} of the uses found a tenant's parameters gone, and waiting for them is {} of the time from when a batch begins to its answers",
+            "{} of the uses found a tenant's parameters gone, and waiting for them is {} of the time from when a batch \
+             begins to its answers",
             human::percent(1.0 - swap.hit_share().unwrap_or(1.0)),
             human::percent(stall / served_ms)
         )

@@ -145,7 +145,8 @@ impl Sweep {
         if self.program != other.program {
             let (mine, others) = (short(&self.program), short(&other.program));
             return Some(format!(
-                "another build of version {} (BLAKE3 of the program {others}… and not {mine}…), which need not simulate alike",
+                "another build of version {} (BLAKE3 of the program {others}… and not {mine}…), which need not \
+                 simulate alike",
                 self.version
             ));
         }
@@ -212,8 +213,8 @@ impl Inputs {
             let now = stamps(path).map_err(|error| unreadable(path, &error))?;
             if now != content.stamps {
                 return Err(Failure::Running(format!(
-                    "{}: must stay as it is while runs are made of it, got a change; what was saved before is of the file as it was, and \
-                     with it the same command goes on",
+                    "{}: must stay as it is while runs are made of it, got a change; what was saved before is of the \
+                     file as it was, and with it the same command goes on",
                     path.display()
                 )));
             }

@@ -73,7 +73,8 @@ impl Saved {
             let there = read::<Sweep>(&path)?;
             if let Some(difference) = saved.sweep.difference(&there) {
                 return Err(Failure::BadInput(format!(
-                    "--out: must be a new folder, or one with this sweep, got {}, which has {} runs of {} with {difference}",
+                    "--out: must be a new folder, or one with this sweep, got {}, which has {} runs of {} with \
+                     {difference}",
                     folder.display(),
                     there.runs,
                     there.scenario
@@ -240,7 +241,8 @@ impl Union {
         if !missing.is_empty() {
             let shown = missing.len().min(8);
             return Err(Failure::BadInput(format!(
-                "DIR: must hold all {} runs together, got {} without {}{}; the same `tenantry sweep` goes on where it was",
+                "DIR: must hold all {} runs together, got {} without {}{}; the same `tenantry sweep` goes on where it \
+                 was",
                 first.sweep.runs,
                 paths.len(),
                 missing[..shown].join(", "),
@@ -270,7 +272,8 @@ impl Union {
             // Shards that began at the same instant with different files have found no other's sweep to compare theirs with.
             if saved.sweep != self.sweep.digest {
                 return Err(Failure::BadInput(format!(
-                    "{}: must be a run of the sweep that {SWEEP} describes, got one with another scenario, card, file or version; {RUN_AGAIN}",
+                    "{}: must be a run of the sweep that {SWEEP} describes, got one with another scenario, card, file \
+                     or version; {RUN_AGAIN}",
                     path.display()
                 )));
             }

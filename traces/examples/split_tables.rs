@@ -24,7 +24,8 @@ type Figures = Vec<(&'static str, f64)>;
 fn main() -> Result<(), TraceError> {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder of public recordings"));
     println!(
-        "| quantity | figure | half to half, ± | generator to unseen half, mean | ± | generator to its own half, mean | ± |"
+        "| quantity | figure | half to half, ± | generator to unseen half, mean | ± | generator to its own half, mean \
+         | ± |"
     );
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     let tweets = read::lengths(&folder.join("twitter/twitter_2018_04_25_lengths.csv"), false)?;
@@ -130,7 +131,8 @@ fn table<T>(
     for (figure, errors) in errors {
         let [(_, halves), (unseen, unseen_sd), (own, own_sd)] = errors.map(|errors| moments(&errors));
         println!(
-            "| {quantity} | {figure} | {halves:.1} % | {unseen:+.1} % | {unseen_sd:.1} % | {own:+.1} % | {own_sd:.1} % |"
+            "| {quantity} | {figure} | {halves:.1} % | {unseen:+.1} % | {unseen_sd:.1} % | {own:+.1} % | {own_sd:.1} % \
+             |"
         );
     }
     Ok(())

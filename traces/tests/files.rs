@@ -284,7 +284,10 @@ fn a_codec_that_cannot_be_read_is_named() {
     std::fs::write(&path, bytes).unwrap();
     let error = Records::open(&path, false).err().unwrap().to_string();
     assert!(
-        error.contains("lzo.parquet: must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; write it anew"),
+        error.contains(
+            "lzo.parquet: must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; \
+             write it anew"
+        ),
         "{error}"
     );
 }

@@ -96,7 +96,8 @@ fn a_gzip_file_that_is_not_whole_says_so() {
     let parquet = parquet.finish().unwrap();
     assert_eq!(
         read(&parquet).unwrap_err(),
-        "FILE: must be plain where it is Parquet, which is packed already, got Parquet inside gzip; unpack it with `gunzip`"
+        "FILE: must be plain where it is Parquet, which is packed already, got Parquet inside gzip; unpack it with \
+         `gunzip`"
     );
 }
 
@@ -126,9 +127,10 @@ fn conversations_are_read_from_json_lines_too() {
     ]
     .join("\n");
     assert!(
-        read(broken.as_bytes())
-            .unwrap_err()
-            .starts_with("FILE:2: column 35: must be {\"conversations\": [{\"from\": \"human\"|\"gpt\", \"value\": text}]}, got unknown variant"),
+        read(broken.as_bytes()).unwrap_err().starts_with(
+            "FILE:2: column 35: must be {\"conversations\": [{\"from\": \"human\"|\"gpt\", \"value\": \
+             text}]}, got unknown variant"
+        ),
         "{:?}",
         read(broken.as_bytes())
     );
@@ -164,7 +166,8 @@ fn an_array_of_conversations_may_be_one_line() {
 
 #[test]
 fn burstgpt_and_vidur_have_arrivals_in_seconds() {
-    let burst = b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,1087,0,1087,API log\n";
+    let burst = b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log \
+                  Type\n5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,1087,0,1087,API log\n";
     let rows = read(burst).unwrap();
     assert_eq!(
         (rows[1].arrival, rows[1].output_tokens),
@@ -207,7 +210,8 @@ fn a_broken_line_is_an_error_with_file_line_and_column() {
         "{:?}",
         read(mooncake)
     );
-    let talk = b"[\n{\"conversations\": [{\"from\": \"human\", \"value\": \"x\"}]},\n{\"conversations\": [{\"from\": \"alien\"}]}\n]";
+    let talk = b"[\n{\"conversations\": [{\"from\": \"human\", \"value\": \"x\"}]},\n{\"conversations\": [{\"from\": \
+                 \"alien\"}]}\n]";
     assert!(
         read(talk)
             .unwrap_err()
@@ -335,7 +339,10 @@ fn activity_is_read_wide_and_sparse() {
 fn texts_are_counted_by_a_given_tokenizer() {
     let tokenizer = include_bytes!("../fuzz/seeds/tokenizer/0");
     let tokenizer = TokenizerJson::open(file(tokenizer).path()).unwrap();
-    let talk = file(b"[{\"conversations\": [{\"from\": \"human\", \"value\": \"Four score, and seven years ago\"}, {\"from\": \"gpt\", \"value\": \"seven\"}]}]");
+    let talk = file(
+        b"[{\"conversations\": [{\"from\": \"human\", \"value\": \"Four score, and seven years ago\"}, \
+          {\"from\": \"gpt\", \"value\": \"seven\"}]}]",
+    );
     // four score , and sev ##en years ago; sev ##en.
     let with = Records::open_with(talk.path(), false, Box::new(tokenizer))
         .unwrap()

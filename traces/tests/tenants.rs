@@ -217,8 +217,8 @@ fn presence_that_cannot_be_is_refused_with_its_field() {
     };
     assert_eq!(
         message(&spec(rare)),
-        "tenants.presence.on_off.mean_on: must be at least 1/10000 of mean_off, since all that sleeping tenants would ask is drawn and left out, \
-         got 1/86400 of it"
+        "tenants.presence.on_off.mean_on: must be at least 1/10000 of mean_off, since all that sleeping tenants would \
+         ask is drawn and left out, got 1/86400 of it"
     );
     let closed = WorkloadSpec {
         arrivals: ArrivalsSpec::ClosedLoop {

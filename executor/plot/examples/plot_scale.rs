@@ -124,7 +124,8 @@ fn build(path: &Path, shape: Shape, select: Select, corpus: &Corpus, sequences: 
         counted.occurrences,
     );
     println!(
-        "  counted and chosen in {counting_s:.1} s ({:.2} million tokens/s), encoded, indexed and synced in {encoding_s:.1} s ({:.2} million fragments/s)",
+        "  counted and chosen in {counting_s:.1} s ({:.2} million tokens/s), encoded, indexed and synced in \
+         {encoding_s:.1} s ({:.2} million fragments/s)",
         (sequences * SEQUENCE_TOKENS) as f64 / counting_s / 1e6,
         counted.fragments as f64 / encoding_s / 1e6,
     );
@@ -176,7 +177,8 @@ impl Load {
         }
         let fragments = total.root_hits + total.fallbacks;
         println!(
-            "  {what}, {threads} threads: {:.0} fragments/s a thread, {:.1} µs a sequence of {SEQUENCE_TOKENS}; {:.1} % found whole, {} rows cold; digest {digest:016x}",
+            "  {what}, {threads} threads: {:.0} fragments/s a thread, {:.1} µs a sequence of {SEQUENCE_TOKENS}; {:.1} \
+             % found whole, {} rows cold; digest {digest:016x}",
             fragments as f64 / seconds / threads as f64,
             1e6 * seconds / (self.batches.len() * BATCH) as f64,
             100.0 * total.root_hits as f64 / fragments as f64,

@@ -419,7 +419,8 @@ mod tests {
             (
                 "to be or not to be\n".repeat(20),
                 15,
-                "text: must be token ids separated by spaces where there is no tokenizer.json beside the model's weights, got other text",
+                "text: must be token ids separated by spaces where there is no tokenizer.json beside the model's \
+                 weights, got other text",
             ),
             (
                 "99999999999\n".repeat(20),

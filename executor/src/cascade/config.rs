@@ -68,7 +68,8 @@ pub fn described(shape: &ModelShape) -> String {
         ..
     } = shape;
     format!(
-        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: {vocabulary}, positions: {positions} }}"
+        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: \
+         {vocabulary}, positions: {positions} }}"
     )
 }
 
@@ -526,7 +527,8 @@ mod tests {
             (
                 r#""distilbert""#,
                 r#""deberta""#,
-                "model_type: must be bert, distilbert, roberta, xlm-roberta, camembert, albert or deberta-v2, got deberta",
+                "model_type: must be bert, distilbert, roberta, xlm-roberta, camembert, albert or deberta-v2, got \
+                 deberta",
             ),
             (
                 r#""distilbert""#,

@@ -252,7 +252,8 @@ mod tests {
         for (text, message) in [
             (
                 "text,label\na,positve\n",
-                "line 2: label: must be one of the head's 2 classes (negative, positive) or 0 to 1, got positve; did you mean positive?",
+                "line 2: label: must be one of the head's 2 classes (negative, positive) or 0 to 1, got positve; did \
+                 you mean positive?",
             ),
             (
                 "text,label\na,1\nb,2\n",

@@ -280,7 +280,8 @@ mod tests {
         for (linear, theta) in [
             ("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}", 1e4),
             (
-                "\"rope_theta\": 5.0, \"rope_parameters\": {}, \"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"linear\", \"factor\": 2.5, \"rope_theta\": 7.0}",
+                "\"rope_theta\": 5.0, \"rope_parameters\": {}, \"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \
+                 \"linear\", \"factor\": 2.5, \"rope_theta\": 7.0}",
                 7.0,
             ),
         ] {

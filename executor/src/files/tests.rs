@@ -157,7 +157,8 @@ fn adapters_that_are_not_computed_are_refused() {
         tensors.push((name.into(), random(&[8], 0.3)));
         write(&path, &tensors);
         let error = read_adapters(&path, &shape).unwrap_err().to_string();
-        let message = "must be of adapter_down or adapter_up after attention in one of the 3 layers, where alone adapters are computed, got another";
+        let message = "must be of adapter_down or adapter_up after attention in one of the 3 layers, where alone \
+                       adapters are computed, got another";
         assert!(error.ends_with(&format!("{name}: {message}")), "{error}");
     }
 }
@@ -174,7 +175,8 @@ fn a_llama_without_its_config_is_refused() {
         match read_decoder_block(&path, &shape, DType::F32) {
             Ok(_) => assert!(is_read, "{name}"),
             Err(error) => {
-                let message = "config.json: rope_theta and rms_norm_eps: must be said for a Llama's weights, which do not tell them, got no such file";
+                let message = "config.json: rope_theta and rms_norm_eps: must be said for a Llama's weights, which do \
+                               not tell them, got no such file";
                 assert!(!is_read && error.to_string().ends_with(message), "{error}");
             }
         }

@@ -370,7 +370,8 @@ mod tests {
             (
                 json!({"target_modules": ".*proj"}),
                 format!(
-                    "config.json: target_modules: must be {known}, got the pattern \".*proj\" (list the modules instead)"
+                    "config.json: target_modules: must be {known}, got the pattern \".*proj\" (list the modules \
+                     instead)"
                 ),
             ),
         ] {

@@ -134,7 +134,8 @@ pub fn profile(
     let mut notes = unmeasured(plan);
     if lies_in_memory(&std::env::temp_dir()) {
         notes.push(
-            "the folder for temporary files lies in memory: what `model_load` has of the disk was read from there (TMPDIR may name another)"
+            "the folder for temporary files lies in memory: what `model_load` has of the disk was read from there \
+             (TMPDIR may name another)"
                 .to_owned(),
         );
     }

@@ -129,7 +129,8 @@ pub(super) fn unmeasured(plan: &Plan) -> Vec<String> {
     let is_concurrent = |model: &ModelShape| model.kind == ModelKind::Decoder && plan.ops.of(&model.name).concurrent;
     let steps = { plan.models.iter().any(is_concurrent) }
         .then_some("concurrent_step is not measured: instances on GPUs do not share the host's cores");
-    let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a matter of a CPU's caches";
+    let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a \
+                  matter of a CPU's caches";
     [steps, Some(resume)]
         .into_iter()
         .flatten()

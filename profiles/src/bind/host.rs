@@ -270,4 +270,5 @@ pub(crate) const SOLVING_HOST: &str =
     "medians of another host: the dynamic program on an Intel Xeon of 2 cores (the card `cpu`, 2026-11-24)";
 
 /// Where those of planning come from.
-pub(crate) const PLANNING_HOST: &str = "medians of another host: an Intel Xeon of 2 cores with other programs running, the profiler's own questions (2026-11-22)";
+pub(crate) const PLANNING_HOST: &str = "medians of another host: an Intel Xeon of 2 cores with other programs running, \
+                                        the profiler's own questions (2026-11-22)";

@@ -96,10 +96,11 @@ pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut D
         &import.models
     };
     draft.note(format!(
-        "kernel times of isolated operators, warm, back to back, one figure each: no spread is known; layers are composed: matrix \
-         products and attention as measured (between measured widths by straight lines), norms, activations and rotations by reading \
-         and writing at {:.0} % of the data sheet's bandwidth and never under {SHORTEST_US} µs (both the source's own figures), and \
-         {} µs between kernels (--launch-overhead-us); all-reduces are not in the layers",
+        "kernel times of isolated operators, warm, back to back, one figure each: no spread is known; layers are \
+         composed: matrix products and attention as measured (between measured widths by straight lines), norms, \
+         activations and rotations by reading and writing at {:.0} % of the data sheet's bandwidth and never under \
+         {SHORTEST_US} µs (both the source's own figures), and {} µs between kernels (--launch-overhead-us); \
+         all-reduces are not in the layers",
         100.0 * BANDWIDTH_REACHED,
         import.launch_overhead_us
     ));
@@ -284,7 +285,8 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
     }
     draft.decoder_dense(of, dense, &kernels.source(LAYER), None)?;
     let source = kernels.source(
-        "context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no less than one new token after c"
+        "context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no \
+         less than one new token after c",
     );
     draft.decoder_prefill(of, prefill, &source, None)?;
     draft.decoder_prompts(
@@ -403,7 +405,8 @@ fn by_count(kernels: &Kernels, attention: &Attention, counts: &[u64], of: [u64; 
         ),
     };
     let told = format!(
-        "{gone_on} of {} points, of the most sequences at contexts from {first} tokens on, go on from those of fewer along a line, {off}",
+        "{gone_on} of {} points, of the most sequences at contexts from {first} tokens on, go on from those of fewer \
+         along a line, {off}",
         points.len()
     );
     (points, Some(told))

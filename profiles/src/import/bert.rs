@@ -51,8 +51,9 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
     }
     nothing_of(gpu.tensorrt, measured.is_empty(), gpu, sheets)?;
     draft.note(format!(
-        "TensorRT's demo/BERT ({readme}, Apache-2.0), FP16, GPU time of the whole model with embedding and question-answering head, \
-         without copies; averages stand for medians, which are not published, and p05 equals them; two lengths only"
+        "TensorRT's demo/BERT ({readme}, Apache-2.0), FP16, GPU time of the whole model with embedding and \
+         question-answering head, without copies; averages stand for medians, which are not published, and p05 equals \
+         them; two lengths only"
     ));
     for (model, points) in measured {
         let source = format!(
@@ -95,8 +96,8 @@ pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft)
     }
     nothing_of(gpu.faster_transformer, measured.is_empty(), gpu, sheets)?;
     draft.note(
-        "FasterTransformer's docs/bert_guide.md (@df4a753, Apache-2.0), implementation FT in PyTorch, BERT-base; a layer is a twelfth \
-         of the encoder; one figure a point, no spread is known",
+        "FasterTransformer's docs/bert_guide.md (@df4a753, Apache-2.0), implementation FT in PyTorch, BERT-base; a \
+         layer is a twelfth of the encoder; one figure a point, no spread is known",
     );
     for dtype in [DType::F16, DType::F32] {
         let Some(points) = measured.get(&(dtype, false)) else {
@@ -123,7 +124,8 @@ fn padding(dtype: DType, padded: &Points<2>, unpadded: &Points<2>) -> String {
     });
     let saved: Vec<String> = saved.collect();
     format!(
-        "evidence on padding, {dtype}: inputs of half the padded length without padding (EFF-FT) save, by batch × padded length, {}",
+        "evidence on padding, {dtype}: inputs of half the padded length without padding (EFF-FT) save, by batch × \
+         padded length, {}",
         saved.join(", ")
     )
 }

@@ -51,7 +51,8 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     let bytes_per_us = 1e3 * bandwidths[bandwidths.len() / 2];
     let label = format!("direction={} pinned=true", Direction::HostToDevice);
     let source = format!(
-        "published bandwidths of {} ({whose}): the middle one of {} is {} GB/s; {START_US} µs to start a copy are assumed",
+        "published bandwidths of {} ({whose}): the middle one of {} is {} GB/s; {START_US} µs to start a copy are \
+         assumed",
         gpu.link(),
         bandwidths.len(),
         bytes_per_us / 1e3,

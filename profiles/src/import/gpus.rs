@@ -73,8 +73,8 @@ impl Gpu {
             version: env!("CARGO_PKG_VERSION").to_string(),
             boot: None,
             notes: vec![
-                "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the runtime; memory is the \
-                 datasheet's"
+                "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the \
+                 runtime; memory is the datasheet's"
                     .to_string(),
             ],
         };

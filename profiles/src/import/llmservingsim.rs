@@ -62,8 +62,8 @@ pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: 
         [] => {
             profile_meta::check_degrees(MUST_BE.tensor_parallel, &[], sheets)?;
             draft.note(
-                "no meta.yaml was given, which alone says whose these tables are: they are taken for those of the release, whatever model, format \
-                 and vLLM they are of",
+                "no meta.yaml was given, which alone says whose these tables are: they are taken for those of the \
+                 release, whatever model, format and vLLM they are of",
             );
         }
         [meta] => meta.check(&MUST_BE, gpu, sheets)?,
@@ -96,8 +96,8 @@ pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: 
         return Err(sheets[0].invalid("header", must, "a per-sequence file alone"));
     }
     draft.note(
-        "one figure a point, the mean of 3 iterations after warm-up: all quantiles are that figure, no spread is known; eager \
-         kernels, one layer, times of layers without gaps between kernels",
+        "one figure a point, the mean of 3 iterations after warm-up: all quantiles are that figure, no spread is \
+         known; eager kernels, one layer, times of layers without gaps between kernels",
     );
     if let Some(layers) = &by_tokens {
         let points = sum_of(layers, &LAYER, sheets)?;
@@ -268,9 +268,9 @@ fn sum_against_measured<'a>(
     errors.sort_by(f64::total_cmp);
     let percent = |rank| 100.0 * nearest_rank(&errors, rank);
     format!(
-        "a chunk and decodes in one kernel take longer than apart, since decodes then run by the kernel made for chunks: over {} \
-         mixed batches the sum of the parts is off by {:+.0} % in the median (p05 {:+.0} %, p95 {:+.0} %) and {:+.0} % in all, so \
-         they are priced by their own table",
+        "a chunk and decodes in one kernel take longer than apart, since decodes then run by the kernel made for \
+         chunks: over {} mixed batches the sum of the parts is off by {:+.0} % in the median (p05 {:+.0} %, p95 {:+.0} \
+         %) and {:+.0} % in all, so they are priced by their own table",
         errors.len(),
         percent(50),
         percent(5),

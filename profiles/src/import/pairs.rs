@@ -40,8 +40,9 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         return Err(Invalid::new("FILES", "files", "at least one engine", "none"));
     }
     draft.note(
-        "GPU time of whole models in TensorRT, with embedding and head, without copies; of engines built for one length the table \
-         of compiled models, of those for any length the layers, each a share of the whole less its ends",
+        "GPU time of whole models in TensorRT, with embedding and head, without copies; of engines built for one \
+         length the table of compiled models, of those for any length the layers, each a share of the whole less its \
+         ends",
     );
     let on = &gpu.sheet.product;
     for ((model, dtype), pair) in &measured {

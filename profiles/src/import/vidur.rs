@@ -57,9 +57,9 @@ const CHUNK_CONTEXTS: [u64; 14] = [
 
 pub(super) fn import(sheets: &[Sheet], models: &[ModelShape], draft: &mut Draft) -> Result<(), Invalid> {
     draft.note(
-        "milliseconds there, microseconds here; least, most, mean, median and deviation of each operator are published: sums add \
-         medians and means, and take the operators to vary independently and normally for p05, p95 and p99, within the sums of \
-         least and most",
+        "milliseconds there, microseconds here; least, most, mean, median and deviation of each operator are \
+         published: sums add medians and means, and take the operators to vary independently and normally for p05, p95 \
+         and p99, within the sums of least and most",
     );
     for sheet in sheets {
         if sheet.has("time_stats.mlp_up_proj.median") {
@@ -358,8 +358,8 @@ fn host(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
     });
     let told: Vec<String> = told.collect();
     draft.note(format!(
-        "host time beside the model's in each iteration (schedule, prepare, sample, process; vLLM of early 2024), not among the \
-         tables: {}",
+        "host time beside the model's in each iteration (schedule, prepare, sample, process; vLLM of early 2024), not \
+         among the tables: {}",
         told.join("; ")
     ));
     Ok(())

@@ -111,7 +111,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
             ),
             false => draft.mark(
                 Source::Assumed,
-                "Fig. 2b's ratio of 5.25; its level between the card's peak arithmetic and what Table 4 must serve (1.94 to 2.6 times BERT-base)",
+                "Fig. 2b's ratio of 5.25; its level between the card's peak arithmetic and what Table 4 must serve \
+                 (1.94 to 2.6 times BERT-base)",
                 Some("±15 %"),
             ),
         }
@@ -128,7 +129,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         draft.head(&model, DTYPE, &[1], |_| rest_us);
         draft.mark(
             if is_base { Source::Fitted } else { Source::Assumed },
-            "dynamic runtimes: 1.45 times the static ones, so that Fig. 6a's 23.7 % comes out (Fig. 2: 1.22 to 3.56 times)",
+            "dynamic runtimes: 1.45 times the static ones, so that Fig. 6a's 23.7 % comes out (Fig. 2: 1.22 to 3.56 \
+             times)",
             Some("±30 %"),
         );
     }

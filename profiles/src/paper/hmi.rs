@@ -134,8 +134,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     });
     draft.mark(
         Source::Fitted,
-        "section 6.1: 0.2 ms from memory, 2.4 ms from the SSD, in proportion to tokens; of trigrams, other fragments in proportion to \
-         the vectors of a row",
+        "section 6.1: 0.2 ms from memory, 2.4 ms from the SSD, in proportion to tokens; of trigrams, other fragments \
+         in proportion to the vectors of a row",
         None,
     );
     // A decoder's row is the vector of a fragment's last token, however long the fragment is, and so is what stands in for it.
@@ -157,7 +157,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     );
     draft.mark(
         Source::Derived,
-        "section 6.1's look-ups, in proportion to the vectors of the bigrams that stand in for a fragment, or of the unigrams for a bigram",
+        "section 6.1's look-ups, in proportion to the vectors of the bigrams that stand in for a fragment, or of the \
+         unigrams for a bigram",
         Some("±50 %"),
     );
 

@@ -312,7 +312,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     }
     draft.mark(
         Source::Fitted,
-        "Fig. 8: PetS is 17.7 % ahead of 16 BERT-base models side by side; that other models crowd each other alike is assumed",
+        "Fig. 8: PetS is 17.7 % ahead of 16 BERT-base models side by side; that other models crowd each other alike is \
+         assumed",
         Some("±30 %"),
     );
 

@@ -386,14 +386,15 @@ fn lora(draft: &mut Draft, paper: &Paper, (model, tensor_parallel): (&ModelShape
         true => (
             "grouped",
             Source::Fitted,
-            "Fig. 9 (42 to 72, 75, 89, 118 µs, to 45 with up to 8 tenants), scaled so that 32 layers add 2 ms at 32 tenants; \
-             beyond its 64 tokens what the roofline has more of them add",
+            "Fig. 9 (42 to 72, 75, 89, 118 µs, to 45 with up to 8 tenants), scaled so that 32 layers add 2 ms at 32 \
+             tenants; beyond its 64 tokens what the roofline has more of them add",
             None,
         ),
         false => (
             "grouped",
             Source::Derived,
-            "llama-7b's on the first testbed (Fig. 9), of which what grows with a model's width does with this one's, or with a card's part of it",
+            "llama-7b's on the first testbed (Fig. 9), of which what grows with a model's width does with this one's, \
+             or with a card's part of it",
             Some("±50 %"),
         ),
     };

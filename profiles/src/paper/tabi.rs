@@ -112,7 +112,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     }
     draft.mark(
         Source::Fitted,
-        "Table 1 at batch 1, Table 3's pruning over words; larger batches and models side by side by Table 1's packing factor",
+        "Table 1 at batch 1, Table 3's pruning over words; larger batches and models side by side by Table 1's packing \
+         factor",
         Some("±10 % at batch 1 and up to 30 words, ±50 % elsewhere"),
     );
     draft.tables.dispatch.push(DispatchRow {

@@ -69,8 +69,8 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
         notes: vec![
             format!("from the datasheet alone ({}); measured on no device", sheet.source),
             format!(
-                "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; whole \
-                     encoders: {} on cards left out of the fit",
+                "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; \
+                 whole encoders: {} on cards left out of the fit",
                 roofline.factors.launch_us,
                 100.0 * roofline.factors.arithmetic,
                 100.0 * roofline.factors.memory,

@@ -137,7 +137,8 @@ fn engines_for_one_length_and_for_any_are_the_two_runtimes_of_one_card() {
     let apart = pairs.replace(longest, "2,512,6.1");
     assert_eq!(
         import(ImportSource::TensorrtPairs, "rtx-4090", &[], &[&apart]).unwrap_err(),
-        "0.csv: batch_size: must be for bert-base, f32, dynamic with each length in some batch that all lengths have, got no such batch"
+        "0.csv: batch_size: must be for bert-base, f32, dynamic with each length in some batch that all lengths have, \
+         got no such batch"
     );
     let falling = pairs.replace("6.0,6.2,6.4", "6.0,6.2,6.1");
     assert_eq!(

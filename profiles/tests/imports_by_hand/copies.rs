@@ -27,7 +27,8 @@ fn published_copies_are_a_start_and_a_bandwidth() {
         assert_eq!(
             import(ImportSource::HostDeviceBandwidth, "t4", &[], &[&table]).unwrap_err(),
             format!(
-                "0.csv:2: bandwidth_GBps: must be above 0 and up to 2 times the 16 GB/s of the datasheet's link, got \"{wrong}\""
+                "0.csv:2: bandwidth_GBps: must be above 0 and up to 2 times the 16 GB/s of the datasheet's link, got \
+                 \"{wrong}\""
             )
         );
     }

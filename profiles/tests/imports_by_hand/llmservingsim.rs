@@ -73,7 +73,8 @@ fn a_profile_of_another_model_or_gpu_is_refused() {
         (
             "GeForce RTX 4090",
             "RTX PRO 6000 Blackwell Server Edition",
-            "1.yaml:3: gpu: must be the GPU of --gpu rtx-4090, called rtx 4090, got NVIDIA RTX PRO 6000 Blackwell Server Edition",
+            "1.yaml:3: gpu: must be the GPU of --gpu rtx-4090, called rtx 4090, got NVIDIA RTX PRO 6000 Blackwell \
+             Server Edition",
         ),
         ("variant: bf16\n", "", "1.yaml:1: variant: must be given, got nothing"),
     ] {
@@ -150,15 +151,15 @@ fn a_figure_in_another_unit_is_refused_where_it_stands() {
     assert_eq!(
         refused(12_000.0).unwrap_err(),
         format!(
-            "0.csv:3: {table}: must be at most 5 times what more work takes, 14 µs at 1 × 64 (line 4), in the same unit, \
-             got 12000 µs at 1 × 32"
+            "0.csv:3: {table}: must be at most 5 times what more work takes, 14 µs at 1 × 64 (line 4), in the same \
+             unit, got 12000 µs at 1 × 32"
         )
     );
     assert_eq!(
         refused(0.012).unwrap_err(),
         format!(
-            "0.csv:3: {table}: must be at least 1/5 of what less work takes, 10 µs at 1 × 16 (line 2), in the same unit, \
-             got 0.012 µs at 1 × 32"
+            "0.csv:3: {table}: must be at least 1/5 of what less work takes, 10 µs at 1 × 16 (line 2), in the same \
+             unit, got 0.012 µs at 1 × 32"
         )
     );
     // A step of kernels is mended.

@@ -100,7 +100,8 @@ fn tables_that_a_file_before_has_are_refused() {
     let text = vidur(&LLAMA_7B, &layer(&[("mlp_up_proj", [0.1; 5])]));
     assert_eq!(
         import(ImportSource::Vidur, "a100-sxm", &[], &[&text, &text]).unwrap_err(),
-        "1.csv:2: decoder_dense: must be of tables that no file before it has, got model=llama-7b dtype=f16 tensor_parallel=2"
+        "1.csv:2: decoder_dense: must be of tables that no file before it has, got model=llama-7b dtype=f16 \
+         tensor_parallel=2"
     );
 }
 
@@ -256,7 +257,8 @@ fn vidurs_attention_is_a_table_for_each_degree_of_parallelism() {
     let other_kernel = text.replacen("FLASH_ATTENTION", "FLASHINFER", 1);
     assert_eq!(
         import(ImportSource::Vidur, "h100-sxm", &[], &[&other_kernel]).unwrap_err(),
-        "0.csv:3: attention_backend: must be that of the rows above, as a table is of one kernel, got \"AttentionBackend.FLASH_ATTENTION\""
+        "0.csv:3: attention_backend: must be that of the rows above, as a table is of one kernel, got \
+         \"AttentionBackend.FLASH_ATTENTION\""
     );
 }
 
@@ -275,7 +277,8 @@ fn vidurs_attention_is_that_of_the_model_with_its_heads() {
     for (dimensions, models) in [(["4096", "64", "8"], &[][..]), (llama_3, &["llama-70b"])] {
         assert_eq!(
             of(dimensions, models).unwrap_err(),
-            "0.csv:2: n_embd: must be the width, with n_q_head and n_kv_head, of a built-in decoder, or of one of --model, got \"4096\""
+            "0.csv:2: n_embd: must be the width, with n_q_head and n_kv_head, of a built-in decoder, or of one of \
+             --model, got \"4096\""
         );
     }
 }
@@ -289,8 +292,7 @@ fn vidurs_collectives_are_those_within_a_machine_and_its_hosts_time_is_a_note() 
     for (workers, on_a_node, bytes, ms) in [(2, 2, 1024, 0.01), (2, 2, 2048, 0.02), (2, 1, 1024, 9.0)] {
         text += &format!("\n{workers},{on_a_node},{bytes},{ms},{ms},{ms},{ms},0");
     }
-    let host = "model_name,tensor_parallel_degree,batch_size,schedule_median,sampler_e2e_median,prepare_inputs_e2e_median,\
-                model_execution_e2e_median,process_model_outputs_median\nphi-2,1,1,0.1,0.2,0.3,7.0,0.4\nphi-2,1,8,0.5,0.5,0.5,7.0,0.5\n";
+    let host = "model_name,tensor_parallel_degree,batch_size,schedule_median,sampler_e2e_median,prepare_inputs_e2e_median,model_execution_e2e_median,process_model_outputs_median\nphi-2,1,1,0.1,0.2,0.3,7.0,0.4\nphi-2,1,8,0.5,0.5,0.5,7.0,0.5\n";
     let card = import(ImportSource::Vidur, "a100-sxm", &[], &[&text, host]).unwrap();
     let collective = &card.tables.collective;
     let at: Vec<_> = collective.iter().map(|row| (row.workers, row.bytes)).collect();

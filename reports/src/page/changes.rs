@@ -26,7 +26,8 @@ const KINDS: [Kind; 2] = [
     Kind {
         id: "fleet",
         title: "Instances of each runtime",
-        caption: "How many each has, or is to have, from a decision on (the first 256). A runtime is named by its stream and its longest request.",
+        caption: "How many each has, or is to have, from a decision on (the first 256). A runtime is named by its \
+                  stream and its longest request.",
         y: "Instances",
         read: |run| {
             let fleet = run.fleet.as_ref()?;
@@ -39,7 +40,8 @@ const KINDS: [Kind; 2] = [
     Kind {
         id: "cards",
         title: "Cards that come and go",
-        caption: "How many there are, or are to be, from a decision on (the first 256); of a cascade, for each of its models.",
+        caption: "How many there are, or are to be, from a decision on (the first 256); of a cascade, for each of its \
+                  models.",
         y: "Cards",
         read: |run| match &run.cascade {
             Some(cascade) => Some(Steps {

@@ -68,7 +68,8 @@ pub fn tenants(compared: &Compared<'_, '_>) -> Option<Chart> {
     Chart::at_points(
         "tenants",
         "Mean latency by tenant",
-        "The share of tenants (up) whose requests took at most a time on average (across). The steeper, the more alike they are served.",
+        "The share of tenants (up) whose requests took at most a time on average (across). The steeper, the more alike \
+         they are served.",
         &compared.points,
         views.collect(),
     )
@@ -128,7 +129,8 @@ pub fn validation(index: usize, pair: &Pair<'_>) -> Vec<Chart> {
         Chart::single(
             format!("validation-{index}-quantiles"),
             "Quantile by quantile",
-            "Each point is a share of requests: its latency executed (across) and simulated (up). On the grey line both agree.",
+            "Each point is a share of requests: its latency executed (across) and simulated (up). On the grey line \
+             both agree.",
             view,
         )
     });

@@ -91,7 +91,8 @@ impl PlanPage<'_> {
         Some(Chart::single(
             "front",
             "Cost against latency",
-            "What was run and keeps the target by all seeds that judged it; latencies are of the first seed, over the same requests. On the front, nothing else that was run is both cheaper and faster.",
+            "What was run and keeps the target by all seeds that judged it; latencies are of the first seed, over the \
+             same requests. On the front, nothing else that was run is both cheaper and faster.",
             View {
                 summary: words(on_front),
                 x: axis(plan.cost_unit.name(), points.iter().map(|point| point.cost)),

@@ -108,8 +108,8 @@ fn chart(groups: &[RatioGroup]) -> Option<Chart> {
     Some(Chart {
         id: "ratios".to_owned(),
         title: "Second over first".to_owned(),
-        caption: "What the second card takes over what the first does (up), at the points of each (across): below 1 the second is faster. Between p5 and \
-                  p95 lie nine tenths of the points.",
+        caption: "What the second card takes over what the first does (up), at the points of each (across): below 1 \
+                  the second is faster. Between p5 and p95 lie nine tenths of the points.",
         choices,
         views: groups.iter().map(view).collect(),
     })

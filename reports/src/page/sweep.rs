@@ -40,8 +40,8 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
     Some(Chart {
         id: "sweep".to_owned(),
         title: "Figures over the sweep".to_owned(),
-        caption: "A point is a system at a sweep point, the mean over its repeats, with a bar from the least to the most of them; the lines between only lead \
-                  the eye.",
+        caption: "A point is a system at a sweep point, the mean over its repeats, with a bar from the least to the \
+                  most of them; the lines between only lead the eye.",
         choices: choices
             .into_iter()
             .map(choice)

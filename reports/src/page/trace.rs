@@ -197,8 +197,8 @@ fn dispersions(traces: &[Trace]) -> Option<Chart> {
     Some(Chart::single(
         "dispersion",
         "Dispersion",
-        "Variance over mean of the requests in a window (up) by the window's length (across): 1 everywhere for a Poisson process; \
-                  the higher, the burstier.",
+        "Variance over mean of the requests in a window (up) by the window's length (across): 1 everywhere for a \
+         Poisson process; the higher, the burstier.",
         View {
             summary: words(&said, traces),
             x: Axis::log("Window in s"),

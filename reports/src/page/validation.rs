@@ -27,7 +27,8 @@ pub struct View {
 /// The answer over all systems; none where there are no limits and nothing failed.
 pub fn sentence(validation: &Validation) -> Option<(&'static str, &'static str)> {
     if validation.failures().is_some() {
-        let what = "Requests failed when they were executed that the simulation answered: the two machines did not serve the same.";
+        let what = "Requests failed when they were executed that the simulation answered: the two machines did not \
+                    serve the same.";
         return Some(("missed", what));
     }
     Some(match (validation.verdict?, validation.is_measured()) {

@@ -191,7 +191,8 @@ impl Validation {
             let cancels = figure.verdict == Some(Verdict::Within) && worst.error_percent.abs() > limit;
             cancels.then(|| {
                 format!(
-                    "{}: {} is {} % off in the mean over seeds, which is within its limit, and {} % for seed {}: errors of seeds cancel out.",
+                    "{}: {} is {} % off in the mean over seeds, which is within its limit, and {} % for seed {}: \
+                     errors of seeds cancel out.",
                     title(&comparison.system, &comparison.parameters),
                     figure.figure,
                     human::signed(figure.error_percent.unwrap_or(0.0)),

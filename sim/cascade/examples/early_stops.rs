@@ -80,7 +80,8 @@ impl Tally {
                 .map_or("-".into(), |by| format!("{:.1} %", 100.0 * by))
         };
         println!(
-            "{what}: {} questions, missed {:.1} %, of these nothing found in {}; slower by {} (median), {} (p95), {} (most)",
+            "{what}: {} questions, missed {:.1} %, of these nothing found in {}; slower by {} (median), {} (p95), {} \
+             (most)",
             self.questions,
             share(missed),
             self.none,

@@ -110,7 +110,8 @@ fn calibrated(columns: Range<usize>, reference: &str) -> Option<Held> {
         .map(|loss| loss.expect("the items are sound")),
     };
     println!(
-        "{reference}: temperature {:.3}; held out, as they are, by it and class by class: calibration error {:.4?}, loss {:.4?}, right {:.4?}",
+        "{reference}: temperature {:.3}; held out, as they are, by it and class by class: calibration error {:.4?}, \
+         loss {:.4?}, right {:.4?}",
         held.temperature, held.error, held.loss, held.accuracy
     );
     Some(held)

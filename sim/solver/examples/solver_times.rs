@@ -37,7 +37,8 @@ fn main() {
                 .map(|(run, other)| run.0.flow.cost as f64 / other.0.flow.cost as f64 - 1.0);
             let above = above.fold(f64::NEG_INFINITY, f64::max);
             println!(
-                "{cards:>5}  {runtimes:>8}  {paper_s:>7.3}   {name:<7}  {mean_s:<10.6}  {max_s:<10.6}  {gap:<9.1e}  {fallbacks:<9}  {above:.1e}"
+                "{cards:>5}  {runtimes:>8}  {paper_s:>7.3}   {name:<7}  {mean_s:<10.6}  {max_s:<10.6}  {gap:<9.1e}  \
+                 {fallbacks:<9}  {above:.1e}"
             );
         }
     }

@@ -193,8 +193,8 @@ fn not_profiled(asked: &Asked, args: &CascadeJudgeArgs, models: &[String]) -> St
     let pruning = before.iter().map(|model| format!("{}={}", model.name(), args.alpha));
     let route: Vec<String> = pruning.chain([last.name().to_owned()]).collect();
     format!(
-        "note: what {} makes of words pruned to {} is not in {}: the weights where words are pruned are by its accuracy on whole items; `tenantry cascade profile --route {}` \
-         measures it",
+        "note: what {} makes of words pruned to {} is not in {}: the weights where words are pruned are by its \
+         accuracy on whole items; `tenantry cascade profile --route {}` measures it",
         models.join(" and "),
         args.alpha,
         args.profiled.display(),

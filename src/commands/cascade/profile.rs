@@ -100,7 +100,8 @@ fn at_an_end(model: &Profiled) -> Option<String> {
     };
     temperature.is_at_an_end().then(|| {
         format!(
-            "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: what is sure by it {why}",
+            "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: what is \
+             sure by it {why}",
             model.whole.model,
             temperature.value()
         )
@@ -171,8 +172,9 @@ fn not_the_fastest_first(passes: &[(&str, f32)]) -> Option<String> {
     let (fastest, fastest_us) = passes.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
     (fastest != first).then(|| {
         format!(
-            "note: words were pruned by the attention of the first model alone, {first}, of which a pass takes {:.3} ms, and {fastest} takes {:.3}: no candidate will prune what \
-             {fastest} passes on. Name the fastest model first",
+            "note: words were pruned by the attention of the first model alone, {first}, of which a pass takes {:.3} \
+             ms, and {fastest} takes {:.3}: no candidate will prune what {fastest} passes on. Name the fastest model \
+             first",
             first_us / 1e3,
             fastest_us / 1e3
         )

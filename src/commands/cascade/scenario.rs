@@ -37,7 +37,8 @@ pub fn text(candidate: &Candidate, profiled: &ProfiledModels, folder: &Path) -> 
     line("tenants: { count: 1, popularity: identical }\nworkload:");
     let rate = (LOAD * 1e6 / slowest_us).round().max(1.0);
     line(&format!(
-        "  arrivals: {{ twitter: {{ rate: {rate}/s }} }}    # a pattern's mean: half of what the slowest model does one by one; these seconds may bring less"
+        "  arrivals: {{ twitter: {{ rate: {rate}/s }} }}    # a pattern's mean: half of what the slowest model does \
+         one by one; these seconds may bring less"
     ));
     line("  lengths: { input: of-items }\n  stop: { after: 22s }\n  warm_up: 2s\noutcomes:");
     line(&format!(

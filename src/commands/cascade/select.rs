@@ -66,7 +66,8 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         next(
             output,
             &format!(
-                "tenantry profile --device cpu --for {what} --out out/card, then tenantry validate {what} --profile out/card --device cpu"
+                "tenantry profile --device cpu --for {what} --out out/card, then tenantry validate {what} --profile \
+                 out/card --device cpu"
             ),
         );
     }

@@ -142,8 +142,9 @@ impl Answers {
     fn no_card(&self) -> Failure {
         let (model, systems) = (&self.model.name, self.systems.join(", "));
         Failure::BadInput(format!(
-            "--model: must be one for which a card has prices, and memory, with {systems} on {} cards, got {model}: measure one with `tenantry \
-             profile --device cpu --models {model}` and name its folder as --card, or name other --systems",
+            "--model: must be one for which a card has prices, and memory, with {systems} on {} cards, got {model}: \
+             measure one with `tenantry profile --device cpu --models {model}` and name its folder as --card, or name \
+             other --systems",
             self.gpus
         ))
     }
@@ -227,7 +228,8 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         let record = record.map_err(Failure::bad_input)?;
         if record.arrival < last {
             return Err(Failure::BadInput(format!(
-                "--trace: {trace}: must be in order of time, got another order; `tenantry trace convert {} sorted.csv --sort` puts it in order",
+                "--trace: {trace}: must be in order of time, got another order; `tenantry trace convert {} sorted.csv \
+                 --sort` puts it in order",
                 quoted(trace)
             )));
         }

@@ -149,8 +149,8 @@ fn out_folder(args: &ProfileArgs, device: &str) -> Result<PathBuf, Failure> {
         // A quick one would take the place of a shipped one, with fewer tables.
         let there = out.display();
         return Err(Failure::BadInput(format!(
-            "--out: must be given where {there} is there already: another folder, such as out/here, for --profile out/here; {there} itself to take its \
-             place; or --add, to keep it and add what it lacks; got nothing"
+            "--out: must be given where {there} is there already: another folder, such as out/here, for --profile \
+             out/here; {there} itself to take its place; or --add, to keep it and add what it lacks; got nothing"
         )));
     }
     Ok(out)

@@ -108,7 +108,8 @@ pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
     for (index, model) in needs.models.iter().enumerate() {
         if let Some(other) = needs.models[..index].iter().find(|other| other.name == model.name) {
             return Err(Failure::BadInput(format!(
-                "models: {}: must be one shape in all that is measured for one card, got {} and {}; call one of them otherwise, or measure a card for each",
+                "models: {}: must be one shape in all that is measured for one card, got {} and {}; call one of them \
+                 otherwise, or measure a card for each",
                 model.name,
                 other.in_words(),
                 model.in_words()

@@ -107,7 +107,8 @@ fn memory(card: &Card) -> String {
 fn contention(card: &Card) -> String {
     let of = &card.contention;
     format!(
-        "compute beside a copy × {:.3}, a copy beside compute × {:.3}; compute beside look-ups × {:.3}, look-ups beside compute × {:.3}",
+        "compute beside a copy × {:.3}, a copy beside compute × {:.3}; compute beside look-ups × {:.3}, look-ups \
+         beside compute × {:.3}",
         of.compute_beside_copy, of.copy_beside_compute, of.compute_beside_lookup, of.lookup_beside_compute
     )
 }

@@ -156,8 +156,8 @@ pub fn verdict(rows: &[Row]) -> String {
         ),
     };
     let mut text = format!(
-        "{} of {} predictions within their tolerance, {} of {} shapes hold{ours}, {} of {} inputs met; {} rows rest on assumptions, {} \
-         cannot be checked{}.",
+        "{} of {} predictions within their tolerance, {} of {} shapes hold{ours}, {} of {} inputs met; {} rows rest on \
+         assumptions, {} cannot be checked{}.",
         met(Kind::Predicted),
         of(Kind::Predicted).count(),
         met(Kind::ShapeOnly),

@@ -157,11 +157,13 @@ mod tests {
             ("tenant=a,tenant=b", "--columns: must name tenant once, got it twice"),
             (
                 "input_token=a",
-                "--columns: must be of arrival, tenant, input_tokens, output_tokens, class on the left, got input_token; did you mean input_tokens?",
+                "--columns: must be of arrival, tenant, input_tokens, output_tokens, class on the left, got \
+                 input_token; did you mean input_tokens?",
             ),
             (
                 "arrival=t",
-                "--columns: arrival: must have its unit (ns, us, ms, s for numbers, or iso for dates with a time of day), such as arrival=t:ms, got t",
+                "--columns: arrival: must have its unit (ns, us, ms, s for numbers, or iso for dates with a time of \
+                 day), such as arrival=t:ms, got t",
             ),
             ("arrival=t:sm", "got sm; did you mean"),
         ] {

@@ -214,7 +214,8 @@ fn requests(
                 _ => String::new(),
             };
             return Err(Failure::BadInput(format!(
-                "{}: must end within two years of its start to be read again, got request {number} at {:.3e} s{silence}",
+                "{}: must end within two years of its start to be read again, got request {number} at {:.3e} \
+                 s{silence}",
                 args.out.display(),
                 request.arrival.as_secs_f64()
             )));
@@ -225,7 +226,8 @@ fn requests(
         }
         if request.arrival < last {
             return Err(Failure::BadInput(format!(
-                "{}: must be in order of time to be replayed, got request {} at {} after {last}; --sort puts it in order, in memory",
+                "{}: must be in order of time to be replayed, got request {} at {} after {last}; --sort puts it in \
+                 order, in memory",
                 args.file.display(),
                 converted.requests,
                 request.arrival

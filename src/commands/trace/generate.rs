@@ -30,8 +30,8 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     let spec = spec(args, scenario)?;
     if let ArrivalsSpec::ClosedLoop { .. } = spec.arrivals {
         return Err(Failure::BadInput(
-            "workload.arrivals: must not wait for answers, got closed-loop; `tenantry simulate --record` writes down what such \
-             clients ask"
+            "workload.arrivals: must not wait for answers, got closed-loop; `tenantry simulate --record` writes down \
+             what such clients ask"
                 .into(),
         ));
     }
@@ -92,7 +92,8 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         say(
             output,
             &format!(
-                "note: the last request comes after {:.3e} s, and `tenantry trace info` and `convert` read two years of a trace; a scenario replays all of it",
+                "note: the last request comes after {:.3e} s, and `tenantry trace info` and `convert` read two years \
+                 of a trace; a scenario replays all of it",
                 last.as_secs_f64()
             ),
         );
@@ -123,7 +124,8 @@ fn spec(args: &TraceGenerateArgs, scenario: Option<&str>) -> Result<WorkloadSpec
             for (flag, value) in [("--arrivals", &args.arrivals), ("--lengths", &args.lengths)] {
                 if value.is_none() && args.set.is_empty() {
                     return Err(Failure::BadInput(format!(
-                        "{flag}: must be given where there is no scenario, got nothing; see `tenantry trace generate --help`"
+                        "{flag}: must be given where there is no scenario, got nothing; see `tenantry trace generate \
+                         --help`"
                     )));
                 }
             }

@@ -89,16 +89,21 @@ fn notes(file: &str, format: Format, figures: &TraceFigures) -> Vec<String> {
     }
     notes.extend(figures.silent_s.map(|silent_s| {
         format!(
-            "the first request comes after {silent_s} s of silence, and figures are from there on; to be replayed without it: `from: {silent_s}s` in a \
-             scenario, or tenantry trace convert {file} cut.csv --cut {silent_s}s.."
+            "the first request comes after {silent_s} s of silence, and figures are from there on; to be replayed \
+             without it: `from: {silent_s}s` in a scenario, or tenantry trace convert {file} cut.csv --cut \
+             {silent_s}s.."
         )
     }));
     notes.extend(figures.unanswered.map(|unanswered| {
-        format!("{unanswered} of {requests} requests got no answer: they are in no figure of outputs, and left out of replays")
+        format!(
+            "{unanswered} of {requests} requests got no answer: they are in no figure of outputs, and left out of \
+             replays"
+        )
     }));
     notes.extend(figures.out_of_order.map(|late| {
         format!(
-            "{late} of {requests} requests stand after one of a later time; to be replayed: tenantry trace convert {file} sorted.csv --sort"
+            "{late} of {requests} requests stand after one of a later time; to be replayed: tenantry trace convert \
+             {file} sorted.csv --sort"
         )
     }));
     notes
@@ -112,8 +117,8 @@ fn distorted_rate(figures: &TraceFigures) -> Option<String> {
         count => format!("{count} stretches"),
     };
     Some(format!(
-        "the mean rate of {}/s has in it {stretches} without a request of at least 60 s and 100 mean gaps, {} s in all, the longest from {} s on; without \
-         them it is {}/s",
+        "the mean rate of {}/s has in it {stretches} without a request of at least 60 s and 100 mean gaps, {} s in \
+         all, the longest from {} s on; without them it is {}/s",
         human::number(rates.mean),
         human::number(holes.total_s),
         gaps.longest_from_s,

@@ -129,8 +129,8 @@ pub fn is_one_file(file: &Path, out: &Path) -> bool {
 pub fn sparse_tenants(file: &str, tenants: u64, highest: u32) -> Option<String> {
     is_sparse(tenants, highest).then(|| {
         format!(
-            "{} tenants ask, with numbers up to {highest}, and each below is a tenant of a replay too; tenantry trace convert {file} dense.csv \
-             --dense-tenants numbers them from 0",
+            "{} tenants ask, with numbers up to {highest}, and each below is a tenant of a replay too; tenantry trace \
+             convert {file} dense.csv --dense-tenants numbers them from 0",
             human::count(tenants)
         )
     })
@@ -193,8 +193,8 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
             empty(collector.finish(&name, format.name(), extent.skipped))
         }
         Format::RateShape => Err(Failure::BadInput(format!(
-            "{name}: must hold requests, counts or activity, got {}, whose steps are averages; a scenario follows them with \
-             `arrivals: {{ shape: {{ path: … }} }}`",
+            "{name}: must hold requests, counts or activity, got {}, whose steps are averages; a scenario follows them \
+             with `arrivals: {{ shape: {{ path: … }} }}`",
             format.name()
         ))),
         _ => {

@@ -42,7 +42,8 @@ pub fn one(scenario: &Scenario) -> Result<WorkloadSpec, Failure> {
     let others = runs.iter().filter(|run| run.workload != runs[0].workload).count();
     if others > 0 {
         return Err(Failure::BadInput(format!(
-            "{}: sweep: must leave one workload to generate, got {others} runs with others than the first; choose one with --set",
+            "{}: sweep: must leave one workload to generate, got {others} runs with others than the first; choose one \
+             with --set",
             scenario.name
         )));
     }

@@ -14,8 +14,8 @@ pub fn drift_caveats(validation: &Validation, gauged: bool) -> Vec<String> {
             let why = match (other_work(comparison), gauged) {
                 (Some(other), _) => format!("{other}, so that this says little of the machine's pace"),
                 (None, false) => {
-                    "the machine has drifted since it was measured, or was busy; `--gauge` tells by how much, and `tenantry profile` \
-                     measures it again"
+                    "the machine has drifted since it was measured, or was busy; `--gauge` tells by how much, and \
+                     `tenantry profile` measures it again"
                         .to_owned()
                 }
                 (None, true) => "that is beside the machine's pace, which was gauged".to_owned(),
@@ -42,8 +42,8 @@ fn other_work(comparison: &Comparison) -> Option<String> {
     };
     if let Some([executed, simulated]) = differs(TOKENS_PER_REQUEST) {
         return Some(format!(
-            "requests were given {executed} tokens, and {simulated} when simulated (a sequence that may end by a token ends by the model's when executed, \
-             and by `chance` when simulated)"
+            "requests were given {executed} tokens, and {simulated} when simulated (a sequence that may end by a token \
+             ends by the model's when executed, and by `chance` when simulated)"
         ));
     }
     let [executed, simulated] = differs("batch_size_mean")?;

@@ -63,8 +63,8 @@ impl Gauging {
             let each: Vec<String> = paces.iter().map(|pace| format!("{:.3}", pace.ratio)).collect();
             let card = loaded.at_pace(name, mean);
             sentences.push(format!(
-                "Ops are priced at {mean:.3} times what card {card} says: that is what {} of its points took each time that they were measured, before, \
-                 between and after the executions ({}).",
+                "Ops are priced at {mean:.3} times what card {card} says: that is what {} of its points took each time \
+                 that they were measured, before, between and after the executions ({}).",
                 first.points,
                 each.join(", ")
             ));

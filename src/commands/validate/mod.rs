@@ -147,7 +147,8 @@ fn conclude(
             format!("tenantry validate {words} --device {device} --gauge (is it the machine that has changed?)")
         }
         true => format!(
-            "tenantry profile --device {device} --for {} --out out/card (measure anew), then validate with --profile out/card",
+            "tenantry profile --device {device} --for {} --out out/card (measure anew), then validate with --profile \
+             out/card",
             quoted(&args.scenario.scenario)
         ),
     };

@@ -53,12 +53,12 @@ where
     pub fn notes(&self) -> Vec<String> {
         let decided = match self.search.rules().repeats {
             1 if self.evaluator.plan.repeats == 1 => "A decision takes one run.".to_owned(),
-            1 => "A decision takes one run, since other seeds bring the same requests, or bursts, once more: how sure it is says how much parts of \
-                  them differ, not how another day would."
+            1 => "A decision takes one run, since other seeds bring the same requests, or bursts, once more: how sure \
+                  it is says how much parts of them differ, not how another day would."
                 .to_owned(),
             repeats if self.evaluator.plan.find == Objective::TightestLatency => format!(
-                "They race: each is run once, and those that are not surely slower than the fastest run on with other seeds, {repeats} runs at most. That the \
-                 fastest keeps a target is judged by {} at least.",
+                "They race: each is run once, and those that are not surely slower than the fastest run on with other \
+                 seeds, {repeats} runs at most. That the fastest keeps a target is judged by {} at least.",
                 self.evaluator.seeds()
             ),
             repeats => format!(
@@ -76,8 +76,8 @@ where
              the scenario's length are judged: what grows more slowly than that is not seen."
         )];
         notes.push(
-            "How sure an answer is takes the prices of the card's profile as they are: what they are off by, and what is derived or extrapolated, is not \
-             in it."
+            "How sure an answer is takes the prices of the card's profile as they are: what they are off by, and what \
+             is derived or extrapolated, is not in it."
                 .to_owned(),
         );
         let foretold = self
@@ -97,8 +97,8 @@ where
         }
         if self.evaluator.plan.min_accuracy.is_some() {
             notes.push(
-                "Whether answers are right is counted in a level's first run and, while that is not sure, in up to as many others; how sure it \
-                 is then counts towards how sure the answer is."
+                "Whether answers are right is counted in a level's first run and, while that is not sure, in up to as \
+                 many others; how sure it is then counts towards how sure the answer is."
                     .to_owned(),
             );
         }
@@ -129,8 +129,8 @@ where
             }
         };
         Some(format!(
-            "{why}: what the runs show is carried over to the arrivals of {} seeds by a queue that makes as many late as the runs did, and shares in \
-             time are of those.",
+            "{why}: what the runs show is carried over to the arrivals of {} seeds by a queue that makes as many late \
+             as the runs did, and shares in time are of those.",
             bursts.seeds.len()
         ))
     }

@@ -145,8 +145,9 @@ where
         let evenness = self.evaluator.evenness(best)?;
         if let (Some(span_s), Some(times)) = (self.evaluator.span_s(best), evenness.longer()) {
             return Ok(format!(
-                "requests come in bursts, {} of them tell as much as one that comes by itself, and a run of {} sees few. A longer one \
-                 (workload.stop) would tell more; one of {} would do without what other seeds' arrivals let expect.",
+                "requests come in bursts, {} of them tell as much as one that comes by itself, and a run of {} sees \
+                 few. A longer one (workload.stop) would tell more; one of {} would do without what other seeds' \
+                 arrivals let expect.",
                 human::number(evenness.dispersion),
                 human::milliseconds(span_s * 1e3),
                 human::milliseconds(span_s * times * 1e3),
@@ -165,7 +166,8 @@ where
         let longest = target.latency.max(target.first_token)?;
         (span_s < SHORT * longest.as_secs_f64()).then(|| {
             format!(
-                " The run is short: requests come for {}, in which a queue hardly grows to {}; a later workload.stop would tell.",
+                " The run is short: requests come for {}, in which a queue hardly grows to {}; a later workload.stop \
+                 would tell.",
                 human::milliseconds(span_s * 1e3),
                 human::milliseconds(longest.as_millis_f64())
             )

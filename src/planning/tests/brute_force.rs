@@ -18,15 +18,18 @@ pub const QUESTIONS: [Question; 10] = [
     Question {
         name: "how many cards under bursts",
         set: &[
-            "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: 50ms}]}}",
+            "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: \
+             50ms}]}}",
             "slo.latency=60ms",
         ],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 40}, choices: {hbert-adapter: {pipeline: [synchronous, prefetch, layerwise]}}}",
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 40}, choices: {hbert-adapter: {pipeline: [synchronous, \
+               prefetch, layerwise]}}}",
     },
     Question {
         name: "how many cards with a tight target",
         set: &["slo={latency: 12ms, at: p99}", "jitter=none"],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 48}, choices: {bert-shared: {batch.size-or-timeout.max_wait: [0s, 5ms, 20ms]}}}",
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 48}, choices: {bert-shared: {batch.size-or-timeout.max_wait: \
+               [0s, 5ms, 20ms]}}}",
     },
     Question {
         name: "which cards are cheapest",
@@ -72,7 +75,8 @@ pub const QUESTIONS: [Question; 10] = [
     Question {
         name: "what is fastest",
         set: &["workload.arrivals.poisson.rate=300/s", "workload.stop.requests=3000"],
-        plan: "{find: tightest-latency, gpus: {from: 1, to: 40}, choices: {hbert-adapter: {batch.size-or-timeout.max_wait: [0s, 2ms, 5ms]}}}",
+        plan: "{find: tightest-latency, gpus: {from: 1, to: 40}, choices: {hbert-adapter: \
+               {batch.size-or-timeout.max_wait: [0s, 2ms, 5ms]}}}",
     },
 ];
 

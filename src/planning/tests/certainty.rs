@@ -59,7 +59,8 @@ fn what_is_not_sure_is_not_said_to_be_far_off() {
 #[test]
 fn a_load_that_cannot_be_scaled_costs_no_answer() {
     let report = planned(&asked(&[
-        "workload.arrivals={cut: {length: 1s, repeat: true, arrivals: {superpose: [{poisson: {rate: 500/s}}, {burst: {threads: 20, stagger: 5ms, period: 200ms, repeats: 5}}]}}}",
+        "workload.arrivals={cut: {length: 1s, repeat: true, arrivals: {superpose: [{poisson: {rate: 500/s}}, {burst: \
+         {threads: 20, stagger: 5ms, period: 200ms, repeats: 5}}]}}}",
         "workload.stop={after: 2s}",
         "plan={find: fewest-cards, gpus: {from: 1, to: 4}}",
     ]))
@@ -105,7 +106,8 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
         Load {
             name: "three states",
             set: [
-                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
+                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, \
+                 {rate: 1500/s, mean_dwell: 400ms}]}}",
                 "workload.stop={after: 20s}",
                 "workload.lengths.input.fixed=500",
                 "slo={latency: 200ms, at: p98}",
@@ -115,7 +117,8 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
         Load {
             name: "three states, a closer decision",
             set: [
-                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
+                "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, \
+                 {rate: 1500/s, mean_dwell: 400ms}]}}",
                 "workload.stop={after: 20s}",
                 "workload.lengths.input.fixed=500",
                 "slo={latency: 200ms, at: p99}",
@@ -125,7 +128,8 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
         Load {
             name: "short bursts",
             set: [
-                "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: 50ms}]}}",
+                "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: \
+                 50ms}]}}",
                 "workload.stop={after: 2s}",
                 "workload.lengths.input.fixed=128",
                 "slo={latency: 60ms, at: p98}",
@@ -159,7 +163,9 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
         let scenario = |seed: u32| {
             let mut set: Vec<String> = load.set.iter().map(|set| set.to_string()).collect();
             set.extend([
-                "systems=[{preset: hbert-adapter, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: 10ms}}}]".to_owned(),
+                "systems=[{preset: hbert-adapter, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: \
+                 10ms}}}]"
+                    .to_owned(),
                 "plan={find: fewest-cards, gpus: {from: 1, to: 12}}".to_owned(),
                 format!("seed={}", 1000 * seed),
             ]);
@@ -203,7 +209,8 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
         let of_load = plans.iter().filter(is_sure).count();
         let of_load_right = plans.iter().filter(is_sure).filter(|plan| plan.0 == right).count();
         println!(
-            "{}: {} cards, by shares {shares:?}; right {} of 20; sure {of_load}, of which right {of_load_right}; how sure on average {:.3}; runs {}",
+            "{}: {} cards, by shares {shares:?}; right {} of 20; sure {of_load}, of which right {of_load_right}; how \
+             sure on average {:.3}; runs {}",
             load.name,
             right + 1,
             plans.iter().filter(|plan| plan.0 == right).count(),

@@ -20,7 +20,8 @@ fn numbers_of_cards_that_are_not_valid_are_left_out() {
         let set = [
             "sweep={}",
             "cluster.gpus=8",
-            "systems=[{preset: vllm-backbone, name: one}, {preset: vllm-backbone, name: two, generation: {tensor_parallel: 2}}]",
+            "systems=[{preset: vllm-backbone, name: one}, {preset: vllm-backbone, name: two, generation: \
+             {tensor_parallel: 2}}]",
             plan,
         ];
         let set = set.map(str::to_owned);
@@ -62,14 +63,16 @@ fn the_warm_up_leaves_out_the_same_requests_at_every_level() {
     };
     // Instants come closer together.
     let compressed = [
-        "workload={arrivals: {burst: {threads: 20, stagger: 1ms, period: 1s, repeats: 600}}, lengths: {input: {fixed: 128}}, stop: {after: 600s}, warm_up: 100s}",
+        "workload={arrivals: {burst: {threads: 20, stagger: 1ms, period: 1s, repeats: 600}}, lengths: {input: {fixed: \
+         128}}, stop: {after: 600s}, warm_up: 100s}",
         "seed=7",
         "plan={find: highest-rate, load: {from: 1, to: 200}}",
     ];
     assert_eq!(warm_up_s(compressed, 0), 0.5);
     // Two hundred times as many tenants send the first so many requests two hundred times as early.
     let more_ask = [
-        "workload={arrivals: {periodic-per-tenant: {period: 10s}}, lengths: {input: {fixed: 128}}, stop: {requests: 20000}, warm_up: 5s}",
+        "workload={arrivals: {periodic-per-tenant: {period: 10s}}, lengths: {input: {fixed: 128}}, stop: {requests: \
+         20000}, warm_up: 5s}",
         "tenants={count: 1000, popularity: of-arrivals}",
         "plan={find: most-tenants, tenants: {from: 1000, to: 200000}}",
     ];

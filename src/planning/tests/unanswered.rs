@@ -3,8 +3,8 @@
 use super::{Question, planned, scenario};
 
 /// One that takes eight into its queue and turns the others away, beside one that answers all of them.
-const SYSTEMS: &str = "systems=[{name: choosy, preset: bert-shared, dtype: f16, admit: {bounded-queue: {max_waiting: 8}}}, \
-                       {preset: bert-shared, dtype: f16}]";
+const SYSTEMS: &str = "systems=[{name: choosy, preset: bert-shared, dtype: f16, admit: {bounded-queue: {max_waiting: \
+                       8}}}, {preset: bert-shared, dtype: f16}]";
 
 fn tightest(set: &'static [&'static str]) -> tenantry_reports::plan::PlanReport {
     let plan = "{find: tightest-latency, gpus: [1, 2]}";

@@ -3,9 +3,10 @@
 use super::quantiles::{self, Knot};
 
 /// Where the numbers come from.
-pub const SOURCE: &str = "Azure Functions 2019 trace (Shahrad et al., USENIX ATC 2020; CC-BY 4.0), one day, 1 350 functions sampled by \
-     vhive-serverless/invitro data/traces/1350_inv.csv @457ee78; fitted on a half of the functions. The sampler leaves out the \
-     heaviest functions, so that concentration is understated";
+pub const SOURCE: &str = "Azure Functions 2019 trace (Shahrad et al., USENIX ATC 2020; CC-BY 4.0), one day, 1 350 \
+                          functions sampled by vhive-serverless/invitro data/traces/1350_inv.csv @457ee78; fitted on a \
+                          half of the functions. The sampler leaves out the heaviest functions, so that concentration \
+                          is understated";
 
 /// Where the logarithm of a tenant's requests in a day is kept: closer together at the top, which holds nearly all requests.
 pub const PROBABILITIES: [f64; 26] = [

@@ -5,8 +5,9 @@ use crate::request::Lengths;
 
 /// Where the numbers come from.
 pub const SOURCE: &str = "ShareGPT conversations under the Llama-2 tokenizer: microsoft/sarathi-serve \
-     data/processed_traces/sharegpt_8k_filtered_stats_llama2_tokenizer.csv (Apache-2.0); fitted on every second row. Inputs include the \
-     conversation's earlier turns; input and output together are cut at 8 192 tokens, outputs at 1 024";
+                          data/processed_traces/sharegpt_8k_filtered_stats_llama2_tokenizer.csv (Apache-2.0); fitted \
+                          on every second row. Inputs include the conversation's earlier turns; input and output \
+                          together are cut at 8 192 tokens, outputs at 1 024";
 
 /// Input lengths.
 pub const INPUT: &[LengthKnot] = &[

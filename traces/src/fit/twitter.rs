@@ -10,12 +10,15 @@ use super::memory::memory_s;
 use super::quantiles::{self, Knot, LengthKnot};
 
 /// Where the lengths come from.
-pub const LENGTHS_SOURCE: &str = "archiveteam Twitter sample stream, 2018-04-25 13:15, 13:31 and 13:43 UTC, all languages, bert-base-uncased tokens of the \
-     140-character text with [CLS] and [SEP] (reconfigurable-ml-pipeline/ipa twitter-2018-04-25.tar.1 @e1f08dd); fitted on every second tweet";
+pub const LENGTHS_SOURCE: &str = "archiveteam Twitter sample stream, 2018-04-25 13:15, 13:31 and 13:43 UTC, all \
+                                  languages, bert-base-uncased tokens of the 140-character text with [CLS] and [SEP] \
+                                  (reconfigurable-ml-pipeline/ipa twitter-2018-04-25.tar.1 @e1f08dd); fitted on every \
+                                  second tweet";
 
 /// Where the rate comes from.
 pub const RATES_SOURCE: &str = "archiveteam Twitter sample stream, 2021-08, records per second with delete notices \
-     (reconfigurable-ml-pipeline/web-service-datasets workload.tbz2 @7404ad6); daily holes left out, fitted on the first half";
+                                (reconfigurable-ml-pipeline/web-service-datasets workload.tbz2 @7404ad6); daily holes \
+                                left out, fitted on the first half";
 
 /// The longest tweet of Arlo's clips, which its recalibration stretches to 512 (section 5).
 pub const ARLO_LONGEST_TWEET_TOKENS: f64 = 125.0;

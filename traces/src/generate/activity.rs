@@ -80,7 +80,8 @@ impl ActiveTenants {
             if requests > MOST_A_MINUTE {
                 let number = minute[0].minute;
                 let message = format!(
-                    "must have at most {MOST_A_MINUTE} requests in a minute, times `scale`, got {requests:.3e} in minute {number}"
+                    "must have at most {MOST_A_MINUTE} requests in a minute, times `scale`, got {requests:.3e} in \
+                     minute {number}"
                 );
                 return Err(TraceError::file(&spec.path, message));
             }

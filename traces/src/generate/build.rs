@@ -289,7 +289,8 @@ impl Builder {
                 arrivals: spec.arrivals.clone(),
             },
             None if factor != 1.0 => {
-                let must = "of rates alone, or of instants alone, where it is scaled: the time of instants is compressed, and of rates it is not";
+                let must = "of rates alone, or of instants alone, where it is scaled: the time of instants is \
+                            compressed, and of rates it is not";
                 return Err(TraceError::spec(&inner, must, "both"));
             }
             _ => spec.clone(),

@@ -202,7 +202,8 @@ mod tests {
         let error = first(MOST_STEPS + 1).unwrap_err().to_string();
         assert_eq!(
             error,
-            "workload.arrivals: must be more frequent than a request in 30000000 steps of their rate, got none in as many"
+            "workload.arrivals: must be more frequent than a request in 30000000 steps of their rate, got none in as \
+             many"
         );
     }
 }

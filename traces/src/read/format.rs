@@ -392,7 +392,8 @@ impl Start {
         }
         let start = first_bytes(path)?;
         if start.starts_with(parquet::MAGIC) {
-            let message = "must be plain where it is Parquet, which is packed already, got Parquet inside gzip; unpack it with `gunzip`";
+            let message = "must be plain where it is Parquet, which is packed already, got Parquet inside gzip; unpack \
+                           it with `gunzip`";
             return Err(TraceError::file(path, message));
         }
         if start.trim_ascii_start().first() == Some(&b'[') {
@@ -438,7 +439,8 @@ fn unknown(line: &[u8]) -> String {
         .map(|format| format!("{} ({})", format.name(), format.marks().join(",")))
         .collect();
     format!(
-        "must begin as one of the known formats, got {}{hint}; `tenantry trace convert --columns` reads any other CSV with a header; known: {}",
+        "must begin as one of the known formats, got {}{hint}; `tenantry trace convert --columns` reads any other CSV \
+         with a header; known: {}",
         shown(line),
         known.join("; ")
     )

@@ -113,8 +113,8 @@ impl Rows {
         });
         // The one codec that the library has not, nor nearly anybody.
         if read.any(|column| column.compression() == Compression::LZO) {
-            let message = "must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; write it anew, such as by pyarrow: \
-                           pq.write_table(pq.read_table(FILE), OUT, compression=\"zstd\")";
+            let message = "must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; write it \
+                           anew, such as by pyarrow: pq.write_table(pq.read_table(FILE), OUT, compression=\"zstd\")";
             return Err(TraceError::file(path, message));
         }
         Ok(Rows {

@@ -461,7 +461,8 @@ impl Table {
             let before = || {
                 let earlier = crate::time::Duration(zero.0 - arrival.0);
                 format!(
-                    "{}: must not be before the first line's, from which times count, got one {earlier} before it; sort the file's lines by it",
+                    "{}: must not be before the first line's, from which times count, got one {earlier} before it; \
+                     sort the file's lines by it",
                     name()
                 )
             };

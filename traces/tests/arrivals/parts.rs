@@ -106,12 +106,14 @@ fn a_part_that_repeats_does_so_with_draws_of_its_own() {
     let error = build(&spec(never)).unwrap().next().unwrap_err().to_string();
     assert_eq!(
         error,
-        "workload.arrivals.cut.from: must be before the last request of the arrivals that it is a part of, got 30.000000 s"
+        "workload.arrivals.cut.from: must be before the last request of the arrivals that it is a part of, got \
+         30.000000 s"
     );
     let endless = part(0, None, true, 0, ArrivalsSpec::Constant { rate_per_s: 1.0 });
     assert_eq!(
         message(&spec(endless)),
-        "workload.arrivals.cut.length: must be given where a part repeats, since its last request does not say when it ends, got nothing"
+        "workload.arrivals.cut.length: must be given where a part repeats, since its last request does not say when it \
+         ends, got nothing"
     );
 }
 
@@ -195,7 +197,8 @@ fn rounds_without_a_request_do_not_end_a_part() {
         assert_eq!(
             message(&spec(part(ends_s, Some(length_s), true, 0, arrivals))),
             format!(
-                "workload.arrivals.cut.from: must be before the end of the arrivals that it is a part of, {ends_s}.000000 s, got {ends_s}.000000 s"
+                "workload.arrivals.cut.from: must be before the end of the arrivals that it is a part of, \
+                 {ends_s}.000000 s, got {ends_s}.000000 s"
             )
         );
     }

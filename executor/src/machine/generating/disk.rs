@@ -29,8 +29,8 @@ impl Disk {
     /// Blocks that tenants share, or no room in the folder for temporary files.
     pub fn write(sets: &ParameterSets, slots: u32, device: Device) -> Result<Disk, ExecutorError> {
         if sets.distinct() < sets.tenants() {
-            let must = "left out where tenants share adapters: where files.tenants has fewer folders than there are tenants, or memory holds \
-                        fewer while the file is written";
+            let must = "left out where tenants share adapters: where files.tenants has fewer folders than there are \
+                        tenants, or memory holds fewer while the file is written";
             let got = format!("adapters of {} for {} tenants", sets.distinct(), sets.tenants());
             return Err(ExecutorError::input("lora.host_slots", must, got));
         }
@@ -99,8 +99,8 @@ mod tests {
         let sets = ParameterSets::of_blocks(7, 1, DType::F32, Device::Cpu, 1 << 10, blocks.into_iter()).unwrap();
         assert_eq!(
             Disk::write(&sets, 1, Device::Cpu).unwrap_err().to_string(),
-            "lora.host_slots: must be left out where tenants share adapters: where files.tenants has fewer folders than there are tenants, or memory \
-             holds fewer while the file is written, got adapters of 2 for 7 tenants"
+            "lora.host_slots: must be left out where tenants share adapters: where files.tenants has fewer folders \
+             than there are tenants, or memory holds fewer while the file is written, got adapters of 2 for 7 tenants"
         );
     }
 }

@@ -95,7 +95,8 @@ mod tests {
                         let pages = before.len() as u32 + by.min(pool.free());
                         pool.grow(&mut held[who], pages);
                         prop_assert_eq!(held[who].ids().len() as u32, pages);
-                        prop_assert_eq!(&held[who].ids()[..before.len()], &before[..], "what is cached stays where it is");
+                        prop_assert_eq!(&held[who].ids()[..before.len()], &before[..], "what is cached stays where it \
+                                                                                        is");
                         for &page in &held[who].ids()[before.len()..] {
                             prop_assert!(owner[page as usize].is_none(), "page {} is shared", page);
                             owner[page as usize] = Some(who);

@@ -361,7 +361,9 @@ mod tests {
                             continue;
                         }
                         let of_prefix = prefix.map_or(0, |of| of.pages);
-                        let table = places.land(&member(who, prefix), vec![who.into()], own + of_prefix).expect("there is room");
+                        let table = places.land(&member(who, prefix), vec![who.into()], own + of_prefix).expect("there \
+                                                                                                                 is \
+                                                                                                                 room");
                         prop_assert_eq!(table.len() as u32, own + of_prefix);
                         let (front, back) = table.split_at(of_prefix as usize);
                         if let Some(prefix) = prefix {
@@ -390,7 +392,8 @@ mod tests {
                         let before = held.pages.ids().to_vec();
                         let pages = before.len() as u32 + by.min(places.state().pages.free());
                         places.grow(&mut held.pages, pages);
-                        prop_assert_eq!(&held.pages.ids()[..before.len()], &before[..], "what is cached stays where it is");
+                        prop_assert_eq!(&held.pages.ids()[..before.len()], &before[..], "what is cached stays where it \
+                                                                                         is");
                         for &page in &held.pages.ids()[before.len()..] {
                             let before = owner[page as usize].replace(Owner::Request(who));
                             prop_assert!(before.is_none(), "page {} is {:?}'s", page, before);

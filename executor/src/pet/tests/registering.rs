@@ -128,7 +128,8 @@ fn each_bad_task_is_refused_alone() {
             "small",
             "mask-brt",
             random("mask-bert", 1),
-            "task 9: kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got mask-brt (did you mean mask-bert?)",
+            "task 9: kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got mask-brt (did you mean \
+             mask-bert?)",
         ),
         (
             9,
@@ -170,7 +171,8 @@ fn each_bad_task_is_refused_alone() {
             "small",
             "bit-fit",
             change("bit-fit", "layer.2.output.bias", numbers(&[20])),
-            "task 9: layer.2.output.bias: must be a tensor of this kind and shared model, got one that neither kind nor shared model has",
+            "task 9: layer.2.output.bias: must be a tensor of this kind and shared model, got one that neither kind \
+             nor shared model has",
         ),
         (
             9,
@@ -188,7 +190,8 @@ fn each_bad_task_is_refused_alone() {
             "small",
             "diff-pruning",
             change("diff-pruning", "layer.0.attention_output.delta.starts", whole(&[0; 21])),
-            "task 9: layer.0.attention_output.delta.starts: must be rising from 0 to 40, the number of values, got from 0 to 0",
+            "task 9: layer.0.attention_output.delta.starts: must be rising from 0 to 40, the number of values, got \
+             from 0 to 0",
         ),
     ] {
         assert_eq!(

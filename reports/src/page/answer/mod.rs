@@ -197,7 +197,8 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
     (
         mark,
         format!(
-            "{verb} its target {target}{repeats}: {reached}{share} of requests are in time, at {rate} requests/s{not_judged}"
+            "{verb} its target {target}{repeats}: {reached}{share} of requests are in time, at {rate} \
+             requests/s{not_judged}"
         ),
     )
 }

@@ -102,7 +102,8 @@ fn repeats_that_disagree_are_neither_met_nor_missed() {
     let (all, each) = said(&[repeats("a", &[100, 110, 900]), repeats("b", &[900, 900, 900])].concat());
     assert!(
         all.starts_with(
-            "None of the 2 systems meets the target of 150 ms at p98 in every repeat; a comes closest, in 2 of 3 repeats"
+            "None of the 2 systems meets the target of 150 ms at p98 in every repeat; a comes closest, in 2 of 3 \
+             repeats"
         ),
         "{all}"
     );

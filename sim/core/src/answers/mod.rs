@@ -40,7 +40,8 @@ pub enum AnswersError {
     },
     /// A dispatcher prunes, and nothing says how much or what that costs.
     #[error(
-        "outcomes.pruned: must say how many words go at degree {alpha} and what that costs, got that of degrees {known:?}"
+        "outcomes.pruned: must say how many words go at degree {alpha} and what that costs, got that of degrees \
+         {known:?}"
     )]
     Pruning {
         /// The stage.
@@ -60,7 +61,8 @@ pub enum AnswersError {
     },
     /// Attention prunes words, and a later model was not profiled on what that leaves.
     #[error(
-        "outcomes: must have what {model} makes of words pruned by {}, got {}; `tenantry cascade profile --route {route}` measures it",
+        "outcomes: must have what {model} makes of words pruned by {}, got {}; `tenantry cascade profile --route \
+         {route}` measures it",
         described(steps),
         described_all(known)
     )]
@@ -107,7 +109,8 @@ pub enum AnswersError {
     Chances,
     /// A generator's small model comes after a stage that prunes, or is averaged with others.
     #[error(
-        "stage {model}: must come first where words are pruned or answers averaged, since a generator's small model is nothing but what it is alone"
+        "stage {model}: must come first where words are pruned or answers averaged, since a generator's small model is \
+         nothing but what it is alone"
     )]
     Small {
         /// The stage.

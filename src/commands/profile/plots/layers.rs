@@ -67,7 +67,8 @@ pub fn dense(card: &Card) -> Curves {
     Curves {
         id: "dense",
         title: "Decoder layer without attention",
-        caption: "The median of one layer's projections and feed-forward (up) by the tokens of a step (across), by the cards that share it.",
+        caption: "The median of one layer's projections and feed-forward (up) by the tokens of a step (across), by the \
+                  cards that share it.",
         x: "Tokens of a step",
         y: "ms",
         choice: "Model",

@@ -47,7 +47,8 @@ pub fn lookups(card: &Card) -> Curves {
     Curves {
         id: "lookups",
         title: "Look-ups in a PLOT table",
-        caption: "The median of a batch's look-ups and their aggregation (up) by its tokens (across), by where the table lies and the threads that share the work.",
+        caption: "The median of a batch's look-ups and their aggregation (up) by its tokens (across), by where the \
+                  table lies and the threads that share the work.",
         x: "Tokens of the batch",
         y: "ms",
         choice: "Table",

@@ -146,8 +146,9 @@ pub fn roofline(card: &Card) -> Curves {
     Curves {
         id: "roofline",
         title: "Roofline",
-        caption: "What parts of a layer reached (up) by their operations for each byte that they read and write (across), a point for each size. Near the \
-                  roof's slope memory bounds them, near its level part arithmetic, far below both launches; above the slope, caches hold what they read.",
+        caption: "What parts of a layer reached (up) by their operations for each byte that they read and write \
+                  (across), a point for each size. Near the roof's slope memory bounds them, near its level part \
+                  arithmetic, far below both launches; above the slope, caches hold what they read.",
         x: "Operations for each byte",
         y: unit,
         choice: "Model",

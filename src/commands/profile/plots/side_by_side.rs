@@ -54,8 +54,8 @@ pub fn layers(card: &Card) -> Curves {
     Curves {
         id: "layers-at-once",
         title: "Encoder layers side by side",
-        caption: "The median of one layer (up) by the instances that compute one at the same time (across): level where they do not disturb each \
-                  other, twice as high at twice as many where they take turns.",
+        caption: "The median of one layer (up) by the instances that compute one at the same time (across): level \
+                  where they do not disturb each other, twice as high at twice as many where they take turns.",
         x: "Instances at once",
         y: "ms",
         choice: "Table",
@@ -68,7 +68,8 @@ pub fn models(card: &Card) -> Curves {
     Curves {
         id: "models-at-once",
         title: "Compiled encoders side by side",
-        caption: "The median of a whole pass of a model that was compiled for its shape (up) by the instances that make one at the same time (across).",
+        caption: "The median of a whole pass of a model that was compiled for its shape (up) by the instances that \
+                  make one at the same time (across).",
         x: "Instances at once",
         y: "ms",
         choice: "Table",
@@ -81,8 +82,8 @@ pub fn tasks(card: &Card) -> Curves {
     Curves {
         id: "tasks-at-once",
         title: "Tasks' operators side by side",
-        caption: "The median until the last stream has computed one layer's operators, a mini-batch of each kind of task each (up), by the streams \
-                  that do so at the same time (across).",
+        caption: "The median until the last stream has computed one layer's operators, a mini-batch of each kind of \
+                  task each (up), by the streams that do so at the same time (across).",
         x: "Streams at once",
         y: "ms",
         choice: "Table",
@@ -107,7 +108,8 @@ pub fn steps(card: &Card) -> Curves {
     Curves {
         id: "steps-at-once",
         title: "Decoder steps side by side",
-        caption: "The median of a whole step (up) by the instances that make one at the same time (across), by what tenants add to the model.",
+        caption: "The median of a whole step (up) by the instances that make one at the same time (across), by what \
+                  tenants add to the model.",
         x: "Instances at once",
         y: "ms",
         choice: "Table",

@@ -33,8 +33,9 @@ pub fn adapters(card: &Card) -> Curves {
     Curves {
         id: "adapters",
         title: "Adapters of a layer",
-        caption: "The median of one layer's adapters (up) by the different tenants in the batch (across): one tenant after the other (loop), \
-                  weights gathered for each sequence (gather-bmm), or sequences sorted by tenant (grouped).",
+        caption: "The median of one layer's adapters (up) by the different tenants in the batch (across): one tenant \
+                  after the other (loop), weights gathered for each sequence (gather-bmm), or sequences sorted by \
+                  tenant (grouped).",
         x: "Tenants in the batch",
         y: "µs",
         choice: "Table",
@@ -60,7 +61,8 @@ pub fn lora_by_tenants(card: &Card) -> Curves {
     Curves {
         id: "lora-tenants",
         title: "LoRA of a layer by tenants",
-        caption: "The median of one layer's low-rank products (up) by the different tenants in the step (across), as each implementation computes them.",
+        caption: "The median of one layer's low-rank products (up) by the different tenants in the step (across), as \
+                  each implementation computes them.",
         x: "Tenants in the step",
         y: "µs",
         choice: "Table",
@@ -91,7 +93,8 @@ pub fn lora_by_rank(card: &Card) -> Curves {
     Curves {
         id: "lora-rank",
         title: "LoRA of a layer by rank",
-        caption: "The median of one layer's low-rank products (up) by their rank (across), as each implementation computes them.",
+        caption: "The median of one layer's low-rank products (up) by their rank (across), as each implementation \
+                  computes them.",
         x: "Rank",
         y: "µs",
         choice: "Step",

@@ -22,8 +22,8 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let eight = r#"sweep={"systems[0].runtimes.lengths.count": [8]}"#;
     let milder = lab.seeds("arlo/fig-11", &[&bursty(6_500, 1.5), eight], &SEEDS)?;
     let load = format!(
-        "the load is lost: assumes 6,500 requests/s, which two runtimes cannot serve, in bursts of twice the mean; with bursts of 1.5 times the mean 8 runtimes have a mean of {:.1} ms, and \
-         {:.2} % of requests are late",
+        "the load is lost: assumes 6,500 requests/s, which two runtimes cannot serve, in bursts of twice the mean; \
+         with bursts of 1.5 times the mean 8 runtimes have a mean of {:.1} ms, and {:.2} % of requests are late",
         milder.spread(|runs| latency_ms(of(runs, 8))).median,
         milder.spread(|runs| late_of(runs, 8)).median
     );
@@ -58,8 +58,13 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         |late| late > 50.0,
     ));
     rows.push(
-        shape("8 runtimes: no request beyond the SLO", "%", late(8), |late| late == 0.0)
-            .note(format!("the paper's 98th percentile, 84 ms, is a fifth of the SLO, and so its load lighter than ours or its bursts milder. {load}")),
+        shape("8 runtimes: no request beyond the SLO", "%", late(8), |late| {
+            late == 0.0
+        })
+        .note(format!(
+            "the paper's 98th percentile, 84 ms, is a fifth of the SLO, and so its load lighter than \
+             ours or its bursts milder. {load}"
+        )),
     );
     let more = seeds.ratio(|runs| latency_ms(of(runs, 16)), |runs| latency_ms(of(runs, 8)));
     rows.push(
@@ -70,8 +75,9 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             |more| (more - 1.0).abs() <= 0.1,
         )
         .note(format!(
-            "the paper's are 1.02 and 0.97 times (98th percentiles). The program counts a window's requests against whole instances, and twice as many runtimes are twice as many \
-             single instances of rare lengths, which a burst fills. {load}"
+            "the paper's are 1.02 and 0.97 times (98th percentiles). The program counts a window's requests against \
+             whole instances, and twice as many runtimes are twice as many single instances of rare lengths, which a \
+             burst fills. {load}"
         )),
     );
     Ok(rows)
@@ -88,7 +94,8 @@ pub fn table_3(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let runs = lab.runs("arlo/table-3", &[])?;
     let mut rows = Vec::new();
     for (system, name, [mean, median, p98]) in PAPER {
-        let note = "the load is lost: assumes 6,000 requests/s in bursts of twice the mean; how lengths drift is lost: assumes that they get half as long within twenty minutes";
+        let note = "the load is lost: assumes 6,000 requests/s in bursts of twice the mean; how lengths drift is lost: \
+                    assumes that they get half as long within twenty minutes";
         let run = runs.of(system);
         rows.push(Row::assumed(FIGURE, format!("{name}, mean"), "ms", Some(mean), latency_ms(run)).note(note));
         rows.push(Row::assumed(FIGURE, format!("{name}, median"), "ms", Some(median), p50_ms(run)).note(note));
@@ -130,8 +137,8 @@ pub fn table_3(lab: &Lab) -> Result<Vec<Row>, Failure> {
             p50_ms(even) < 0.1 * latency_ms(even),
         )
         .note(
-            "the paper's is 0.05 times: its even shares fall short for a stretch of its forty minutes, ours for most of the twenty, in which tweets are longer than at the end; how lengths \
-             drift is lost",
+            "the paper's is 0.05 times: its even shares fall short for a stretch of its forty minutes, ours for most \
+             of the twenty, in which tweets are longer than at the end; how lengths drift is lost",
         ),
     );
     Ok(rows)
@@ -142,7 +149,8 @@ pub fn figure_12(_: &Lab) -> Result<Vec<Row>, Failure> {
     Ok(vec![Row::not_checkable(
         "Fig. 12",
         "instances of each runtime over 40 minutes",
-        "the curves are lost, and the clip's drift of lengths with them; ours are drawn in the page of `tenantry simulate arlo/table-3` (Instances of each runtime)",
+        "the curves are lost, and the clip's drift of lengths with them; ours are drawn in the page of `tenantry \
+         simulate arlo/table-3` (Instances of each runtime)",
     )])
 }
 
@@ -168,8 +176,8 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
         )
     };
     let note = format!(
-        "bursts of twice the mean and BERT-large's level (2.3 times BERT-base) are assumed; with bursts of 1.5 times the mean, 25 cards have means and \
-         98th percentiles of {} (ILB), {} (IG) and {} (RS)",
+        "bursts of twice the mean and BERT-large's level (2.3 times BERT-base) are assumed; with bursts of 1.5 times \
+         the mean, 25 cards have means and 98th percentiles of {} (ILB), {} (IG) and {} (RS)",
         of_milder("ilb"),
         of_milder("ig"),
         of_milder("arlo")
@@ -223,9 +231,10 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
             (ours.median > 1.0) == (ig > ilb),
         );
         rows.push(row.over(ours).note(
-            "the program that both run on counts on requests that move up: what it gives a length may be less than that length alone asks for. ILB never moves any, so that \
-             where an allocation spills (here the 320 tokens' three instances of 80 cards) one of its queues grows; which lengths spill on how many cards hangs on how long \
-             queries are, which is fitted to two quantiles",
+            "the program that both run on counts on requests that move up: what it gives a length may be less than \
+             that length alone asks for. ILB never moves any, so that where an allocation spills (here the 320 tokens' \
+             three instances of 80 cards) one of its queues grows; which lengths spill on how many cards hangs on how \
+             long queries are, which is fitted to two quantiles",
         ));
     }
     rows.extend(replanned(lab)?);
@@ -269,7 +278,8 @@ fn replanned(lab: &Lab) -> Result<Vec<Row>, Failure> {
 /// Lengths that swing within seconds, which the paper gives as the reason for its request scheduler (sections 3.2 and 5.2.3) without a number, beside lengths
 /// that do not.
 fn swinging(lab: &Lab) -> Result<Vec<Row>, Failure> {
-    const SWING: &str = "workload.lengths.input={drifting: {from: {twitter: {tweets: arlo, span: 420}}, to: {twitter: {tweets: arlo, span: 512}}, requests: 25000}}";
+    const SWING: &str = "workload.lengths.input={drifting: {from: {twitter: {tweets: arlo, span: 420}}, to: {twitter: \
+                         {tweets: arlo, span: 512}}, requests: 25000}}";
     let level = ["cluster.gpus=25", "workload.arrivals={poisson: {rate: 5000/s}}"];
     let independent = lab.seeds("arlo/table-4", &level, &SEEDS)?;
     let swinging = lab.seeds("arlo/table-4", &[&level[..], &[SWING]].concat(), &SEEDS)?;
@@ -278,10 +288,13 @@ fn swinging(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let ours = mean(&swinging, system);
         let what =
             format!("25 cards, 5,000/s without bursts, tweets that get longer and shorter within 5 s, {name}: mean");
-        Row::assumed("Table 4", what, "ms", None, ours.median).over(ours).note(format!(
-            "the text has p98 of 71 tokens in ten minutes and 58 in ten seconds (section 3.2); assumes spans that swing between 420 and 512; {:.1} ms where they do not",
-            mean(&independent, system).median
-        ))
+        Row::assumed("Table 4", what, "ms", None, ours.median)
+            .over(ours)
+            .note(format!(
+                "the text has p98 of 71 tokens in ten minutes and 58 in ten seconds (section 3.2); assumes spans that \
+                 swing between 420 and 512; {:.1} ms where they do not",
+                mean(&independent, system).median
+            ))
     };
     Ok(DISPATCHERS.map(row).into())
 }

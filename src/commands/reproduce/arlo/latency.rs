@@ -14,13 +14,15 @@ use crate::failure::Failure;
 const BASELINES: [(&str, &str); 3] = [("arlo-st", "ST"), ("arlo-dt", "DT"), ("infaas", "INFaaS")];
 /// Ten points of a reduction of some 70 %.
 const TEN_POINTS: (f64, f64) = (70.3, 10.0 / 70.3);
-const INFAAS: &str = "INFaaS is fitted: as many instances of each length, one filled to 2 % of what it finishes within the SLO, which comes near Fig. 6a's 24.9 % (24.5); \
-                      at 1, 5, 10, 20 and 85 % Arlo would be 12.7, 58.4, 78.0, 88.8 and 97.5 % below it there (seed 7, 2026-11-26)";
+const INFAAS: &str = "INFaaS is fitted: as many instances of each length, one filled to 2 % of what it finishes within \
+                      the SLO, which comes near Fig. 6a's 24.9 % (24.5); at 1, 5, 10, 20 and 85 % Arlo would be 12.7, \
+                      58.4, 78.0, 88.8 and 97.5 % below it there (seed 7, 2026-11-26)";
 const DYNAMIC: &str =
     "dynamic runtimes are fitted to take 1.45 times as long, so that service and 0.8 ms give Fig. 6a's 23.7 %";
 /// Requests so few that nobody waits.
 const IDLE: &str = "workload.arrivals.poisson.rate=100/s";
-const LEVEL: &str = "BERT-large's level is assumed: 2.3 times BERT-base, between 1.94 (the card's peak arithmetic) and 2.6 (Table 4's load)";
+const LEVEL: &str = "BERT-large's level is assumed: 2.3 times BERT-base, between 1.94 (the card's peak arithmetic) and \
+                     2.6 (Table 4's load)";
 
 /// What padding all tweets to the longest wastes.
 pub fn section_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
@@ -137,8 +139,10 @@ fn tail_order(figure: &'static str, runs: &Runs) -> Row {
 fn few_cards(runs: &Runs, idle: &Runs) -> String {
     let ([arlo, dt], [arlo_idle, dt_idle]) = (tails_of(runs), tails_of(idle));
     format!(
-        "{arlo:.2} ms against DT's {dt:.2}; at 100 requests/s, where nobody waits, {arlo_idle:.2} against {dt_idle:.2}, which is a request padded to 512 tokens: one in fifty has 290 or more, and the program \
-         gives the lengths between none of ten cards. Any of DT's cards takes any length as it is, and at a level rate it hardly queues; how uneven the paper's clip is the text does not say"
+        "{arlo:.2} ms against DT's {dt:.2}; at 100 requests/s, where nobody waits, {arlo_idle:.2} against \
+         {dt_idle:.2}, which is a request padded to 512 tokens: one in fifty has 290 or more, and the program gives \
+         the lengths between none of ten cards. Any of DT's cards takes any length as it is, and at a level rate it \
+         hardly queues; how uneven the paper's clip is the text does not say"
     )
 }
 
@@ -163,7 +167,8 @@ pub fn figure_6a(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let mean = |runs: &Runs, system: &str| latency_ms(runs.of(system));
     let (paper, tolerance) = TEN_POINTS;
     let ours = below(mean(&bare, "arlo"), mean(&bare, "arlo-st"));
-    let mut rows = vec![
+    let mut rows =
+        vec![
         Row::assumed(
             FIGURE,
             "mean, Arlo below ST, without the simulator's 0.8 ms a request",
@@ -171,12 +176,13 @@ pub fn figure_6a(lab: &Lab) -> Result<Vec<Row>, Failure> {
             Some(paper),
             ours,
         )
-        .note("a level rate of 1,000/s, at which ST hardly queues: what is left is padding. Any unevenness of the rate raises it"),
+        .note("a level rate of 1,000/s, at which ST hardly queues: what is left is padding. Any unevenness of the rate \
+               raises it"),
     ];
     let busy = lab.runs("arlo/fig-6a", &["workload.arrivals.poisson.rate=1900/s"])?;
     let level = format!(
-        "assumes 0.8 ms more for each request of all systems (section 5.2.1) at a level rate, of which ST takes 49 %; at 1,900 requests/s, 92 % \
-         of what ST serves, it is {:.1} %",
+        "assumes 0.8 ms more for each request of all systems (section 5.2.1) at a level rate, of which ST takes 49 %; \
+         at 1,900 requests/s, 92 % of what ST serves, it is {:.1} %",
         below(mean(&busy, "arlo"), mean(&busy, "arlo-st"))
     );
     let mut reduced = reductions(FIGURE, &runs, [70.3, 23.7, 24.9], "");
@@ -184,8 +190,9 @@ pub fn figure_6a(lab: &Lab) -> Result<Vec<Row>, Failure> {
     reduced[0] = Row::predicted(FIGURE, "mean, Arlo below ST", "%", [paper, below(arlo, st)], tolerance).note(level);
     let idle = lab.runs("arlo/fig-6a", &[IDLE])?;
     reduced[1] = Row::input(FIGURE, "mean, Arlo below DT", "%", 23.7, below(arlo, dt)).note(format!(
-        "{DYNAMIC}; at 100 requests/s, where nobody waits, it is {:.1} %, and the rest is that ten cards have no instance of some lengths. At 1,000/s some wait, and of DT's none: Arlo's \
-         mean is then {arlo:.2} ms for {:.2}, DT's {dt:.2} for {:.2}. The fit leaves both out",
+        "{DYNAMIC}; at 100 requests/s, where nobody waits, it is {:.1} %, and the rest is that ten cards have no \
+         instance of some lengths. At 1,000/s some wait, and of DT's none: Arlo's mean is then {arlo:.2} ms for {:.2}, \
+         DT's {dt:.2} for {:.2}. The fit leaves both out",
         below(mean(&idle, "arlo"), mean(&idle, "arlo-dt")),
         mean(&idle, "arlo"),
         mean(&idle, "arlo-dt"),
@@ -209,7 +216,8 @@ pub fn figure_6b(lab: &Lab) -> Result<Vec<Row>, Failure> {
             "mean, Arlo below ST",
             "%",
             [66.7, ours],
-            "150 requests/s on a card that serves 89 padded to 512 tokens cannot be kept up with, and the mean grows for as long as the test lasts",
+            "150 requests/s on a card that serves 89 padded to 512 tokens cannot be kept up with, and the mean grows \
+             for as long as the test lasts",
         ),
         Row::assumed(FIGURE, "mean, Arlo below DT", "%", Some(29.2), below_of("arlo-dt")).note(LEVEL),
         Row::assumed(FIGURE, "mean, Arlo below INFaaS", "%", Some(39.3), below_of("infaas"))
@@ -278,8 +286,9 @@ const FIGURE_8: [(&str, &str, f64, f64); 4] = [
     ("arlo-st", "ST", 8.13, 430.54),
 ];
 const LOAD_IS_LOST: &str = "the load is lost: assumes one that climbs and falls twice in twenty minutes";
-const TOLD_LATE: &str = "Arlo is told late: the 98th percentile of 10 s of requests is beyond 95 % of the SLO when a queue is there, the card that is added starts in 5 s, and the next is \
-                         asked for when it is there; none of these times is in the text";
+const TOLD_LATE: &str = "Arlo is told late: the 98th percentile of 10 s of requests is beyond 95 % of the SLO when a \
+                         queue is there, the card that is added starts in 5 s, and the next is asked for when it is \
+                         there; none of these times is in the text";
 
 /// Cards that a system had in the mean over time.
 fn cards(seeds: &Seeds, system: &str) -> Spread {
@@ -342,8 +351,8 @@ fn as_described(seeds: &Seeds) -> Vec<Row> {
     let what = "fewer cards: Arlo, DT, INFaaS, ST in this order; Arlo's";
     let order = Row::shape(FIGURE, what, "", by_cards[0], by_cards.is_sorted()).over(cards(seeds, "arlo"));
     rows.push(order.extrapolated(seeds.beyond(&[])).note(format!(
-        "{} cards; in this order with {}. INFaaS keeps as many instances of each length, also on cards that are added, and is then as good as DT, which is slower by a fitted \
-         factor (1.45): which of these two has fewer is chance",
+        "{} cards; in this order with {}. INFaaS keeps as many instances of each length, also on cards that are added, \
+         and is then as good as DT, which is slower by a fitted factor (1.45): which of these two has fewer is chance",
         list(by_cards, 2),
         in_order(seeds, cards_of)
     )));
@@ -379,8 +388,10 @@ fn all_tracking(lab: &Lab) -> Result<Vec<Row>, Failure> {
         )
     };
     let note = format!(
-        "{LOAD_IS_LOST}. All four follow the tail of their last 2 s, and a card starts in 1 s and loads its runtime in another, as a replacement does (section 4): 5.1.3 may be read so, and three \
-         of the paper's four tails lie at 88 to 96 % of the SLO, where cards are added. Over 1 s instead of 2, Arlo, DT, INFaaS and ST have {}, over 5 s {}",
+        "{LOAD_IS_LOST}. All four follow the tail of their last 2 s, and a card starts in 1 s and loads its runtime in \
+         another, as a replacement does (section 4): 5.1.3 may be read so, and three of the paper's four tails lie at \
+         88 to 96 % of the SLO, where cards are added. Over 1 s instead of 2, Arlo, DT, INFaaS and ST have {}, over 5 \
+         s {}",
         with(&quicker),
         with(&slower)
     );
@@ -414,7 +425,8 @@ fn all_tracking(lab: &Lab) -> Result<Vec<Row>, Failure> {
             greatest <= 450.0,
         )
         .note(format!(
-            "{} ms; with {}. A card that is missed when the load climbs is there a few seconds late, and which climb meets which number of cards is chance",
+            "{} ms; with {}. A card that is missed when the load climbs is there a few seconds late, and which climb \
+             meets which number of cards is chance",
             list(tails, 0),
             seeds.holding(|runs| FIGURE_8.iter().all(|(system, ..)| p98_ms(runs.of(system)) <= 450.0))
         )),
@@ -426,8 +438,8 @@ fn all_tracking(lab: &Lab) -> Result<Vec<Row>, Failure> {
             tails[0] < others(tails),
         )
         .note(format!(
-            "with {}. Who tracks 95 % of the SLO ends up near it, whatever it runs; why INFaaS stays farthest below was not looked into. Over 1 s instead \
-             of 2 Arlo's is {:.0} ms, the least of the others' {:.0}",
+            "with {}. Who tracks 95 % of the SLO ends up near it, whatever it runs; why INFaaS stays farthest below \
+             was not looked into. Over 1 s instead of 2 Arlo's is {:.0} ms, the least of the others' {:.0}",
             seeds.holding(|runs| {
                 let [arlo, least] = tails_of(runs);
                 arlo < least
@@ -443,7 +455,13 @@ fn all_tracking(lab: &Lab) -> Result<Vec<Row>, Failure> {
             by_cards.is_sorted(),
         )
         .over(cards(&seeds, "arlo"))
-        .note(format!("{} cards; in this order with {}. DT's are the fewest: any of its cards serves any length, while Arlo keeps one for the rare long ones. How much slower dynamic runtimes are is fitted to Fig. 6a (1.45; the text has 1.22 to 3.56)", list(by_cards, 2), in_order(&seeds, cards_of))),
+        .note(format!(
+            "{} cards; in this order with {}. DT's are the fewest: any of its cards serves any length, while \
+             Arlo keeps one for the rare long ones. How much slower dynamic runtimes are is fitted to Fig. \
+             6a (1.45; the text has 1.22 to 3.56)",
+            list(by_cards, 2),
+            in_order(&seeds, cards_of)
+        )),
     ];
     rows.extend(shapes.map(|row| row.extrapolated(beyond)));
     Ok(rows)
@@ -466,8 +484,9 @@ pub fn figure_10b(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 10b";
     let runs = lab.runs("arlo/fig-10b", &[])?;
     let level = format!(
-        "bursts of twice the mean; {LEVEL}, and narrowed down with this figure in sight; with 2.47 on ST could not keep up, and its mean would grow for as \
-         long as the test lasts. No reduction is far from 98 %: of the means' ratio, 52.6 in the paper, ours is {:.1}",
+        "bursts of twice the mean; {LEVEL}, and narrowed down with this figure in sight; with 2.47 on ST could not \
+         keep up, and its mean would grow for as long as the test lasts. No reduction is far from 98 %: of the means' \
+         ratio, 52.6 in the paper, ours is {:.1}",
         latency_ms(runs.of("arlo-st")) / latency_ms(runs.of("arlo"))
     );
     let mut rows = reductions(FIGURE, &runs, [98.1, 30.7, 41.7], &level);

@@ -38,7 +38,8 @@ const SEEDS: [u64; 5] = [7, 1, 2, 3, 4];
 fn bursty(mean: u32, peak: f64) -> String {
     let (calm, burst) = (f64::from(mean) * (1.0 - 0.2 * peak) / 0.8, f64::from(mean) * peak);
     format!(
-        "workload.arrivals={{mmpp: {{states: [{{rate: {calm:.0}/s, mean_dwell: 800ms}}, {{rate: {burst:.0}/s, mean_dwell: 200ms}}]}}}}"
+        "workload.arrivals={{mmpp: {{states: [{{rate: {calm:.0}/s, mean_dwell: 800ms}}, {{rate: {burst:.0}/s, \
+         mean_dwell: 200ms}}]}}}}"
     )
 }
 

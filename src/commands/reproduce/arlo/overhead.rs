@@ -43,7 +43,8 @@ pub fn figure_9(_: &Lab) -> Result<Vec<Row>, Failure> {
     const PEEK: usize = 6;
     const MOST: u32 = 1200;
     let note = format!(
-        "wall time of this machine, one thread, the best of {REPEATS}; loads of 80 to 99 % of the capacity are assumed, and which L the paper's 0.737 ms are of"
+        "wall time of this machine, one thread, the best of {REPEATS}; loads of 80 to 99 % of the capacity are \
+         assumed, and which L the paper's 0.737 ms are of"
     );
     let row = |instances: u32, peek: usize| {
         let (requests, ms) = (2 * instances, 1e3 * burst_s(instances, peek));
@@ -127,8 +128,9 @@ pub fn table_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
             };
             let problems = times_s.len();
             let note = format!(
-                "wall time of this machine, one thread; {problems} problems, of which {feasible} have a solution, BERT-large's within 450 ms: the lengths of two seconds each of \
-                 tweets stretched to 512, at 100 to 250 requests/s a card. The paper's is Gurobi's mean over 20; its demands are lost"
+                "wall time of this machine, one thread; {problems} problems, of which {feasible} have a solution, \
+                 BERT-large's within 450 ms: the lengths of two seconds each of tweets stretched to 512, at 100 to 250 \
+                 requests/s a card. The paper's is Gurobi's mean over 20; its demands are lost"
             );
             let mean = times_s.iter().sum::<f64>() / problems as f64;
             let worst = times_s.iter().copied().fold(0.0, f64::max);

@@ -14,12 +14,23 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let saved = |system: &str| 100.0 * (median(system) / median("gpt-dedicated") - 1.0);
     let row = |what: &str, system: &str| Row::predicted(FIGURE, what, "%", [PAPER, saved(system)], 0.1);
     Ok(vec![
-        row("hGPT-PLOT 6+6, latency against twelve layers", "hgpt-plot-6+6")
-            .note("the backbone above the table alone, as the paper compares it: every token's look-up and copy is in it"),
+        row("hGPT-PLOT 6+6, latency against twelve layers", "hgpt-plot-6+6").note(
+            "the backbone above the table alone, as the paper compares it: every token's look-up and copy is in \
+             it",
+        ),
         row("GPT-compress distil", "gpt-compress")
             .note("and of the paper's GPT-compress tiny6, which has as many layers, and whose width it does not say"),
-        Row::assumed(FIGURE, "hGPT 6+6 with a tenant's adapters", "%", Some(PAPER), saved("hgpt-6+6"))
-            .note("assumes that the table compares models without adapters: at batch 1 launches bind, and an adapter has five to a layer's twenty"),
+        Row::assumed(
+            FIGURE,
+            "hGPT 6+6 with a tenant's adapters",
+            "%",
+            Some(PAPER),
+            saved("hgpt-6+6"),
+        )
+        .note(
+            "assumes that the table compares models without adapters: at batch 1 launches bind, and an adapter \
+             has five to a layer's twenty",
+        ),
     ])
 }
 
@@ -92,7 +103,8 @@ pub fn figure_15(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let slower = lab.runs_if("hmi/fig-15", &[many], "lookup_memory_ms", Changed::By(2.0))?;
     rows.push(
         Row::assumed(FIGURE, "hGPT at 10,000 tenants", "tokens/s", None, hgpt).note(format!(
-            "{ASSUMPTION}; answers of 32 tokens change it by {},{} and prompts looked up in their first step instead of beside what runs by {}",
+            "{ASSUMPTION}; answers of 32 tokens change it by {},{} and prompts looked up in their first step instead \
+             of beside what runs by {}",
             change(hgpt, short),
             slower.map_or(String::new(), |slower| format!(
                 " look-ups that take twice as long by {},",

@@ -98,8 +98,8 @@ pub fn table_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let shared = alone.of(system).shared;
         rows.push(Row::input(FIGURE, format!("{name}, base"), "MiB", paper, shared / MIB).note(BY_SHAPE));
     }
-    let adapters = "the bottleneck of 80 is the one that makes 3 MB in six layers; read as MiB, as the column's models are, it would be one of 85, and an adapter's copy \
-                    6 % longer";
+    let adapters = "the bottleneck of 80 is the one that makes 3 MB in six layers; read as MiB, as the column's models \
+                    are, it would be one of 85, and an adapter's copy 6 % longer";
     for (system, name, paper) in [("hbert-adapter", "hBERT-adapter", 6.0), ("hbert", "hBERT", 3.0)] {
         let per_tenant = alone.of(system).per_tenant;
         let what = format!("{name}, an instance");
@@ -109,7 +109,8 @@ pub fn table_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let slots = |plans: &Plans| plans.of(system).slots;
         let note = reserves.map(|(least, most)| {
             format!(
-                "assumes that 1.15 GiB stay free, chosen with these rows in sight; no one reserve fits them all: 0.95 GiB give {}, 1.75 GiB {}",
+                "assumes that 1.15 GiB stay free, chosen with these rows in sight; no one reserve fits them all: 0.95 \
+                 GiB give {}, 1.75 GiB {}",
                 slots(least),
                 slots(most)
             )
@@ -156,8 +157,16 @@ pub fn table_5(_: &Lab) -> Result<Vec<Row>, Failure> {
     for (domain, all, half, third) in [("biology", 463.0, 1.42, 0.31), ("economics", 339.0, 1.75, 0.13)] {
         for (alpha, paper) in [(100, all), (50, half)] {
             rows.push(
-                Row::input(FIGURE, format!("{domain}, α = {alpha} %"), "GB", paper, ours(fragments(paper))).note(
-                    "fragments are counted from the paper's size, three half-precision vectors each; ours is such a table's file",
+                Row::input(
+                    FIGURE,
+                    format!("{domain}, α = {alpha} %"),
+                    "GB",
+                    paper,
+                    ours(fragments(paper)),
+                )
+                .note(
+                    "fragments are counted from the paper's size, three half-precision vectors each; ours is such a \
+                     table's file",
                 ),
             );
         }
@@ -168,8 +177,8 @@ pub fn table_5(_: &Lab) -> Result<Vec<Row>, Failure> {
         let predicted = ours(zipf.fragments_covering(0.3));
         rows.push(
             Row::assumed(FIGURE, format!("{domain}, α = 30 %"), "GB", Some(third), predicted).note(format!(
-                "assumes Zipf's law, whose exponent at α = 50 % is {:.3}: the heads of the paper's domains are flatter, and α = 30 % \
-                 takes {:.1} times as much there",
+                "assumes Zipf's law, whose exponent at α = 50 % is {:.3}: the heads of the paper's domains are \
+                 flatter, and α = 30 % takes {:.1} times as much there",
                 zipf.exponent,
                 third / predicted
             )),
@@ -184,14 +193,24 @@ pub fn table_5(_: &Lab) -> Result<Vec<Row>, Failure> {
             0.4,
             mean,
         )
-        .note("one figure of the paper beside two others, its domains' sizes: α is of occurrences, not of distinct fragments (that would be 231 GB)"),
+        .note(
+            "one figure of the paper beside two others, its domains' sizes: α is of occurrences, not of distinct \
+             fragments (that would be 231 GB)",
+        ),
     );
     let mean = halves.iter().sum::<f64>() / halves.len() as f64;
     const TEN: f64 = 18.9;
     rows.push(
-        Row::assumed(FIGURE, "ten domains' own tables, α = 50 %", "GB", Some(TEN), 10.0 * mean).note(format!(
-            "assumes that the eight domains whose sizes the text leaves out are in the mean as large as the two that it has; the paper's total makes \
-             them {:.2} GB each, more than either of these",
+        Row::assumed(
+            FIGURE,
+            "ten domains' own tables, α = 50 %",
+            "GB",
+            Some(TEN),
+            10.0 * mean,
+        )
+        .note(format!(
+            "assumes that the eight domains whose sizes the text leaves out are in the mean as large as the two that \
+             it has; the paper's total makes them {:.2} GB each, more than either of these",
             (TEN - 1.42 - 1.75) / 8.0
         )),
     );

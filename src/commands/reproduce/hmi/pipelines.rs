@@ -35,8 +35,8 @@ pub fn table_6(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let dedicated = rate(lab.runs("hmi/table-6-dedicated", &[])?.of("bert-dedicated"));
     let hbert = rate(runs.of("hbert"));
 
-    let pairs = "assumes batches of 32, which the paper does not say: they fall apart into a pair for each of the 16 tenants, as this row's \
-                 figure needs";
+    let pairs = "assumes batches of 32, which the paper does not say: they fall apart into a pair for each of the 16 \
+                 tenants, as this row's figure needs";
     let mut rows = vec![
         Row::input(FIGURE, "hBERT", "/s", HBERT, hbert),
         Row::assumed(FIGURE, "BERT-dedicated", "/s", Some(DEDICATED), dedicated).note(pairs),
@@ -102,7 +102,10 @@ pub fn table_6(lab: &Lab) -> Result<Vec<Row>, Failure> {
             None,
             rate(looped.of("hbert")),
         )
-        .note("section 7 credits batched products beside prefetching, 6.3 refers to section 7.8 for it, which does not show it; assumes that a loop differs by its launches alone"),
+        .note(
+            "section 7 credits batched products beside prefetching, 6.3 refers to section 7.8 for it, which does not \
+             show it; assumes that a loop differs by its launches alone",
+        ),
     );
     let adapters = rate(resident.of("without-pipelined-adapter-swapping"));
     rows.push(
@@ -114,8 +117,8 @@ pub fn table_6(lab: &Lab) -> Result<Vec<Row>, Failure> {
             adapters,
         )
         .note(
-            "the adapters of 16 tenants stay on the card, and there is nothing to prefetch: the paper's loss says that they were loaded \
-             for each request",
+            "the adapters of 16 tenants stay on the card, and there is nothing to prefetch: the paper's loss says that \
+             they were loaded for each request",
         ),
     );
     let shared = rate(

@@ -35,11 +35,13 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
     };
     let queues = match is_papers {
         true => {
-            "10,000 tenants are 500 requests/s, more than Table 6's 380.9/s: hBERT itself queues, the longer the test lasts"
+            "10,000 tenants are 500 requests/s, more than Table 6's 380.9/s: hBERT itself queues, the longer the test \
+             lasts"
         }
         false => "10,000 tenants are 500 requests/s",
     };
-    let apart = "assumes that a batch of 32 from the queue's head falls apart into one request of each tenant (7.4: batches are split by tenant)";
+    let apart = "assumes that a batch of 32 from the queue's head falls apart into one request of each tenant (7.4: \
+                 batches are split by tenant)";
     let beyond = match is_papers {
         true => "; section 7's \"approximately 1,000×\" cannot be had at this capacity",
         false => "",
@@ -86,10 +88,24 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
     ];
     if let Some(faster) = &faster {
         rows.extend([
-            Row::assumed(FIGURE, "hBERT, mean at 10,000 tenants, 490/s", "s", None, mean_s(faster, "hbert"))
-                .note("assumes a card fitted to 490/s rather than to Table 6's 380.9/s"),
-            Row::assumed(FIGURE, "BERT-dedicated over hBERT, 490/s", "×", Some(RATIO), ratio(faster)).note(
-                "assumes a card fitted to 490/s: the ratio hangs on how nearly hBERT keeps up, not on how much faster it is",
+            Row::assumed(
+                FIGURE,
+                "hBERT, mean at 10,000 tenants, 490/s",
+                "s",
+                None,
+                mean_s(faster, "hbert"),
+            )
+            .note("assumes a card fitted to 490/s rather than to Table 6's 380.9/s"),
+            Row::assumed(
+                FIGURE,
+                "BERT-dedicated over hBERT, 490/s",
+                "×",
+                Some(RATIO),
+                ratio(faster),
+            )
+            .note(
+                "assumes a card fitted to 490/s: the ratio hangs on how nearly hBERT keeps up, not on how much faster \
+                 it is",
             ),
         ]);
     }
@@ -111,7 +127,8 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 100.0 * served("hbert"),
                 match *system {
                     "bert-compress-tiny4" => format!(
-                        "; {apart}: with what waits of a tenant served together it is {:.2} ×, and the order is the other one",
+                        "; {apart}: with what waits of a tenant served together it is {:.2} ×, and the order is the \
+                         other one",
                         mean_s(&together, system) / mean_s(&together, "hbert")
                     ),
                     _ => String::new(),

@@ -60,8 +60,8 @@ pub fn figure_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 4";
     let runs = lab.runs("hmi/fig-4", &[])?;
     let run = |tenants| runs.among("bert-compress-tiny4", tenants);
-    let assumption = "assumes two batches of 32 in flight over tenants alike: 280 models fit, so that what is lost by 100 tenants is lost to \
-                      batches that fall apart";
+    let assumption = "assumes two batches of 32 in flight over tenants alike: 280 models fit, so that what is lost by \
+                      100 tenants is lost to batches that fall apart";
     let row = |tenants: u32| {
         let run = run(tenants);
         Row::assumed(FIGURE, format!("TinyBERT-4, models: {tenants}"), "/s", None, rate(run)).note(format!(

@@ -147,14 +147,17 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
     for (what, paper, other, deviations, summary) in sizes {
         let figure = |runs: &Runs| summary(&gains(runs, other, deviations));
         let spread = Spread::of(&seeds, figure);
-        rows.push(Row::assumed(FIGURE, what, "×", Some(paper), spread.mean()).note(format!(
-            "{}; assumes one stream, fixed batches of 32, deviations of 1, 2, 4 and 8 and batches of at most 256, which the text does not say and the \
-             authors' public experiments have; with the preset's streams {:.2}, with batches of at most 128 (beyond them their performance model knows \
-             only what was tabulated) {:.2}",
-            spread.text(),
-            figure(&many_streams),
-            figure(&small_batches)
-        )));
+        rows.push(
+            Row::assumed(FIGURE, what, "×", Some(paper), spread.mean()).note(format!(
+                "{}; assumes one stream, fixed batches of 32, deviations of 1, 2, 4 and 8 and batches of at most 256, \
+                 which the text does not say and the authors' public experiments have; with the preset's streams \
+                 {:.2}, with batches of at most 128 (beyond them their performance model knows only what was \
+                 tabulated) {:.2}",
+                spread.text(),
+                figure(&many_streams),
+                figure(&small_batches)
+            )),
+        );
     }
     for other in ["fixed", "beta-only"] {
         let what = format!("coordinated over {other} at every deviation and number of tasks, least gain: wins");
@@ -202,9 +205,10 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
         |behind| behind > 0.9995,
     );
     rows.push(row.note(format!(
-        "{}; up to a deviation of 8 it always chooses coordinated, and is behind α-only at {:.1} of 12 points in the mean. The text says to measure the \
-         deviation and not where to choose; with none it would be the better of both everywhere, since at a deviation of 4 coordinated loses with 32 tasks and at 8 it \
-         wins with 128: queries per task decide as much as lengths, and the paper's rule looks at lengths alone",
+        "{}; up to a deviation of 8 it always chooses coordinated, and is behind α-only at {:.1} of 12 points in the \
+         mean. The text says to measure the deviation and not where to choose; with none it would be the better of \
+         both everywhere, since at a deviation of 4 coordinated loses with 32 tasks and at 8 it wins with 128: queries \
+         per task decide as much as lengths, and the paper's rule looks at lengths alone",
         worst.text(),
         lost.mean()
     )));
@@ -229,7 +233,8 @@ fn cheaper(seeds: &[Runs], wide: &[Runs], behind: impl Fn(&Runs, &str, &[u32]) -
         let (alpha, coordinated) = (over("alpha-only"), over("coordinated"));
         let what = format!("the cheaper of both plans over α-only at deviation {deviation}, 32 tasks");
         rows.push(Row::assumed(FIGURE, what, "×", None, alpha.mean()).note(format!(
-            "{}; over coordinated {:.3} ({}). Which plan takes less is known before it runs: both are priced by the tables that the machine charges",
+            "{}; over coordinated {:.3} ({}). Which plan takes less is known before it runs: both are priced by the \
+             tables that the machine charges",
             alpha.text(),
             coordinated.mean(),
             coordinated.text()

@@ -46,14 +46,15 @@ const KINDS: [OfKind; 3] = [
         "diff-pruning",
         "differences",
         0.5,
-        "It counts values alone; resident is a sparse matrix with an index for each, and with the differences of biases",
+        "It counts values alone; resident is a sparse matrix with an index for each, and with the differences of \
+         biases",
     ),
     (
         "bit-fit",
         "biases",
         3.8,
-        "Table 4's biases of the linear and normalization layers and a classification layer are no more; the text does not say what else Table 1 \
-         counts",
+        "Table 4's biases of the linear and normalization layers and a classification layer are no more; the text does \
+         not say what else Table 1 counts",
     ),
 ];
 
@@ -90,11 +91,12 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
             let full = loaded(find(&runs, "seqs", card, model));
             let what = format!("SeqS, {name} on {card_name}");
             rows.push(match model {
-                "bert-base" => Row::input(FIGURE, what, "tasks", seqs, full)
-                    .note("the card's reserve was fitted to it"),
+                "bert-base" => {
+                    Row::input(FIGURE, what, "tasks", seqs, full).note("the card's reserve was fitted to it")
+                }
                 "bert-large" => Row::predicted(FIGURE, what, "tasks", [seqs, full], TOLERANCE).note(
-                    "one model more or less is much of so few; the card's reserve was fitted to BERT-base, and what else a larger model takes the text does \
-                     not say",
+                    "one model more or less is much of so few; the card's reserve was fitted to BERT-base, and what \
+                     else a larger model takes the text does not say",
                 ),
                 _ => Row::predicted(FIGURE, what, "tasks", [seqs, full], TOLERANCE),
             });
@@ -103,14 +105,17 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
             let what = format!("PetS, {name} on {card_name}");
             rows.push(match card {
                 "paper-tx2" => Row::assumed(FIGURE, what, "tasks", Some(pets), ours).note(
-                    "assumes that a task's parameters lie there twice: host and GPU share this card's memory, and the repository in the host's part holds what \
-                     the GPU has as well. Once, they are 1.8, 2.5 and 9.4 times the paper's",
+                    "assumes that a task's parameters lie there twice: host and GPU share this card's memory, and the \
+                     repository in the host's part holds what the GPU has as well. Once, they are 1.8, 2.5 and 9.4 \
+                     times the paper's",
                 ),
                 _ => Row::predicted(FIGURE, what, "tasks", [pets, ours], TOLERANCE).note(
-                    "masks and differences as the sparse matrices that are computed with. Nothing but models, activations of 32 queries and the reserve takes \
-                     memory here. The paper's two cards differ by 21 GiB and by so many tasks that one takes 7.5, 14.3 and 52 MB of DistilBERT, BERT-base and BERT-large \
-                     (here 6.0, 12.1 and 40), and 1.8, 3.4 and 5.2 GB remain that hold no task (models included): its allocator rounds up (section 6.3.2), by \
-                     how much the text does not say, and its public code gives differences twice Table 4's share",
+                    "masks and differences as the sparse matrices that are computed with. Nothing but models, \
+                     activations of 32 queries and the reserve takes memory here. The paper's two cards differ by 21 \
+                     GiB and by so many tasks that one takes 7.5, 14.3 and 52 MB of DistilBERT, BERT-base and \
+                     BERT-large (here 6.0, 12.1 and 40), and 1.8, 3.4 and 5.2 GB remain that hold no task (models \
+                     included): its allocator rounds up (section 6.3.2), by how much the text does not say, and its \
+                     public code gives differences twice Table 4's share",
                 ),
             });
         }
@@ -131,8 +136,9 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
             ratios[OF_DISTILBERT_ON_V100] >= greatest(&ratios),
         )
         .note(
-            "a task's share of a model is nearly the same for all models here, so that the nine differ by whether one full model more finds room; what takes the more of a \
-             small card and of a large model in the paper is left out (above)",
+            "a task's share of a model is nearly the same for all models here, so that the nine differ by whether one \
+             full model more finds room; what takes the more of a small card and of a large model in the paper is left \
+             out (above)",
         ),
         Row::assumed(
             FIGURE,
@@ -142,8 +148,8 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
             least(&ratios),
         )
         .note(
-            "the paper's is BERT-large's on the TX2, whose 12 tasks rest on what its host holds (assumed above); here a task's share of a model is \
-             nearly the same for all models, and so is the ratio",
+            "the paper's is BERT-large's on the TX2, whose 12 tasks rest on what its host holds (assumed above); here \
+             a task's share of a model is nearly the same for all models, and so is the ratio",
         ),
     ]);
     Ok(rows)
@@ -162,7 +168,8 @@ pub fn table_1(lab: &Lab) -> Result<Vec<Row>, Failure> {
         TOLERANCE,
     );
     let mut rows = vec![masks.note(
-        "one bit of 32 for each weight of the linear layers. On the card it is the sparse matrix that is computed with, 8 bytes for each of 5 % of the weights",
+        "one bit of 32 for each weight of the linear layers. On the card it is the sparse matrix that is computed \
+         with, 8 bytes for each of 5 % of the weights",
     )];
     let runs = lab.runs(
         "pets/table-5",
@@ -175,7 +182,8 @@ pub fn table_1(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let ours = of_kind.map_or(f64::NAN, |of| of.bytes as f64 / f64::from(of.tasks) / model_bytes);
         let what = format!("a task of BERT-large over its model, {name}");
         rows.push(Row::assumed(FIGURE, what, "%", Some(paper), 100.0 * ours).note(format!(
-            "the table's is of another setting, \"obtained from the reported numbers\" of another paper (its footnote). {why}"
+            "the table's is of another setting, \"obtained from the reported numbers\" of another paper (its \
+             footnote). {why}"
         )));
     }
     Ok(rows)
@@ -234,7 +242,10 @@ pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
             share,
             share < 40.0,
         )
-        .note("with activations for 256 queries of 128 tokens kept free; the paper's allocator takes what it needs, rounded up"),
+        .note(
+            "with activations for 256 queries of 128 tokens kept free; the paper's allocator takes what it needs, \
+             rounded up",
+        ),
         Row::not_checkable(
             FIGURE,
             "data memory that triples from 32 to 64 tasks",

@@ -31,7 +31,8 @@ pub fn online(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let planned = p98("one-target");
         let full = p98("fixed-32").min(p98("fixed-8"));
         let what = format!(
-            "{rate}: p98 of batches planned online over that of batches of 8 or 32 that wait until they are full: below 1"
+            "{rate}: p98 of batches planned online over that of batches of 8 or 32 that wait until they are full: \
+             below 1"
         );
         rows.push(Row::ours(FIGURE, what, "×", planned / full, planned < full));
         let greedy = p98("fixed-32-at-once").min(p98("fixed-128-at-once"));
@@ -42,7 +43,8 @@ pub fn online(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let [interactive, same] = ["pets", "one-target"].map(|system| runs.in_time(system, rate, "interactive"));
         let bulk = runs.in_time("pets", rate, "bulk");
         let what = format!(
-            "{rate}: interactive queries within 150 ms where bulk ones have 600 ms, over planning with 150 ms for all: more"
+            "{rate}: interactive queries within 150 ms where bulk ones have 600 ms, over planning with 150 ms for all: \
+             more"
         );
         rows.push(
             Row::ours(FIGURE, what, "points", interactive - same, interactive > same).note(format!(

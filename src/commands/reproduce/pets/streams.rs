@@ -33,10 +33,11 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         })
         .into_iter()
         .fold(f64::MAX, f64::min);
-    let mut rows = vec![
+    let mut rows =
+        vec![
         Row::assumed(FIGURE, "32 tasks, 32 streams, time saved at most", "%", Some(15.0), best).note(
-            "assumes that operators side by side share launches, bandwidth and arithmetic as a roofline has it (docs/pets.md): nobody \
-             measured it on this card",
+            "assumes that operators side by side share launches, bandwidth and arithmetic as a roofline has it \
+             (docs/pets.md): nobody measured it on this card",
         ),
         Row::shape(
             FIGURE,
@@ -46,9 +47,11 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             saved("streams-32", 32, 4) > 0.0,
         )
         .note(
-            "the paper gains at 4 tokens with 32 tasks and loses with 64 and 128: operators \"too short for the GPU's scheduler to overlap\" (section 6.3.3). 128 \
-             queries are as many tokens whatever their tasks, so that what can overlap is the same for all three in a roofline, and so is the sign. What decides \
-             is the card's scheduler, of which the text has no number; by the paper's appendix reviewers did not get the curve elsewhere either",
+            "the paper gains at 4 tokens with 32 tasks and loses with 64 and 128: operators \"too short for the GPU's \
+             scheduler to overlap\" (section 6.3.3). 128 queries are as many tokens whatever their tasks, so that what \
+             can overlap is the same for all three in a roofline, and so is the sign. What decides is the card's \
+             scheduler, of which the text has no number; by the paper's appendix reviewers did not get the curve \
+             elsewhere either",
         ),
         Row::shape(
             FIGURE,
@@ -58,8 +61,8 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             least_over_others >= 0.0,
         )
         .note(
-            "operators side by side share the card's rates here, so that few streams are enough where launching outlasts work, and 32 take longer to meet; what \
-             meeting takes is assumed (1 us to wake and to tell)",
+            "operators side by side share the card's rates here, so that few streams are enough where launching \
+             outlasts work, and 32 take longer to meet; what meeting takes is assumed (1 us to wake and to tell)",
         ),
     ];
     for tasks in [64, 128] {
@@ -107,14 +110,15 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
     rows.push(
         Row::ours(
             FIGURE,
-            "as many streams as the profile says over the best of 1, 2, 8 and 32, time saved in the mean of all shapes: the best",
+            "as many streams as the profile says over the best of 1, 2, 8 and 32, time saved in the mean of all \
+             shapes: the best",
             "%",
             mean(&behind),
             not_best == 0,
         )
         .note(format!(
-            "each batch has as many of 1, 2, 8 and 32 as its own operators take least time on; behind the best of these numbers at {not_best} of 12 shapes, by \
-             {} % at most",
+            "each batch has as many of 1, 2, 8 and 32 as its own operators take least time on; behind the best of \
+             these numbers at {not_best} of 12 shapes, by {} % at most",
             fixed((-least(&behind)).max(0.0), 1)
         )),
     );
@@ -122,7 +126,8 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
     rows.push(
         Row::shape(
             FIGURE,
-            "64 and 128 tasks: 32 streams by intensity over a stream for each task, 16 tokens and more, time saved in the mean: more",
+            "64 and 128 tasks: 32 streams by intensity over a stream for each task, 16 tokens and more, time saved in \
+             the mean: more",
             "%",
             over_naive,
             over_naive > 0.0,
@@ -137,10 +142,11 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             "{streams} streams by intensity (Algorithm 2) over tasks in turn, all shapes, time saved in the mean: more"
         );
         rows.push(Row::assumed(FIGURE, what, "%", None, mean(&counted)).note(format!(
-            "the paper compares numbers of streams, and its authors' public code has no Algorithm 2: it deals tasks to streams in turn \
-             (turbo_transformers/core/cuda_device_context.h). Sorting saves less at {lost} of 12 shapes, by {} % at most: sorted operators are of one kind \
-             after the other, and as many to each stream leave the longest kind on one, for which all wait. The same order cut where streams take equally \
-             long saves {} points in the mean, {} at least and {} at most",
+            "the paper compares numbers of streams, and its authors' public code has no Algorithm 2: it deals tasks to \
+             streams in turn (turbo_transformers/core/cuda_device_context.h). Sorting saves less at {lost} of 12 \
+             shapes, by {} % at most: sorted operators are of one kind after the other, and as many to each stream \
+             leave the longest kind on one, for which all wait. The same order cut where streams take equally long \
+             saves {} points in the mean, {} at least and {} at most",
             fixed((-least(&counted)).max(0.0), 1),
             signed(mean(&even), 2),
             signed(least(&even), 1),
@@ -154,6 +160,9 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         worst("one-each"),
         worst("one-each") < worst("by-profile") - 2.0,
     );
-    rows.push(lost.note("section 4.2 has that such a stream each may not get the ideal speed-up; with 32 tasks it is the 32 streams that the figure has"));
+    rows.push(lost.note(
+        "section 4.2 has that such a stream each may not get the ideal speed-up; with 32 tasks it is \
+         the 32 streams that the figure has",
+    ));
     Ok(rows)
 }

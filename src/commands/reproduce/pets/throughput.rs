@@ -92,9 +92,9 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
         )?);
         let over_one_task = mean(&over_one_task);
         let note = format!(
-            "1 × 128, 2 × 64 and 4 × 32 tokens a task, as in the authors' public plots; with half as many tokens BERT-base's mean is {shorter:.2}. \
-             The baseline is SeqS with one task, as the text says; the public plots divide by PetS with one task, which would be \
-             {over_one_task:.2}"
+            "1 × 128, 2 × 64 and 4 × 32 tokens a task, as in the authors' public plots; with half as many tokens \
+             BERT-base's mean is {shorter:.2}. The baseline is SeqS with one task, as the text says; the public plots \
+             divide by PetS with one task, which would be {over_one_task:.2}"
         );
         match paper {
             Some((on_average, at_most)) => {
@@ -187,7 +187,10 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
             1.177,
             mean(&pets_over_pars),
         )
-        .note("one constant, by how much a model beside it crowds a model, was fitted to this mean; the shapes are those of the authors' public scripts"),
+        .note(
+            "one constant, by how much a model beside it crowds a model, was fitted to this mean; the shapes are \
+             those of the authors' public scripts",
+        ),
     ];
     for ((each, tokens), ratio) in FIGURE_8_SHAPES.into_iter().zip(&pets_over_pars) {
         let what = format!("PetS over ParS, 16 tasks of {each} × {tokens} tokens: PetS wins");
@@ -203,11 +206,12 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
             half_as_much,
         )
         .note(
-            "assumes the same crowding, which slows work and not launching: with half the work of the least of the four shapes PetS loses, as its own \
-             operators are mostly launching",
+            "assumes the same crowding, which slows work and not launching: with half the work of the least of the \
+             four shapes PetS loses, as its own operators are mostly launching",
         ),
     );
-    let crowd = "greatest of the four shapes; assumes that each model beside it crowds a model alike, so that 16 are as slow as the text says";
+    let crowd = "greatest of the four shapes; assumes that each model beside it crowds a model alike, so that 16 are \
+                 as slow as the text says";
     for tasks in [1, 2, 4] {
         let [over_pars, over_seqs, _] = of_shapes(lab, tasks)?;
         let ours = greatest(&over_pars);
@@ -319,8 +323,9 @@ pub fn figure_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
             TOLERANCE,
         )
         .note(format!(
-            "eight tasks whose kinds are drawn, as the paper's are, by the scenario's seed: of masks alone, which take longest here, it is {:.1} %. β is a roofline with one factor \
-             for all kinds and models, fitted at the least share",
+            "eight tasks whose kinds are drawn, as the paper's are, by the scenario's seed: of masks alone, which take \
+             longest here, it is {:.1} %. β is a roofline with one factor for all kinds and models, fitted at the \
+             least share",
             100.0 * of_masks
         )),
     ])

@@ -92,8 +92,8 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
             transferred_bytes: None,
             shortened: None,
         });
-    let assumption = "assumes a rise to 130 requests/s, some three quarters of what the cards can do, and cards of up to 4 requests emptied \
-                      every 10 s: the paper's load is lost, and its rule is not defined";
+    let assumption = "assumes a rise to 130 requests/s, some three quarters of what the cards can do, and cards of up \
+                      to 4 requests emptied every 10 s: the paper's load is lost, and its rule is not defined";
     Ok(vec![
         Row::shape(
             FIGURE,

@@ -90,8 +90,8 @@ pub fn figure_13_conversations(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let same = { moves.tokens.iter() }.filter(|&(ticket, tokens)| unbounded.tokens.get(ticket) == Some(tokens));
     let same = same.count() as f64 / unbounded.tokens.len() as f64;
     let assumption = format!(
-        "assumes ShareGPT's conversations with their earlier turns and a rise to 20 requests/s; of {} requests {} are turned away, beyond the \
-         4,096 positions of Llama 2",
+        "assumes ShareGPT's conversations with their earlier turns and a rise to 20 requests/s; of {} requests {} are \
+         turned away, beyond the 4,096 positions of Llama 2",
         requests.offered, requests.rejected
     );
     let went_on = moves.elsewhere + moves.back;
@@ -104,8 +104,8 @@ pub fn figure_13_conversations(lab: &Lab) -> Result<Vec<Row>, Failure> {
             100.0 * f64::from(most) / f64::from(pages),
         )
         .note(format!(
-            "{MAX_BATCH} × {LONGEST_TOKENS} tokens on {most} of {pages} pages, assuming the lengths of Fig. 11: so none of the runs above runs out \
-             of memory, as section 7.3 has it"
+            "{MAX_BATCH} × {LONGEST_TOKENS} tokens on {most} of {pages} pages, assuming the lengths of Fig. 11: so \
+             none of the runs above runs out of memory, as section 7.3 has it"
         ))
         .extrapolated(false),
         Row::shape(
@@ -116,7 +116,8 @@ pub fn figure_13_conversations(lab: &Lab) -> Result<Vec<Row>, Failure> {
             counts.evictions > 0,
         )
         .note(format!(
-            "the text says occasionally, without a number. {} evictions, {} requests moved off cards to be emptied, {} tokens computed again; {assumption}",
+            "the text says occasionally, without a number. {} evictions, {} requests moved off cards to be emptied, {} \
+             tokens computed again; {assumption}",
             counts.evictions, counts.migrations, counts.recomputed_tokens
         )),
         Row::shape(
@@ -137,7 +138,9 @@ pub fn figure_13_conversations(lab: &Lab) -> Result<Vec<Row>, Failure> {
             None,
             run.batch_size_mean.unwrap_or(0.0),
         )
-        .note(format!("of {MAX_BATCH} at most: it is memory that limits it; {assumption}")),
+        .note(format!(
+            "of {MAX_BATCH} at most: it is memory that limits it; {assumption}"
+        )),
         Row::ours(
             FIGURE,
             "conversations: requests lost",

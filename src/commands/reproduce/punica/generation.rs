@@ -104,9 +104,9 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 static_lora < static_batches && static_lora < punica_identical,
             )
             .note(format!(
-                "as Hugging Face and DeepSpeed are run, with this card's kernels. Not charged are what FlashAttention saves, of which the paper \
-                 gives no number, Hugging Face's copy of the whole cache in each step (section 5.4: some 4.5 ms at 32 requests of 260 tokens), and \
-                 its padding to the batch's longest. {}",
+                "as Hugging Face and DeepSpeed are run, with this card's kernels. Not charged are what FlashAttention \
+                 saves, of which the paper gives no number, Hugging Face's copy of the whole cache in each step \
+                 (section 5.4: some 4.5 ms at 32 requests of 260 tokens), and its padding to the batch's longest. {}",
                 assumptions("static-batches-lora", model, &identical)
             )),
         );
@@ -188,8 +188,8 @@ pub fn figure_11_public(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 tokens_per_s(at(&public, "punica", model, &json!("distinct"))),
             )
             .note(
-                "punica-ai/punica's bench_textgen_lora_all.py sends 1,024 requests of some 24 tokens that make 1,000 each, ten times the \
-                 text's 101,000 in all, and counts prompts as well",
+                "punica-ai/punica's bench_textgen_lora_all.py sends 1,024 requests of some 24 tokens that make 1,000 \
+                 each, ten times the text's 101,000 in all, and counts prompts as well",
             )
             .extrapolated(public.beyond(&["punica"])),
         );
@@ -204,9 +204,16 @@ fn added_latency(runs: &Runs) -> Row {
         run.tpot_ms.map_or(f64::NAN, |tpot| tpot.mean)
     };
     let added = per_token("punica", "distinct") - per_token("vllm-backbone", "identical");
-    Row::assumed("Abstract", "7B, LoRA adds to each token, distinct", "ms", Some(2.0), added).note(
-        "the paper says nothing of its workload: assumes that of Fig. 11, whose batches are not always of 32; the card adds 2 ms to a step of \
-         32 new tokens",
+    Row::assumed(
+        "Abstract",
+        "7B, LoRA adds to each token, distinct",
+        "ms",
+        Some(2.0),
+        added,
+    )
+    .note(
+        "the paper says nothing of its workload: assumes that of Fig. 11, whose batches are not always of 32; the card \
+         adds 2 ms to a step of 32 new tokens",
     )
 }
 
@@ -284,7 +291,10 @@ pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
             speed(&runs, "punica", &identical) / backbone,
             (1.0 - AS_MUCH..1.0).contains(&(speed(&runs, "punica", &identical) / backbone)),
         )
-        .note("by the ranges Punica has 96.5 to 97.6 % of it; here LoRA's launches, which cards that share a layer do not share, are charged in full"),
+        .note(
+            "by the ranges Punica has 96.5 to 97.6 % of it; here LoRA's launches, which cards that share a layer do \
+             not share, are charged in full",
+        ),
         Row::assumed(FIGURE, "Punica over vLLM, distinct", "×", Some(441.0 / 21.0), ratio)
             .note("the quotient of two rows above, which are judged; assumes the ranges' lower ends"),
     ])

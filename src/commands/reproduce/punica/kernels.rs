@@ -52,8 +52,9 @@ pub fn figure_1(lab: &Lab) -> Result<Vec<Row>, Failure> {
             growths.0 > 3.0 * growths.1,
         )
         .note(format!(
-            "decode grows {:.1} ×, of which the host's work for each sequence is a part that Fig. 1 does not have. The text: in proportion to the batch (32 ×), and \
-             from 11 to 13 ms (1.2 ×); judged is that the one grows three times as much as the other",
+            "decode grows {:.1} ×, of which the host's work for each sequence is a part that Fig. 1 does not have. The \
+             text: in proportion to the batch (32 ×), and from 11 to 13 ms (1.2 ×); judged is that the one grows three \
+             times as much as the other",
             growths.1
         )),
     );
@@ -95,12 +96,16 @@ pub fn section_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
             Some(50.0),
             copy.cost(of_layer).median_ns as f64 / 1e3,
         )
-        .note("assumes 25 GB/s and 10 µs to begin a copy: 2.5 MB in 50 µs would be 50 GB/s; 32 of them by the paper are 1.6 ms and not 2"),
+        .note(
+            "assumes 25 GB/s and 10 µs to begin a copy: 2.5 MB in 50 µs would be 50 GB/s; 32 of them by the paper \
+             are 1.6 ms and not 2",
+        ),
         moved_over_anew(lab, &card, &model)?,
         Row::not_checkable(
             "Section 6",
             "a fused LayerNorm, 110 to 4 µs",
-            "of what it is part of the text gives no time without it; in the card's steps it is fused, as in the paper's",
+            "of what it is part of the text gives no time without it; in the card's steps it is fused, as in the \
+             paper's",
         ),
     ])
 }
@@ -120,8 +125,8 @@ fn moved_over_anew(lab: &Lab, card: &Card, model: &ModelShape) -> Result<Row, Fa
     let what = "512 tokens of 7B taken in anew, over copying their keys and values";
     Ok(
         Row::assumed("Section 5.3", what, "×", Some(1.0), anew / copied).note(format!(
-            "the paper has it equal or better in most cases, and no figure: here {:.1} ms against {:.1} at 25 GB/s, so that it is not; both without what is lost \
-             by moving",
+            "the paper has it equal or better in most cases, and no figure: here {:.1} ms against {:.1} at 25 GB/s, so \
+             that it is not; both without what is lost by moving",
             anew / 1e6,
             copied / 1e6
         )),

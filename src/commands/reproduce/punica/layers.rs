@@ -53,7 +53,8 @@ pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 at_512,
             )
             .note(format!(
-                "assumes that Fig. 1's longer sequences are of 2,048 tokens; with 1,024 it is {:.2} ×. The text has one figure for both models",
+                "assumes that Fig. 1's longer sequences are of 2,048 tokens; with 1,024 it is {:.2} ×. The text has \
+                 one figure for both models",
                 growth(&shorter, 512)?
             )),
             Row::shape(
@@ -74,7 +75,10 @@ pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
             rows.extend([
                 Row::shape(
                     FIGURE,
-                    format!("{name}, {context} tokens: slowest over fastest of the four patterns at 32: roughly the same"),
+                    format!(
+                        "{name}, {context} tokens: slowest over fastest of the four patterns at 32: roughly the \
+                         same"
+                    ),
                     "×",
                     most / least,
                     most / least < 1.15,
@@ -87,7 +91,8 @@ pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
                     at_32[0] / 1e3,
                 )
                 .note(format!(
-                    "one request: {:.3} ms; uniform, skewed and identical at 32: {:.3}, {:.3} and {:.3}. The text gives no time: the figure's axis ends at 2 ms",
+                    "one request: {:.3} ms; uniform, skewed and identical at 32: {:.3}, {:.3} and {:.3}. The text \
+                     gives no time: the figure's axis ends at 2 ms",
                     of(&card, context, Pattern::Distinct, 1)? / 1e3,
                     at_32[1] / 1e3,
                     at_32[2] / 1e3,

@@ -95,8 +95,8 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let what = format!("{}, operations a second at 64", pattern.name());
         let (paper, ours) = (stated(pattern), achieved(pattern));
         let note = format!(
-            "the vertical axis: the formula's operations over Fig. 9's times of an operator (two products), since the figure is lost; one request: \
-             {one:.1}; the memory's bandwidth would allow {:.0}",
+            "the vertical axis: the formula's operations over Fig. 9's times of an operator (two products), since the \
+             figure is lost; one request: {one:.1}; the memory's bandwidth would allow {:.0}",
             at_memory(pattern)
         );
         rows.push(Row::input(FIGURE, what, "GFLOP/s", paper, ours).note(note));
@@ -124,17 +124,21 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
             "identical, operations/s at 64 over 1: highest, uniform and skewed in between",
             "×",
             identical,
-            [uniform, skewed].iter().all(|between| (distinct..=identical).contains(between)),
+            [uniform, skewed]
+                .iter()
+                .all(|between| (distinct..=identical).contains(between)),
         )
-        .note(format!("distinct {distinct:.1}, uniform {uniform:.1}, skewed {skewed:.1} ×")),
+        .note(format!(
+            "distinct {distinct:.1}, uniform {uniform:.1}, skewed {skewed:.1} ×"
+        )),
         Row::contradicted(
             FIGURE,
             "identical: slope from 1 to 64 in the logarithmic plot, that of memory bandwidth being 1",
             "",
             [1.0, steepness],
             format!(
-                "Figs. 8 and 9 say that 64 take hardly longer than one; the formula has them move {:.1} times the bytes, {:.0} GB/s of the card's \
-                 {:.0} at 64: it is launches that these times are of, not the memory",
+                "Figs. 8 and 9 say that 64 take hardly longer than one; the formula has them move {:.1} times the \
+                 bytes, {:.0} GB/s of the card's {:.0} at 64: it is launches that these times are of, not the memory",
                 bytes(1, BATCH) / bytes(1, 1),
                 2.0 * bytes(1, BATCH) / paper.number("lora_kernel_shared_us") / 1e3,
                 sheet.memory_bandwidth / 1e9
@@ -206,10 +210,13 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
         };
         rows.push(Row::shape(FIGURE, what, "×", by_loop, holds).note(match pattern {
             Pattern::Identical => {
-                "\"regardless of workloads\"; the text has no time of a loop, and the card's is Fig. 9's kernel, once for each tenant, here once, and \
-                 what a roofline has tokens beyond one add"
+                "\"regardless of workloads\"; the text has no time of a loop, and the card's is Fig. 9's kernel, once \
+                 for each tenant, here once, and what a roofline has tokens beyond one add"
             }
-            _ => "the card's are derived: a kernel of Fig. 9 for each tenant, and what a roofline has tokens beyond one add",
+            _ => {
+                "the card's are derived: a kernel of Fig. 9 for each tenant, and what a roofline has tokens beyond \
+                 one add"
+            }
         }));
         let what = format!(
             "{}, gather and bmm over the segmented product at 64: above 1",

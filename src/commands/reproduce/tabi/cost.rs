@@ -86,13 +86,15 @@ pub fn table_2_cost(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let runs = tasks(lab)?;
     let beside = beside();
     let billed = format!(
-        "the paper's own formula, ΣW T / Pf (section 7.1), with {:.2} ms that are billed beside the latency: one constant, the mean of INFaaS's ten \
-         tasks, for which the formula says latency / 2 and the paper 2 to 8 % more. What it is, is not in the text",
+        "the paper's own formula, ΣW T / Pf (section 7.1), with {:.2} ms that are billed beside the latency: one \
+         constant, the mean of INFaaS's ten tasks, for which the formula says latency / 2 and the paper 2 to 8 % more. \
+         What it is, is not in the text",
         beside.billed_ms
     );
     let between = format!(
-        "each query comes when the one before has left (section 7.1), which would be 1 / latency. The latency leaves tokenizing out, and the throughput cannot: \
-         {:.2} ms for each model that a query asks, the mean of INFaaS's ten tasks, which ask one",
+        "each query comes when the one before has left (section 7.1), which would be 1 / latency. The latency leaves \
+         tokenizing out, and the throughput cannot: {:.2} ms for each model that a query asks, the mean of INFaaS's \
+         ten tasks, which ask one",
         beside.between_ms
     );
     let mut rows = Vec::new();
@@ -154,7 +156,8 @@ pub fn table_2_cost(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 more(tabi, infaas),
             )
             .note(format!(
-                "{fitted}; between INFaaS's queries on this task the paper has {:.2} ms, on its ten tasks {:.2} in the mean, which is what this rests on",
+                "{fitted}; between INFaaS's queries on this task the paper has {:.2} ms, on its ten tasks {:.2} in the \
+                 mean, which is what this rests on",
                 1e3 / per_s[0] - THESE_TASKS[index].0,
                 beside.between_ms
             )),
@@ -182,8 +185,8 @@ pub fn table_2_cost(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let ours = cost(run) + beside.billed_ms / PACKING;
         rows.push(Row::input(FIGURE, name("cost"), "", paper_cost, ours).note(&billed));
         rows.push(Row::input(FIGURE, name("queries"), "/s", paper_per_s, queries(run, false, &beside)).note(&between));
-        let reason = "the text gives neither the share that is returned, nor the pruning, nor the words of a query; INFaaS's latency is what the rows above \
-                      take as given";
+        let reason = "the text gives neither the share that is returned, nor the pruning, nor the words of a query; \
+                      INFaaS's latency is what the rows above take as given";
         let what = format!("{task}: accuracies and latencies, Tabi's and Cocktail's cost and queries");
         rows.push(Row::not_checkable(FIGURE, what, reason));
     }
@@ -198,9 +201,10 @@ fn excluded(task: usize, small_ms: f64, tabi: &RunSummary, beside: &Beside, pape
     let most = (small_ms + billed_ms) / PACKING_SMALL + (latency_ms - small_ms + large * billed_ms) / PACKING;
     let why = || {
         format!(
-            "Table 2 contradicts itself: of Tabi's mean latency, {latency_ms} ms, the small model takes {small_ms:.1} (Table 1) at a fifth of a card. Were all the \
-         rest, control too, billed as the large model's at half a card, with {billed_ms:.2} ms more for each model that is asked (the most of INFaaS's ten \
-         tasks), the formula would give {most:.1}: no split of the latency gives {paper}"
+            "Table 2 contradicts itself: of Tabi's mean latency, {latency_ms} ms, the small model takes {small_ms:.1} \
+             (Table 1) at a fifth of a card. Were all the rest, control too, billed as the large model's at half a \
+             card, with {billed_ms:.2} ms more for each model that is asked (the most of INFaaS's ten tasks), the \
+             formula would give {most:.1}: no split of the latency gives {paper}"
         )
     };
     (most < paper).then(why)

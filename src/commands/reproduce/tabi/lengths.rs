@@ -27,8 +27,8 @@ const MNLI_MEAN: f64 = 29.18;
 const SST_2_MEAN: f64 = 26.0;
 
 /// What rows say of it that rest on these lengths.
-pub const LENGTHS: &str = "queries are as long as MNLI's development pairs are, SST-2's as spread about their mean of 26 words: the paper has means alone, and time over \
-                           words from 22 to 30";
+pub const LENGTHS: &str = "queries are as long as MNLI's development pairs are, SST-2's as spread about their mean of \
+                           26 words: the paper has means alone, and time over words from 22 to 30";
 
 /// A scenario's change by which queries are as long as a task's.
 pub fn as_long_as(task: &Task) -> String {

@@ -48,8 +48,9 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
             let paper = |figure: f64| (cut_off == chosen).then_some(figure);
             let what = |what: &str| format!("{task}, DeeBERT* on RoBERTa-large, {what} at c = {cut_off}");
             let note = format!(
-                "assumes one exit, after half of the layers, as sure and as often right as DistilBERT: {early:.1} % leave there; the paper's row stands beside \
-                 Tabi's own cut-off. Where the paper's exits are, and who leaves, is not in the text"
+                "assumes one exit, after half of the layers, as sure and as often right as DistilBERT: {early:.1} % \
+                 leave there; the paper's row stands beside Tabi's own cut-off. Where the paper's exits are, and who \
+                 leaves, is not in the text"
             );
             rows.push(Row::assumed(FIGURE, what("latency saved"), "%", paper(time), reduction).note(&note));
             rows.push(
@@ -95,8 +96,8 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
     };
     let control = |set: &[&str], of: fn(&RunSummary) -> f64| {
         Ok::<_, Failure>(format!(
-            "inputs: the shares that each level returns, and the control's 1.35 ms, fitted to Table 2 and spent at each of the first two levels; without \
-             it {:.1} ms, with 5 ms {:.1}",
+            "inputs: the shares that each level returns, and the control's 1.35 ms, fitted to Table 2 and spent at \
+             each of the first two levels; without it {:.1} ms, with 5 ms {:.1}",
             with(0.0, set, of)?,
             with(5.0, set, of)?
         ))
@@ -104,7 +105,8 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let real = lab.runs("tabi/table-2-mnli", &[&as_long])?;
     let (real_three, real_two) = (real.of("three-levels"), real.of("tabi"));
     let fixed = "all queries are as long as the mean";
-    let mut rows = vec![
+    let mut rows =
+        vec![
         Row::predicted(FIGURE, "mean latency", "ms", [22.0, latency_ms(three)], TOLERANCE)
             .note(format!("{fixed}; {}", control(&[], latency_ms)?))
             .extrapolated(runs.beyond(&[])),
@@ -125,8 +127,8 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
         )),
         Row::assumed(FIGURE, "median", "ms", Some(12.7), p50(three))
             .note(format!(
-                "{fixed}, and 45.6 % are returned by the first level, so that the median query is one that two models answer; two levels' is {:.1} ms, and by the \
-                 paper's −2.3 % 13.0",
+                "{fixed}, and 45.6 % are returned by the first level, so that the median query is one that two models \
+                 answer; two levels' is {:.1} ms, and by the paper's −2.3 % 13.0",
                 p50(two)
             ))
             .extrapolated(runs.beyond(&[])),
@@ -161,8 +163,9 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
         .extrapolated(runs.beyond(&[])),
     );
     let contradiction = format!(
-        "the table contradicts Tables 1 and 3: 49.4 ms and +70.3 % make two levels' p99 {TWO_LEVELS_P99_MS:.1} ms. Half of the queries are answered by \
-         both models, which take 7 ms and 29 ms less 15.4 %, {BOTH_MODELS_MS:.1} ms in the mean: a p99 is not below that"
+        "the table contradicts Tables 1 and 3: 49.4 ms and +70.3 % make two levels' p99 {TWO_LEVELS_P99_MS:.1} ms. \
+         Half of the queries are answered by both models, which take 7 ms and 29 ms less 15.4 %, {BOTH_MODELS_MS:.1} \
+         ms in the mean: a p99 is not below that"
     );
     for (what, three, two, beyond) in [
         ("p99 over two levels'", three, two, runs.beyond(&[])),
@@ -179,7 +182,10 @@ pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
     rows.push(
         Row::assumed(FIGURE, "accuracy", "%", Some(90.2), accuracy(three))
             .in_points()
-            .note("assumes how often DeBERTa-base is right where DeBERTa-large is and is not, and that its confidence says nothing of it")
+            .note(
+                "assumes how often DeBERTa-base is right where DeBERTa-large is and is not, and that its confidence \
+                 says nothing of it",
+            )
             .extrapolated(runs.beyond(&[])),
     );
     Ok(rows)

@@ -24,8 +24,8 @@ pub fn under_load(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Under load";
     let capacity = lab.runs("tabi/load", &[SATURATED, "workload.stop={requests: 20000}"])?;
     let of_large = rate(capacity.of("large-alone"));
-    let not_theirs = "the paper has single queries only: no number of its own. Queries come as the Twitter sample's do, with bursts; batches up to 8, two \
-                      cards each";
+    let not_theirs = "the paper has single queries only: no number of its own. Queries come as the Twitter sample's \
+                      do, with bursts; batches up to 8, two cards each";
     let mut rows: Vec<Row> = SYSTEMS
         .iter()
         .map(|(system, name)| {

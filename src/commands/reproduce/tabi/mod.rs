@@ -79,17 +79,20 @@ fn out_of_scope(_: &Lab) -> Result<Vec<Row>, Failure> {
         Row::not_checkable(
             "Fig. 6",
             "SST-2's confidence and accuracy by bucket",
-            "the figure is lost, and its logits are not public; calibration on the real logits of MMLU is in docs/reproduce.md",
+            "the figure is lost, and its logits are not public; calibration on the real logits of MMLU is in \
+             docs/reproduce.md",
         ),
         Row::not_checkable(
             "Fig. 1",
-            "the optimum takes 11 % of what is used; smaller models predict the same for over 90 % of queries (section 2.1)",
+            "the optimum takes 11 % of what is used; smaller models predict the same for over 90 % of queries (section \
+             2.1)",
             "which model gets which query right is not public; language models' answers are in traces/",
         ),
         Row::not_checkable(
             "Section 7.3.1",
             "the selected cascade is always of DistilBERT and RoBERTa-large or DeBERTa-large",
-            "what the others of the family answer is not in the text; the search itself is tested on models that are trained here",
+            "what the others of the family answer is not in the text; the search itself is tested on models that are \
+             trained here",
         ),
         Row::not_checkable(
             "Section 7.5",
@@ -109,7 +112,8 @@ fn out_of_scope(_: &Lab) -> Result<Vec<Row>, Failure> {
         Row::not_checkable(
             "Section 7.5",
             "early exits save 3 % more than Tabi below 91 and 87 %",
-            "how many leave an exit, and how often they are right, is not in the text: Table 4's exit is assumed to be as sure as DistilBERT",
+            "how many leave an exit, and how often they are right, is not in the text: Table 4's exit is assumed to be \
+             as sure as DistilBERT",
         ),
     ])
 }

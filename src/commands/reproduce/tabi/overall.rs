@@ -56,12 +56,13 @@ const MEASURED: [Measured; 2] = [
 pub const SYSTEMS: [(&str, &str); 3] = [("infaas-best", "INFaaS"), ("cocktail", "Cocktail"), ("tabi", "Tabi")];
 
 /// Why nothing of Cocktail is judged.
-pub const MEMBERS: &str = "assumes its members and their accuracies (DeBERTa-small, BERT-base or DeBERTa-base, RoBERTa-base), which the paper \
-                           does not name: the latency is that of the slowest";
+pub const MEMBERS: &str = "assumes its members and their accuracies (DeBERTa-small, BERT-base or DeBERTa-base, \
+                           RoBERTa-base), which the paper does not name: the latency is that of the slowest";
 
 /// Why the order of Tabi and Cocktail may not hold.
-pub const NOT_AS_FAST: &str = "hangs on Cocktail's members, which are assumed: the slowest here is faster than the paper's Cocktail, by 8 % on SST-2 and by \
-                               13 % on MNLI, and that is all that Tabi gains on MNLI";
+pub const NOT_AS_FAST: &str = "hangs on Cocktail's members, which are assumed: the slowest here is faster than the \
+                               paper's Cocktail, by 8 % on SST-2 and by 13 % on MNLI, and that is all that Tabi gains \
+                               on MNLI";
 
 /// Accuracy in percent; not a number where nobody can tell.
 pub fn accuracy(run: &RunSummary) -> f64 {
@@ -119,8 +120,9 @@ pub fn table_2_latency(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let off = |runs: &Runs| change(paper.latency_ms[2], tabi_with(runs));
         rows.push(
             Row::input(FIGURE, name("Tabi", "latency"), "ms", paper.latency_ms[2], tabi).note(format!(
-                "one constant fitted to both rows: 1.35 ms of control a query, of which the text says less than or around 5; without it {:.1} ms \
-                 ({} off), with 5 ms {:.1} ({}). The returned and pruned shares are inputs too",
+                "one constant fitted to both rows: 1.35 ms of control a query, of which the text says less than or \
+                 around 5; without it {:.1} ms ({} off), with 5 ms {:.1} ({}). The returned and pruned shares are \
+                 inputs too",
                 tabi_with(&none),
                 off(&none),
                 tabi_with(&most),
@@ -137,8 +139,8 @@ pub fn table_2_latency(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 below(tabi, infaas),
             )
             .note(format!(
-                "follows from the two rows above, which were fitted to: the one constant lies between what either task asks for. Without control \
-                 {:.1} %, with 5 ms {:.1}",
+                "follows from the two rows above, which were fitted to: the one constant lies between what either task \
+                 asks for. Without control {:.1} %, with 5 ms {:.1}",
                 than_infaas(&none),
                 than_infaas(&most)
             )),
@@ -163,7 +165,8 @@ pub fn table_2_latency(lab: &Lab) -> Result<Vec<Row>, Failure> {
 fn alone(lab: &Lab, scenario: &str, classes: u32, members: [&str; 3]) -> Result<[f64; 3], Failure> {
     let system = |model: &str| {
         format!(
-            "{{preset: infaas-best, name: {model}, classes: {classes}, cascade: {{stages: [{{model: {model}, gpus: [0]}}]}}}}"
+            "{{preset: infaas-best, name: {model}, classes: {classes}, cascade: {{stages: [{{model: {model}, gpus: \
+             [0]}}]}}}}"
         )
     };
     let runs = lab.runs(scenario, &[&format!("systems=[{}]", members.map(system).join(", "))])?;
@@ -182,21 +185,30 @@ pub fn table_2_accuracy(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let name = |system: &str| format!("{}, {system}, accuracy", task.name);
         let [infaas, cocktail, tabi] = SYSTEMS.map(|(system, _)| accuracy(runs.of(system)));
         rows.push(match task.name {
-            "SST-2" => Row::drawn(FIGURE, name("INFaaS"), paper.accuracy[0], infaas, draws(runs.of("infaas-best"))).note(
-                "RoBERTa-large is right as often as section 7.3.2 has it, on what is returned and on what is not: 96.5 % of all",
+            "SST-2" => Row::drawn(
+                FIGURE,
+                name("INFaaS"),
+                paper.accuracy[0],
+                infaas,
+                draws(runs.of("infaas-best")),
+            )
+            .note(
+                "RoBERTa-large is right as often as section 7.3.2 has it, on what is returned and on what is not: 96.5 \
+                 % of all",
             ),
             _ => Row::assumed(FIGURE, name("INFaaS"), "%", Some(paper.accuracy[0]), infaas)
                 .in_points()
                 .note(
-                    "assumes how often RoBERTa-large is right where DeBERTa-large is and where it is not, so that it is right as often as in Table 1, \
-                     90.6 %: Table 2 has more",
+                    "assumes how often RoBERTa-large is right where DeBERTa-large is and where it is not, so that it \
+                     is right as often as in Table 1, 90.6 %: Table 2 has more",
                 ),
         });
         let [_, middle, _] = alone(lab, task.scenario, task.classes, paper.members)?;
         let alone_right = lab.runs(task.scenario, &["outcomes.from.generated.correlation=0"])?;
         let correlated = format!(
-            "assumes its members, and that they err on the same queries, given the large model, as language models do on MMLU (a correlation of 0.5: \
-             docs/tabi.md). Were each right by a draw of its own, {:.1} %; were they right together, the middle one's {middle:.1} %",
+            "assumes its members, and that they err on the same queries, given the large model, as language models do \
+             on MMLU (a correlation of 0.5: docs/tabi.md). Were each right by a draw of its own, {:.1} %; were they \
+             right together, the middle one's {middle:.1} %",
             accuracy(alone_right.of("cocktail"))
         );
         rows.push(
@@ -205,7 +217,8 @@ pub fn table_2_accuracy(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 .note(&correlated),
         );
         rows.push(Row::drawn(FIGURE, name("Tabi"), paper.accuracy[2], tabi, draws(runs.of("tabi"))).note(
-            "the accuracies of both branches are inputs (section 7.3.2), and with them the total is 95.8 % (SST-2) and 90.7 % (MNLI)",
+            "the accuracies of both branches are inputs (section 7.3.2), and with them the total is 95.8 % (SST-2) and \
+             90.7 % (MNLI)",
         ));
         let what = format!("{}, Cocktail's accuracy less INFaaS's: below 0", task.name);
         rows.push(Row::shape(FIGURE, what, "points", cocktail - infaas, cocktail < infaas).note(correlated));

@@ -18,7 +18,8 @@ const SLOPE_10: &str = "systems[0].cascade.stages[0].reroute.slope=10";
 /// What is returned hangs on a number that the paper does not have.
 fn by_the_slope(slope_10: &RunSummary) -> String {
     format!(
-        "{BY_CONSTRUCTION}, the dispatcher's k being read as a step; the text has none, and with k = 10 {:.1} % would be returned",
+        "{BY_CONSTRUCTION}, the dispatcher's k being read as a step; the text has none, and with k = 10 {:.1} % would \
+         be returned",
         returned(slope_10)
     )
 }
@@ -138,7 +139,8 @@ pub fn section_7_3_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 gain,
             )
             .note(
-                "assumes the paper's own gain, and is 0 without it; the spread of 6,000 to 10,000 re-routed queries is shared, since all systems see the same",
+                "assumes the paper's own gain, and is 0 without it; the spread of 6,000 to 10,000 re-routed queries is \
+                 shared, since all systems see the same",
             ),
         );
     }
@@ -196,7 +198,10 @@ pub fn table_3(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 Some(loss),
                 right(&whole, 1) - right(&pruned, 1),
             )
-            .note("assumes the paper's own loss, and is 0 without it: what a model makes of fewer words is not in the text"),
+            .note(
+                "assumes the paper's own loss, and is 0 without it: what a model makes of fewer words is not in the \
+                 text",
+            ),
         );
     }
     Ok(rows)
@@ -233,13 +238,18 @@ pub fn figures_8_and_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 latencies.is_sorted(),
             )
             .note(format!(
-                "accuracies {} %, with the average's gain of section 7.3.4, which is of c = {chosen}, at each; the paper's are lost. Section 7.3.1's \"a larger c lets the first model return more\" contradicts this and section 7.4",
-                cut_offs.map(|cut_off| format!("{:.1}", accuracy(at(cut_off)))).join(", ")
+                "accuracies {} %, with the average's gain of section 7.3.4, which is of c = {chosen}, at each; the \
+                 paper's are lost. Section 7.3.1's \"a larger c lets the first model return more\" contradicts this \
+                 and section 7.4",
+                cut_offs
+                    .map(|cut_off| format!("{:.1}", accuracy(at(cut_off))))
+                    .join(", ")
             )),
         );
     }
     // What degrees other than the chosen one cost is not in the text, and nothing of it is read here.
-    let pruned = "outcomes.pruned=[{degree: 0.5, words: 3.8%, loss: 0%}, {degree: 0.7, words: 14.2%, loss: 0%}, {degree: 0.9, words: 62.5%, loss: 0%}]";
+    let pruned = "outcomes.pruned=[{degree: 0.5, words: 3.8%, loss: 0%}, {degree: 0.7, words: 14.2%, loss: 0%}, \
+                  {degree: 0.9, words: 62.5%, loss: 0%}]";
     let sweep = "sweep={\"systems[0].cascade.stages[0].reroute.prune\": [0.5, 0.7, 0.9]}";
     let loaded = lab.load(TASKS[0].scenario, &[pruned, sweep])?;
     let mut latencies = Vec::new();

@@ -55,15 +55,16 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
             let ours = over(infaas, quantile, 0);
             let what = format!("{}, {percentile} over INFaaS's: better (section 7.2)", task.name);
             rows.push(Row::shape(FIGURE, what, "×", ours, ours < 1.0).note(format!(
-                "{LENGTHS}; were all as long as the mean, {:.2} ×. Section 7.3.2 says of the same that the tail \"does not improve much\", the caption that it is \
-                 maintained",
+                "{LENGTHS}; were all as long as the mean, {:.2} ×. Section 7.3.2 says of the same that the tail \"does \
+                 not improve much\", the caption that it is maintained",
                 over(infaas, quantile, 1)
             )));
         }
         let ours = over(cocktail, 0.99, 0);
         let what = format!("{}, p99 over Cocktail's: not as good (section 7.3.2)", task.name);
         rows.push(Row::shape(FIGURE, what, "×", ours, ours > 1.0).note(format!(
-            "{LENGTHS}; were all as long as the mean, {:.2} ×. Section 7.2 calls it close, of which there is no size; Cocktail's members are assumed",
+            "{LENGTHS}; were all as long as the mean, {:.2} ×. Section 7.2 calls it close, of which there is no size; \
+             Cocktail's members are assumed",
             over(cocktail, 0.99, 1)
         )));
     }

@@ -125,8 +125,8 @@ fn too_few(args: &TraceFitArgs, what: &str, least: usize, got: usize) -> Failure
 /// What is said where a recording's instants are left aside.
 fn arrivals_are_not_fitted(format: Format) -> Option<String> {
     format.has_arrivals().then(|| {
-        "arrivals are not fitted here: `tenantry trace fit requests` fits them too, and a scenario can replay them as they were \
-         (`workload.arrivals: { trace: { path: … } }`)"
+        "arrivals are not fitted here: `tenantry trace fit requests` fits them too, and a scenario can replay them as \
+         they were (`workload.arrivals: { trace: { path: … } }`)"
             .to_owned()
     })
 }

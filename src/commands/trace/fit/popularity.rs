@@ -45,12 +45,13 @@ pub fn popularity(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) 
         seen: Some(trace(&seen, "real, seen")),
         notes: [
             format!(
-                "fitted to a half of the tenants ({}), dealt out by how often they ask, and checked against the others ({}); weights for \
-                 {tenants} tenants, --tenants makes them for another number",
+                "fitted to a half of the tenants ({}), dealt out by how often they ask, and checked against the others \
+                 ({}); weights for {tenants} tenants, --tenants makes them for another number",
                 seen.len(),
                 unseen.len()
             ),
-            "the aims allow for how far these halves are apart by themselves, since a few tenants may be a good part of all requests"
+            "the aims allow for how far these halves are apart by themselves, since a few tenants may be a good part \
+             of all requests"
                 .to_owned(),
         ]
         .into_iter()

@@ -21,8 +21,8 @@ const GENERATED: f64 = 1e8;
 const TIMES_AS_LONG: f64 = 20.0;
 
 /// What is said of the aims where rates are among what is checked.
-pub const AIMS: &str = "the aims allow for what the second half is off by chance, by how many of its windows are independent; where these are fewer than 30, \
-                        there is no telling";
+pub const AIMS: &str = "the aims allow for what the second half is off by chance, by how many of its windows are \
+                        independent; where these are fewer than 30, there is no telling";
 
 pub fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
@@ -78,8 +78,8 @@ pub fn nearest_note(name: &str, seen: &[u32]) -> String {
 /// What it has seen.
 pub fn seen_note(name: &str) -> String {
     match name {
-        "twitter" => "`twitter` was not fitted to this file but to the first eleven days of the sample stream's 2021-08; of a recording that these days are \
-                      in, or a part of, it has seen the second half too"
+        "twitter" => "`twitter` was not fitted to this file but to the first eleven days of the sample stream's \
+                      2021-08; of a recording that these days are in, or a part of, it has seen the second half too"
             .to_owned(),
         _ => format!("`{name}` is fitted to the first half alone"),
     }
@@ -255,7 +255,8 @@ impl Seconds {
                 counts: all.to_vec(),
                 at: (0..all.len()).collect(),
                 holes: format!(
-                    "stretches of {hole} and more without a request count as silence, since so low a rate has some; --drop-zeros-from takes them for holes"
+                    "stretches of {hole} and more without a request count as silence, since so low a rate has some; \
+                     --drop-zeros-from takes them for holes"
                 ),
             });
         }
@@ -270,8 +271,8 @@ impl Seconds {
         let holes = match holes_s {
             0 => "no stretch without requests was taken for a hole of the recording".to_owned(),
             seconds => format!(
-                "{seconds} s in stretches of {hole} and more without a request are taken for holes of the recording and left out; with a longer --drop-zeros-from \
-                 they count as silence"
+                "{seconds} s in stretches of {hole} and more without a request are taken for holes of the recording \
+                 and left out; with a longer --drop-zeros-from they count as silence"
             ),
         };
         Ok(Seconds { counts, at, holes })

@@ -38,7 +38,8 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
         seconds.holes.clone(),
         nearest_note(name, seen_counts),
         format!(
-            "checked against the second half in time ({} s, {} requests) at its mean rate and with as many tenants, which is all that was taken from that half",
+            "checked against the second half in time ({} s, {} requests) at its mean rate and with as many tenants, \
+             which is all that was taken from that half",
             unseen_counts.len(),
             unseen.requests
         ),
@@ -54,7 +55,8 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
         let left_out = seen.unanswered + unseen.unanswered;
         if left_out > 0 {
             notes.push(format!(
-                "{left_out} requests of {} have no output, as those that fail: their lengths are left out, and they count as arrivals",
+                "{left_out} requests of {} have no output, as those that fail: their lengths are left out, and they \
+                 count as arrivals",
                 left_out + told[0] + told[1]
             ));
         }
@@ -63,7 +65,8 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
         notes.extend(bins);
     } else {
         notes.push(format!(
-            "lengths are not fitted: {} requests of the first half and {} of the second say theirs, of at least {} each",
+            "lengths are not fitted: {} requests of the first half and {} of the second say theirs, of at least {} \
+             each",
             told[0],
             told[1],
             lengths::LEAST
@@ -72,7 +75,8 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
     }
     let says_who = seen.tenants.len().min(unseen.tenants.len()) >= popularity::LEAST;
     if says_who {
-        let drawn = "who asks is drawn for each request by itself: bursts and silences of single tenants are not fitted (`tenants.presence` makes some)";
+        let drawn = "who asks is drawn for each request by itself: bursts and silences of single tenants are not \
+                     fitted (`tenants.presence` makes some)";
         notes.push(drawn.to_owned());
     } else {
         let few = format!(

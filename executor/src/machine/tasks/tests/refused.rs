@@ -98,7 +98,8 @@ fn the_registry_refuses_alone_what_the_server_refuses() {
     let (record, _, refused) = serve(&faulty, 1 << 30);
     assert_eq!((record.counts.served, record.counts.rejected), (QUERIES - 16, 16));
     let expected = [
-        "task 0: registrations[0].kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got adaptors; did you mean adapters?",
+        "task 0: registrations[0].kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got adaptors; \
+         did you mean adapters?",
         "task 1: registrations[1].trained_on: must be a model with the layers of tiny, got tiny",
         "task 2: registrations[2].model: must be one of tiny, got tinny; did you mean tiny?",
         "task 6: registrations[6].mask_elements: must be 393216, the weights of tiny, got 80",

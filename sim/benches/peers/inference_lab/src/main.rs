@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = busy_s() - start_s;
     let summary = simulator.summary();
     println!(
-        "inference-lab, {workers} workers, {rate}/s each: {requests} requests, {seconds:.2} s of CPU, {:.0} requests/s of CPU, mean end to end {:.0} ms",
+        "inference-lab, {workers} workers, {rate}/s each: {requests} requests, {seconds:.2} s of CPU, {:.0} requests/s \
+         of CPU, mean end to end {:.0} ms",
         f64::from(requests) / seconds,
         summary.latency_metrics.e2e_ms.mean
     );

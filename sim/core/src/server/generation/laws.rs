@@ -79,7 +79,8 @@ impl GenerationServer {
         let (spread, most) = (counters.spread(), counters.spread_max(self.positions, generated));
         if spread > most {
             return Err(format!(
-                "tenants that wait at {now} were served {spread} weighted tokens more or less than each other, {most} at most"
+                "tenants that wait at {now} were served {spread} weighted tokens more or less than each other, {most} \
+                 at most"
             ));
         }
         Ok(())
