@@ -74,6 +74,9 @@ impl Override {
             let error = error.to_string();
             // Where it is in the value nobody asks.
             let what = error.split(" at line ").next().unwrap_or_default();
+            if let (Some((within, must, got)), Some(path)) = (meant(what), Path::parse(path)) {
+                return Problem::new(Path::default(), must, got).locate(path.join(within.steps()), self.option, None);
+            }
             problem(&format!("{in_yaml} ({what})"))
         })?;
         let to_one = !value.is_sequence() && !value.is_mapping();
@@ -167,6 +170,21 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     })
 }
 
+/// What the parser says of YAML whose form is right: of what, what it must be, what was got.
+fn meant(message: &str) -> Option<(Path, &'static str, String)> {
+    let path = |text: &str| match text.trim_end_matches(": ") {
+        "" => Some(Path::default()),
+        text => Path::parse(text),
+    };
+    if let Some((around, key)) = message.split_once("duplicate entry with key ") {
+        let key = path(around)?.key(key.trim_matches('"'));
+        return Some((key, "given once", "it a second time".to_owned()));
+    }
+    let (of, rest) = message.split_once("invalid type: integer `")?;
+    let (number, _) = rest.split_once('`')?;
+    Some((path(of)?, "a number of at most 64 bits", number.to_owned()))
+}
+
 impl Origin {
     /// The parsed text with the overrides applied.
     fn tree(&mut self, overrides: &[Override]) -> Result<Value, ScenarioErrors> {
@@ -189,22 +207,9 @@ impl Origin {
         let message = error.to_string();
         // The error's text ends with the position, which has a place of its own.
         let message = message.split(" at line ").next().unwrap_or_default();
-        let path = |text: &str| match text {
-            "" => Some(Path::default()),
-            text => Path::parse(text),
-        };
-        if let Some((around, key)) = message.split_once("duplicate entry with key ")
-            && let Some(around) = path(around.trim_end_matches(": "))
-        {
-            let path = around.key(key.trim_matches('"'));
-            let line = second_line_of(&self.text, &path);
-            let problem = Problem::new(Path::default(), "given once", "it a second time");
-            return problem.locate(path, &self.file, line);
-        }
-        if let Some((of, rest)) = message.split_once(": invalid type: integer `")
-            && let (Some(path), Some((number, _))) = (path(of), rest.split_once('`'))
-        {
-            return Problem::new(Path::default(), "a number of at most 64 bits", number).locate(path, &self.file, line);
+        if let Some((path, must, got)) = meant(message) {
+            let line = second_line_of(&self.text, &path).or(line);
+            return Problem::new(Path::default(), must, got).locate(path, &self.file, line);
         }
         Problem::new(Path::default(), "YAML", format!("an error: {message}")).locate(Path::default(), &self.file, line)
     }

@@ -435,6 +435,11 @@ impl<'a> Evaluator<'a> {
         extra.map_or(0, |extra| asked as u32 + extra)
     }
 
+    /// Whether requests are to be answered in time, and not only answered.
+    pub fn has_target(&self) -> bool {
+        self.scenario.slo.is_some()
+    }
+
     /// Where the latency is read off: at the objective's quantile.
     pub fn quantile(&self) -> f64 {
         self.scenario.slo.map_or(0.98, |slo| slo.quantile)

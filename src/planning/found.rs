@@ -118,6 +118,7 @@ pub fn rules(evaluator: &Evaluator<'_>) -> Rules {
     Rules {
         // Without an objective as many must be answered as the latency is read of: nobody is the fastest by turning requests away.
         share: evaluator.quantile(),
+        has_target: evaluator.has_target(),
         confidence: evaluator.plan.confidence,
         quantile: evaluator.quantile(),
         seeds: evaluator.seeds(),
@@ -157,7 +158,10 @@ where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
 {
     let Some(cell) = best else {
-        return "nothing that was tried keeps the target".to_owned();
+        return match evaluator.has_target() {
+            true => "nothing that was tried keeps the target".to_owned(),
+            false => "nothing that was tried answers as many".to_owned(),
+        };
     };
     let point = evaluator.point(cell);
     let (cards, system) = (cards(evaluator, cell), system(evaluator, cell));

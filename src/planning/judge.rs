@@ -325,11 +325,7 @@ impl Observer for Judge {
                 per_token.record(took);
             }
         }
-        let is_late = match &target {
-            Some(target) => batch.in_time.left(now, finish, Some(target)),
-            // Who gave up was not answered, however long that was waited for.
-            None => batch.in_time.ended(finish.verdict, finish.verdict == Verdict::Served),
-        };
+        let is_late = batch.in_time.left(now, finish, target.as_ref());
         self.misses += u64::from(is_late);
         if self.misses > self.misses_max || self.user.load(Ordering::Relaxed) {
             self.stop.store(true, Ordering::Relaxed);

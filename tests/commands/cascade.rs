@@ -517,3 +517,46 @@ fn what_is_interrupted_leaves_nothing() {
     interrupted(&["cascade", "example", "--out", "trained"]);
     interrupted(&with(&PROFILE, &["--out", "profiled", "--route", "small=0.25,large"]));
 }
+
+/// What a pass over the items made is kept when the next one is interrupted, and is not made again.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_profile_goes_on() {
+    let folder = example();
+    let folder = folder.path();
+    // Enough of them that the second pass is under way when it is told to stop.
+    let items = fs::read_to_string(folder.join("profile.csv")).expect("the example has them");
+    let (head, rows) = items.split_once('\n').expect("a head, and rows");
+    fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(3))).expect("it is writable");
+    let args = with(&PROFILE, &["--out", "profiled"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
+        .current_dir(folder)
+        .args(&args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut begun = |model: &str| said.by_ref().any(|line| line.starts_with(model));
+    assert!(begun("small: ") && begun("large: "));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let last = said.last();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{last:?}");
+    let kept = "interrupted: profiled.partial keeps what was finished, and the same command goes on with it";
+    assert_eq!(last.as_deref(), Some(kept));
+    assert_eq!(names(&folder.join("profiled.partial")), ["small.safetensors"]);
+
+    let kept = SavedOutputs::read(&folder.join("profiled.partial/small.safetensors")).expect("it is whole");
+    let output = tenantry(folder, &args);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    assert!(
+        message.contains("going on with what profiled.partial keeps"),
+        "{message}"
+    );
+    assert!(!message.contains("small: "), "{message}");
+    assert!(!folder.join("profiled.partial").exists());
+    let whole = SavedOutputs::read(&folder.join("profiled/small.safetensors")).expect("it is whole");
+    assert_eq!(whole, kept);
+}

@@ -26,7 +26,7 @@ pub use items::{Item, Label, hash_items, read_items, write_items};
 pub use judge::{CalibrationError, EnsembleEffect, Judged, Settings, Verdict, judge};
 pub use live::{Answered, Cascade, Level, TextModel};
 pub use outputs::{Calibration, CalibrationMethod, Observed, Outputs, Source};
-pub use profiling::{Fitted, ProfileItems, ProfileRoute, Profiled, profile};
+pub use profiling::{Fitted, PassHeard, ProfileItems, ProfileRoute, Profiled, profile};
 pub use reviews::{Difficulty, Review, Reviews, byte_pair_tokenizer, word_piece_tokenizer};
 pub use text::{TextTokenizer, Texts, Tokens};
 pub use train::{Training, train};

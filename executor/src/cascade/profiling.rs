@@ -60,20 +60,30 @@ pub struct ProfileItems<'a> {
     pub calibrations: Option<&'a BTreeMap<String, Fitted>>,
     /// Routes whose models are profiled on what each of them comes to read, beside the degrees of the search.
     pub routes: &'a [ProfileRoute],
+    /// Of an earlier run that was stopped: what the same weights made of the same items is not measured again.
+    pub kept: &'a [Outputs],
+}
+
+/// Hears of each pass over the items.
+pub struct PassHeard<'a> {
+    /// A model, by its name, begins to read items that were pruned so.
+    pub begins: &'a mut dyn FnMut(&str, &[PruneStep]),
+    /// It has read all of them: what it made of them, to be kept for a later run.
+    pub ends: &'a mut dyn FnMut(&Outputs) -> Result<(), ExecutorError>,
 }
 
 /// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the first model, which
-/// stands for the efficient ones, until a model loses too much; and along each of the routes by the models that these name. `watch` is told
-/// of each pass, by the model's name and how the items were pruned. Once `interrupt` is set it ends with the item.
+/// stands for the efficient ones, until a model loses too much; and along each of the routes by the models that these name. Once `interrupt`
+/// is set it ends with the item.
 ///
 /// # Errors
 /// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing,
-/// routes of other models, or an interruption.
-pub fn profile(
-    models: &[TextModel],
-    asked: ProfileItems<'_>,
-    interrupt: &AtomicBool,
-    watch: &mut dyn FnMut(&str, &[PruneStep]),
+/// routes of other models, what `heard` cannot keep, or an interruption.
+pub fn profile<'a>(
+    models: &'a [TextModel],
+    asked: ProfileItems<'a>,
+    interrupt: &'a AtomicBool,
+    heard: PassHeard<'a>,
 ) -> Result<Vec<Profiled>, ExecutorError> {
     for (index, model) in models.iter().enumerate() {
         if let Some(other) = models[..index].iter().find(|other| other.answer() != model.answer()) {
@@ -94,7 +104,7 @@ pub fn profile(
         labels: asked.items.iter().map(|item| item.label).collect(),
         texts: vec![(Vec::new(), asked.items.iter().map(|item| item.texts.clone()).collect())],
         interrupt,
-        watch,
+        heard,
         done: Vec::new(),
     };
     for route in asked.routes {
@@ -118,11 +128,11 @@ struct OfflinePass<'a> {
     /// The items as they were pruned, the whole ones first.
     texts: Vec<(Vec<PruneStep>, Vec<Texts>)>,
     interrupt: &'a AtomicBool,
-    watch: &'a mut dyn FnMut(&str, &[PruneStep]),
+    heard: PassHeard<'a>,
     done: Vec<Profiled>,
 }
 
-impl OfflinePass<'_> {
+impl<'a> OfflinePass<'a> {
     /// More and more is pruned by the first model's attention, until a model loses too much.
     fn search(&mut self, model: usize) -> Result<(), ExecutorError> {
         if model == 0 {
@@ -193,8 +203,15 @@ impl OfflinePass<'_> {
     fn make(&mut self, model: usize, steps: &[PruneStep]) -> Result<(), ExecutorError> {
         let at = self.prune(steps)?;
         let of = &self.models[model];
-        (self.watch)(of.name(), steps);
-        let observed = of.observe(&self.texts[at].1, true, self.interrupt)?;
+        let kept = self.kept(of, steps);
+        let observed = match kept {
+            Some(kept) => kept.observed.clone(),
+            None => {
+                (self.heard.begins)(of.name(), steps);
+                of.observe(&self.texts[at].1, true, self.interrupt)?
+            }
+        };
+        let is_new = kept.is_none();
         let fitted = match self.done.get(model) {
             Some(Profiled { whole, .. }) => Fitted {
                 calibration: whole.calibration.clone(),
@@ -212,6 +229,9 @@ impl OfflinePass<'_> {
         let calibration = fitted.calibration;
         let mut outputs = Outputs::new(of.name(), of.answer(), source, &self.labels, observed, calibration)?;
         if steps.is_empty() {
+            if is_new {
+                (self.heard.ends)(&outputs)?;
+            }
             let pruned = Vec::new();
             self.done.push(Profiled { whole: outputs, pruned });
             return Ok(());
@@ -221,8 +241,22 @@ impl OfflinePass<'_> {
             steps: steps.to_vec(),
             words_left: words(at) / words(0),
         });
+        if is_new {
+            (self.heard.ends)(&outputs)?;
+        }
         self.done[model].pruned.push(outputs);
         Ok(())
+    }
+
+    /// What an earlier run has measured of a model, by its weights and items and how these were pruned.
+    fn kept(&self, model: &TextModel, steps: &[PruneStep]) -> Option<&'a Outputs> {
+        let is_it = |kept: &&Outputs| {
+            let of = &kept.source;
+            (of.model_hash.as_str(), of.items_hash.as_str()) == (model.hash(), self.asked.hash)
+                && kept.model == model.name()
+                && kept.steps() == steps
+        };
+        self.asked.kept.iter().find(is_it)
     }
 
     /// Fitted to these items, unless another is to be kept.

@@ -151,7 +151,7 @@ pub fn profile(
     let subjects = Subjects::new(&models, plan, &mut notes)?;
     let mut points = subjects.points(plan, time_for_model)?;
     let there = plan.there.names();
-    notes.extend(kept_short(&points, &plan.there));
+    let kept_short = kept_short(&points, &plan.there);
     points.retain(|point| point.is_lacking(&there));
 
     let earlier = (earlier, start.elapsed());
@@ -218,7 +218,11 @@ pub fn profile(
         held_out,
         ..card_of(plan, tables, notes, boot)
     };
-    Ok(Profiled { card, interrupted })
+    Ok(Profiled {
+        card,
+        interrupted,
+        kept_short,
+    })
 }
 
 /// Which tables that are there, and are not measured again, do not go as far as these points.
@@ -226,8 +230,7 @@ fn kept_short(points: &[Point<'_>], there: &Tables) -> Option<String> {
     let mut asked = Tables::default();
     points.iter().for_each(|point| point.lay_out(&mut asked));
     let short = there.short_of(&asked);
-    let what = "kept as they are, though not as far as is asked for (another --out has them measured)";
-    (!short.is_empty()).then(|| format!("{what}: {}", short.join("; ")))
+    (!short.is_empty()).then(|| short.join("; "))
 }
 
 /// A card of a plan's device with these tables, so that they rise with the work.

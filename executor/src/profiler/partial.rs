@@ -54,7 +54,8 @@ impl Partial {
             ExecutorError::input(what, "an unfinished profile, or removed", error)
         })?;
         for (name, value) in described(plan) {
-            let theirs = partial.plan.get(&name).unwrap_or(&Value::Null);
+            // A build of before may have said less; whether the points are the same is seen when they are gone on with.
+            let theirs = partial.plan.get(&name).unwrap_or(&value);
             if *theirs != value {
                 let what = format!("{}: {name}", path.display());
                 let out = path.with_extension("");

@@ -119,6 +119,8 @@ pub struct Profiled {
     pub card: Card,
     /// Whether it was interrupted; the card holds the tables that were complete.
     pub interrupted: bool,
+    /// Tables that were there and go less far than was asked for, by name.
+    pub kept_short: Option<String>,
 }
 
 /// What of a plan is not measured on its device, and why.

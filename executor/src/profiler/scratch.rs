@@ -1,6 +1,6 @@
 //! Where measuring keeps files for a while.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -23,18 +23,17 @@ impl Scratch {
     /// # Errors
     /// Nothing can be written there.
     pub fn new(within: &Path) -> Result<Scratch, ExecutorError> {
-        for left in left_behind(within) {
-            // What cannot be removed lies in a folder for such files.
-            let _ = std::fs::remove_dir_all(left);
-        }
-        let failed = ExecutorError::file(within);
+        remove_left_behind(within);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(within);
         let locked = made.and_then(|folder| {
-            let lock = File::create(folder.path().join(LOCK))?;
-            lock.lock()?;
+            // It has its name once it is held. Where files cannot be locked, nobody takes it for left behind, and a killed run's folder stays.
+            let being_made = folder.path().join("lock.new");
+            let lock = File::create(&being_made)?;
+            let _ = lock.try_lock();
+            std::fs::rename(being_made, folder.path().join(LOCK))?;
             Ok(Scratch { folder, _lock: lock })
         });
-        locked.map_err(failed)
+        locked.map_err(ExecutorError::file(within))
     }
 
     pub fn path(&self) -> &Path {
@@ -42,21 +41,23 @@ impl Scratch {
     }
 }
 
-/// Folders of runs that were killed: nobody holds their locks any more. One without a lock is just being made.
-fn left_behind(within: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = within.read_dir() else {
-        return Vec::new();
-    };
+/// Removes folders of runs that were killed: nobody holds their locks any more. One without a lock is just being made.
+fn remove_left_behind(within: &Path) {
+    let Ok(entries) = within.read_dir() else { return };
     let is_scratch = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with(PREFIX))
     };
-    let is_free = |path: &PathBuf| match File::open(path.join(LOCK)) {
-        Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock | TryLockError::Error(_))),
-        Err(_) => false,
-    };
     let paths = entries.flatten().map(|entry| entry.path());
-    paths.filter(|path| is_scratch(path) && is_free(path)).collect()
+    for folder in paths.filter(is_scratch) {
+        // Held while it is removed, so that one of two removes it.
+        if let Ok(lock) = File::open(folder.join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            // What cannot be removed lies in a folder for such files.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ use tenantry_core::spec::{
 };
 use tenantry_core::testing;
 use tenantry_executor::cascade::{
-    Answer, CalibrationMethod, ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, Label, ProfileItems,
-    ProfileRoute, TextModel, hash_items, make_example, profile, read_items, write_items,
+    Answer, CalibrationMethod, ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, Label, PassHeard,
+    ProfileItems, ProfileRoute, TextModel, hash_items, make_example, profile, read_items, write_items,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_executor::profiler::{Ops, Plan, Progress, Served, ServedRoute, Suite};
@@ -100,10 +100,15 @@ fn profiled(
         tolerance: 0.5,
         calibrations: None,
         routes: &routes,
+        kept: &[],
+    };
+    let heard = PassHeard {
+        begins: &mut |_, _| {},
+        ends: &mut |_| Ok(()),
     };
     let profiled = folder.path().join("profiled");
     std::fs::create_dir(&profiled).unwrap();
-    for model in profile(&models, asked, &AtomicBool::new(false), &mut |_, _| {}).unwrap() {
+    for model in profile(&models, asked, &AtomicBool::new(false), heard).unwrap() {
         for outputs in std::iter::once(&model.whole).chain(&model.pruned) {
             outputs.write(&profiled.join(outputs.file_name())).unwrap();
         }

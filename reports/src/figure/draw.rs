@@ -227,7 +227,7 @@ fn with_legend<DB: DrawingBackend>(
     Ok(plot)
 }
 
-/// A name that is at most so wide, in pixels: its end gives way to an ellipsis.
+/// A name that is at most so wide, in pixels: its middle gives way to an ellipsis, since names that begin alike differ at their ends.
 fn shortened<DB: DrawingBackend>(
     area: &Area<DB>,
     name: &str,
@@ -238,7 +238,9 @@ fn shortened<DB: DrawingBackend>(
     let mut kept = name.chars().count();
     while kept > 0 && area.estimate_text_size(&shown, font)?.0 > room {
         kept -= 1;
-        shown = name.chars().take(kept).chain(['…']).collect();
+        let (first, last) = (kept.div_ceil(2), kept / 2);
+        let end = name.chars().skip(name.chars().count() - last);
+        shown = name.chars().take(first).chain(['…']).chain(end).collect();
     }
     Ok(shown)
 }

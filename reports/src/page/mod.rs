@@ -247,14 +247,16 @@ impl Page<'_> {
 
     fn charts(&self, compared: &Compared<'_, '_>) -> Charts {
         let (mut sweep, mut curves) = (sweep::chart(compared), curves::main(compared));
+        let mut tenants = curves::tenants(compared);
         if let Some(limit) = compared.limit() {
-            let titles = sweep.iter_mut().chain(&mut curves).map(|chart| &mut chart.title);
+            let charts = sweep.iter_mut().chain(&mut curves).chain(&mut tenants);
+            let titles = charts.map(|chart| &mut chart.title);
             titles.for_each(|title| *title += &format!(", {limit}"));
         }
         Charts {
             sweep,
             main: curves.into_iter().chain(changes::charts(compared)).collect(),
-            tenants: curves::tenants(compared),
+            tenants,
             gantt: gantt::gantt(compared),
         }
     }

@@ -138,6 +138,10 @@ fn by_runs(samples: &[Sample], of_late: f64, hopeless: bool, rules: &Rules) -> D
     if samples.len() > 1 {
         confidence = confidence.min(of_repeats.on_the_side(meets, target));
     }
+    let all_answered = || samples.iter().all(|sample| sample.kept == sample.judged);
+    if !rules.has_target && meets && all_answered() {
+        confidence = 1.0;
+    }
     Decision {
         meets,
         confidence,
@@ -214,6 +218,27 @@ mod tests {
     fn without_a_request_nothing_is_sure() {
         let judged = judgement(&[Sample::empty(), Sample::empty()], &Rules::SOME).unwrap();
         assert_eq!((judged.meets, judged.confidence), (false, 0.5));
+    }
+
+    /// Ten requests say little of a share that is in time; that all are answered, where nothing is asked of them but that, is seen.
+    #[test]
+    fn without_a_target_who_answers_all_is_sure_to() {
+        let ten = Sample {
+            judged: 10,
+            kept: 10,
+            within: vec![1.0; 10],
+            ..Sample::empty()
+        };
+        let sure = |rules: &Rules, kept| {
+            let sample = Sample { kept, ..ten.clone() };
+            judgement(&[sample], rules).unwrap().confidence
+        };
+        let without = Rules {
+            has_target: false,
+            ..Rules::SOME
+        };
+        assert_eq!(sure(&without, 10), 1.0);
+        assert!(sure(&Rules::SOME, 10) < 0.9 && sure(&without, 9) < 0.9);
     }
 
     #[test]

@@ -99,6 +99,8 @@ impl Sample {
 pub struct Rules {
     /// The share of requests that must keep the target.
     pub share: f64,
+    /// There is a target. Without one a request need only be answered, which is no matter of chance where all are.
+    pub has_target: bool,
     /// At which quantile latency is read off.
     pub quantile: f64,
     /// How sure a decision must be before repeats end.
@@ -114,6 +116,7 @@ impl Rules {
     /// Those of tests.
     const SOME: Rules = Rules {
         share: 0.98,
+        has_target: true,
         quantile: 0.98,
         confidence: 0.95,
         seeds: 3,

@@ -1,14 +1,17 @@
 //! `tenantry cascade profile`: the offline pass over models.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tenantry_core::answers::described;
+use tenantry_executor::ExecutorError;
 use tenantry_executor::cascade::{
-    Answer, Calibration, CalibrationMethod, Fitted, Outputs, ProfileItems, ProfileRoute, Profiled, TextModel, profile,
+    Answer, Calibration, CalibrationMethod, Fitted, Outputs, PassHeard, ProfileItems, ProfileRoute, Profiled,
+    TextModel, profile,
 };
-use tenantry_traces::outcome::{ProfiledModels, PruneStep};
+use tenantry_traces::outcome::ProfiledModels;
 
 use super::{Asked, Unfinished, failure, table};
 use crate::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
@@ -30,9 +33,30 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         items,
         items_hash,
     } = Asked::read(&args.models)?;
-    let mut watch = |model: &str, steps: &[PruneStep]| match steps {
-        [] => say(output, &format!("{model}: {} items", items.len())),
-        steps => say(output, &format!("{model}: items pruned by {}", described(steps))),
+    let partial = partial(&args.out);
+    let kept = kept(&partial)?;
+    if !kept.is_empty() {
+        say(
+            output,
+            &format!(
+                "going on with what {} keeps of these models and items",
+                partial.display()
+            ),
+        );
+    }
+    let heard = PassHeard {
+        begins: &mut |model, steps| match steps {
+            [] => say(output, &format!("{model}: {} items", items.len())),
+            steps => say(output, &format!("{model}: items pruned by {}", described(steps))),
+        },
+        ends: &mut |outputs| {
+            let failed = |source| ExecutorError::File {
+                path: partial.clone(),
+                source,
+            };
+            std::fs::create_dir_all(&partial).map_err(failed)?;
+            outputs.write(&partial.join(outputs.file_name()))
+        },
     };
     let routes: Vec<ProfileRoute> = args
         .routes
@@ -60,8 +84,15 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         tolerance: args.tolerance,
         calibrations: calibrations.as_ref(),
         routes: &routes,
+        kept: &kept,
     };
-    let profiled = profile(&models, asked, &interrupt, &mut watch).map_err(failure)?;
+    let profiled = profile(&models, asked, &interrupt, heard).map_err(|error| match error {
+        ExecutorError::Interrupted if partial.exists() => Failure::Interrupted(format!(
+            "{} keeps what was finished, and the same command goes on with it",
+            partial.display()
+        )),
+        error => failure(error),
+    })?;
     let all: Vec<&Outputs> = profiled
         .iter()
         .flat_map(|model| std::iter::once(&model.whole).chain(&model.pruned))
@@ -72,6 +103,10 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             .map_err(failure)?;
     }
     unfinished.finish()?;
+    if partial.exists() {
+        std::fs::remove_dir_all(&partial)
+            .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))?;
+    }
     if calibrations.is_none() {
         for note in profiled.iter().filter_map(at_an_end) {
             say(output, &note);
@@ -87,6 +122,30 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     print(output, &json!({ "folder": args.out, "outputs": rows }), || {
         format!("{}\n\n{} has the outputs.", text(&rows), args.out.display())
     })
+}
+
+/// The folder beside the one that is written, for outputs that an interrupted run has finished.
+fn partial(out: &Path) -> PathBuf {
+    // Without a slash at its end.
+    let out: PathBuf = out.components().collect();
+    PathBuf::from(format!("{}.partial", out.display()))
+}
+
+/// The outputs that an interrupted run left; none where there was none.
+fn kept(partial: &Path) -> Result<Vec<Outputs>, Failure> {
+    let failed = |error: io::Error| Failure::Running(format!("{}: {error}", partial.display()));
+    let entries = match partial.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed)?;
+    let outputs = paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
+    outputs
+        .map(|path| Outputs::read(path).map_err(Failure::bad_input))
+        .collect()
 }
 
 /// That a model's confidences were fitted to items that do not tell how sure it may be.

@@ -88,11 +88,14 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
             "{points_done} of {points} medians known to 2 %, some {left} s left"
         ));
     };
-    let Profiled { card, interrupted } =
-        profile(&plan, &mut show_progress, &interrupt).map_err(|error| match error {
-            error if error.is_bad_input() => Failure::bad_input(error),
-            error => Failure::running(error),
-        })?;
+    let Profiled {
+        card,
+        interrupted,
+        kept_short,
+    } = profile(&plan, &mut show_progress, &interrupt).map_err(|error| match error {
+        error if error.is_bad_input() => Failure::bad_input(error),
+        error => Failure::running(error),
+    })?;
     bar.finish_and_clear();
     if interrupted {
         // A card that lacks tables must not take the place of one that has them.
@@ -123,6 +126,12 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         &json!({ "card": card.name, "folder": out, "digest": card.digest() }),
         || show::text(&card, &tables),
     )?;
+    if let Some(tables) = kept_short {
+        say(
+            output,
+            &format!("kept as they are, though not as far as is asked for (another --out has them measured): {tables}"),
+        );
+    }
     say(output, &format!("profile: {}", out.display()));
     let out = quoted(&out.display().to_string());
     next(output, &format!("tenantry profile show {out}"));

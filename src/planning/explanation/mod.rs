@@ -97,7 +97,10 @@ where
                 } else {
                     ""
                 };
-                let kept = self.scenario.slo.map(|_| format!(" and keeps {target} ({in_time})"));
+                let kept = match self.scenario.slo {
+                    Some(_) => Some(format!(" and keeps {target} ({in_time})")),
+                    None => (judged.share.mean < 1.0).then(|| format!(" ({in_time})")),
+                };
                 format!(
                     "The tightest p{quantile} is {short}{}{right}{more}{tied}; {sure}.",
                     kept.unwrap_or_default()
@@ -208,6 +211,11 @@ where
             },
             |(share, cell)| {
                 let unanswered = self.unanswered(cell);
+                // Beside what became of the others in one run, of that run.
+                let share = match self.scenario.slo {
+                    None => self.answered(cell).unwrap_or(share),
+                    Some(_) => share,
+                };
                 format!(
                     "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are {}{}.",
                     cards(self.evaluator, cell),
@@ -262,6 +270,12 @@ where
             Some(_) => "in time",
             None => "answered",
         }
+    }
+
+    /// The share of a cell's first run that was answered, as far as more than the quantile allows was not.
+    fn answered(&self, cell: Cell) -> Option<f64> {
+        let (lost, _) = unanswered(&self.evaluator.seen(cell)?)?;
+        (lost > 1.0 - self.evaluator.quantile()).then_some(1.0 - lost)
     }
 
     /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency.

@@ -43,10 +43,10 @@ where
                 _ if is_worse => "worse at its best, where it misses the target".to_owned(),
                 (_, Some(judged)) => {
                     let is_sure = judged.confidence >= self.evaluator.plan.confidence;
-                    let late = if judged.hopeless && is_sure {
-                        "far too many are late"
-                    } else {
-                        "misses it"
+                    let late = match self.scenario.slo {
+                        Some(_) if judged.hopeless && is_sure => "far too many are late",
+                        Some(_) => "misses it",
+                        None => "too few are answered",
                     };
                     let late = if self.is_empty(cell) { NO_REQUEST } else { late };
                     let why = self.unanswered(cell).unwrap_or_else(|| late.to_owned());

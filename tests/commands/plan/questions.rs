@@ -25,7 +25,7 @@ fn a_closed_loop_is_planned() {
     let two = load.replace("clients: 200", "clients: 2");
     let set = [
         &two,
-        "slo={latency: 20ms, at: p98}",
+        "slo={latency: 1s, at: p98}",
         "plan={find: fewest-cards, gpus: [1]}",
     ];
     let set = set.iter().flat_map(|set| ["--set", *set]);
@@ -36,7 +36,9 @@ fn a_closed_loop_is_planned() {
             .chain(set)
             .collect::<Vec<_>>(),
     );
-    for moved in of_two["moves"].as_array().unwrap() {
+    let moves = of_two["moves"].as_array().unwrap();
+    assert_eq!(moves.len(), 2, "{of_two}");
+    for moved in moves {
         assert_eq!(
             moved["then"], "cannot be asked: of so few clients that is none",
             "{of_two}"
