@@ -75,7 +75,7 @@
 //! `share()`: they refer to the same memory. Nothing here locks: the server sees to it that a slot is not loaded while a
 //! forward pass uses it.
 //!
-//! Read `model/encoder.rs` and `decoder/forward.rs` for the forward passes, `adapters/apply.rs` for batched adapters, `profiler/mod.rs` for what is
+//! Read `model/encoder/forward.rs` and `decoder/forward.rs` for the forward passes, `adapters/apply.rs` for batched adapters, `profiler/mod.rs` for what is
 //! measured.
 
 mod adapters;

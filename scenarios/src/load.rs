@@ -170,15 +170,23 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     })
 }
 
+/// What a key must be.
+const ONCE: &str = "given once";
+
 /// What the parser says of YAML whose form is right: of what, what it must be, what was got.
 fn meant(message: &str) -> Option<(Path, &'static str, String)> {
-    let path = |text: &str| match text.trim_end_matches(": ") {
+    let path = |text: &str| match text.trim_end_matches(": ").trim_start_matches('.') {
         "" => Some(Path::default()),
+        // Of a list that is no key's.
+        text if text.starts_with('[') => {
+            let below = Path::parse(&format!("list{text}"))?;
+            Some(Path::default().join(&below.steps()[1..]))
+        }
         text => Path::parse(text),
     };
     if let Some((around, key)) = message.split_once("duplicate entry with key ") {
         let key = path(around)?.key(key.trim_matches('"'));
-        return Some((key, "given once", "it a second time".to_owned()));
+        return Some((key, ONCE, "it a second time".to_owned()));
     }
     let (of, rest) = message.split_once("invalid type: integer `")?;
     let (number, _) = rest.split_once('`')?;
@@ -208,7 +216,10 @@ impl Origin {
         // The error's text ends with the position, which has a place of its own.
         let message = message.split(" at line ").next().unwrap_or_default();
         if let Some((path, must, got)) = meant(message) {
-            let line = second_line_of(&self.text, &path).or(line);
+            let line = match must {
+                ONCE => second_line_of(&self.text, &path).or(line),
+                _ => line,
+            };
             return Problem::new(Path::default(), must, got).locate(path, &self.file, line);
         }
         Problem::new(Path::default(), "YAML", format!("an error: {message}")).locate(Path::default(), &self.file, line)

@@ -9,7 +9,7 @@ use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
 use tenantry_core::in_time::{InTime, Slo, Target};
 use tenantry_core::run::Observer;
-use tenantry_core::spec::StopSpec;
+use tenantry_core::spec::{AdmitSpec, StopSpec};
 use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
@@ -184,6 +184,7 @@ pub struct Judge {
     per_token: Option<Durations>,
     user: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+    is_open: bool,
 }
 
 /// Requests that came one after the other, after the warm-up.
@@ -233,6 +234,7 @@ impl Judge {
             per_token: recorded(&|target| target.per_token.is_some()),
             user,
             stop: Arc::new(AtomicBool::new(false)),
+            is_open: run.system.admit == AdmitSpec::Open,
         }
     }
 
@@ -289,6 +291,7 @@ impl Judge {
             hopeless,
             refused: false,
             busy,
+            is_open: self.is_open,
         }
     }
 }

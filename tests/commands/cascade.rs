@@ -545,16 +545,22 @@ fn an_interrupted_profile_goes_on() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{last:?}");
     let kept = "interrupted: profiled.partial keeps what was finished, and the same command goes on with it";
     assert_eq!(last.as_deref(), Some(kept));
-    assert_eq!(names(&folder.join("profiled.partial")), ["small.safetensors"]);
+    let partial = folder.join("profiled.partial");
+    assert_eq!(names(&partial), ["small.safetensors", "unfinished-profile-of"]);
+    // Neither others' folders nor what was made of other items is gone on with, or removed.
+    let of = fs::read_to_string(partial.join("unfinished-profile-of")).expect("it is text");
+    fs::write(partial.join("unfinished-profile-of"), of.replace("items ", "items 0")).expect("it is writable");
+    let must = "profiled.partial: must be what an interrupted run left of these models and items on this device";
+    let refused = tenantry(folder, &args);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(must), "{refused:?}");
+    fs::write(partial.join("unfinished-profile-of"), of).expect("it is writable");
 
     let kept = SavedOutputs::read(&folder.join("profiled.partial/small.safetensors")).expect("it is whole");
     let output = tenantry(folder, &args);
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
-    assert!(
-        message.contains("going on with what profiled.partial keeps"),
-        "{message}"
-    );
+    assert!(message.contains("going on with profiled.partial"), "{message}");
     assert!(!message.contains("small: "), "{message}");
     assert!(!folder.join("profiled.partial").exists());
     let whole = SavedOutputs::read(&folder.join("profiled/small.safetensors")).expect("it is whole");

@@ -60,7 +60,7 @@ pub struct ProfileItems<'a> {
     pub calibrations: Option<&'a BTreeMap<String, Fitted>>,
     /// Routes whose models are profiled on what each of them comes to read, beside the degrees of the search.
     pub routes: &'a [ProfileRoute],
-    /// Of an earlier run that was stopped: what the same weights made of the same items is not measured again.
+    /// Of an earlier run that was stopped, with the same models and items: what it made is not measured again.
     pub kept: &'a [Outputs],
 }
 
@@ -248,14 +248,9 @@ impl<'a> OfflinePass<'a> {
         Ok(())
     }
 
-    /// What an earlier run has measured of a model, by its weights and items and how these were pruned.
+    /// What an earlier run has measured of a model, by how items were pruned.
     fn kept(&self, model: &TextModel, steps: &[PruneStep]) -> Option<&'a Outputs> {
-        let is_it = |kept: &&Outputs| {
-            let of = &kept.source;
-            (of.model_hash.as_str(), of.items_hash.as_str()) == (model.hash(), self.asked.hash)
-                && kept.model == model.name()
-                && kept.steps() == steps
-        };
+        let is_it = |kept: &&Outputs| kept.model == model.name() && kept.steps() == steps;
         self.asked.kept.iter().find(is_it)
     }
 

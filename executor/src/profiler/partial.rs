@@ -13,6 +13,9 @@ use super::schedule::State;
 use crate::error::ExecutorError;
 use crate::host::write_whole;
 
+/// How many tables a card has that is added to.
+const THERE: &str = "tables that are there";
+
 /// An unfinished profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Partial {
@@ -54,8 +57,11 @@ impl Partial {
             ExecutorError::input(what, "an unfinished profile, or removed", error)
         })?;
         for (name, value) in described(plan) {
-            // A build of before may have said less; whether the points are the same is seen when they are gone on with.
-            let theirs = partial.plan.get(&name).unwrap_or(&value);
+            let theirs = match partial.plan.get(&name) {
+                // A build of before did not say it; whether the points are the same is seen when they are gone on with.
+                None if name == THERE => continue,
+                theirs => theirs.unwrap_or(&Value::Null),
+            };
             if *theirs != value {
                 let what = format!("{}: {name}", path.display());
                 let out = path.with_extension("");
@@ -105,7 +111,7 @@ fn described(plan: &Plan) -> BTreeMap<String, Value> {
             "texts",
             json!(plan.texts.iter().map(|texts| format!("{texts:?}")).collect::<Vec<_>>()),
         ),
-        ("tables that are there", json!(plan.there.names().len())),
+        (THERE, json!(plan.there.names().len())),
         ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
         ("minutes", json!(plan.duration().as_secs_f64() / 60.0)),
         ("seed", json!(plan.seed)),

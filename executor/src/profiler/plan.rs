@@ -115,7 +115,7 @@ pub struct Progress {
 /// What was measured.
 #[derive(Debug)]
 pub struct Profiled {
-    /// The card. Its notes say what is missing or uncertain.
+    /// The card. Its notes say what is uncertain, or missing of what was to be measured.
     pub card: Card,
     /// Whether it was interrupted; the card holds the tables that were complete.
     pub interrupted: bool,

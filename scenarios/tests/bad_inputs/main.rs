@@ -82,6 +82,10 @@ fn overrides_say_what_is_wrong_with_them() {
             "tenants={count: 1, popularity: uniform, count: 2}",
             "--set: tenants.count: must be given once, got it a second time",
         ),
+        (
+            "systems=[{preset: bert-shared, preset: hmi}]",
+            "--set: systems[0].preset: must be given once, got it a second time",
+        ),
         ("seed=99999999999999999999", "--set: seed: must be a number of at most 64 bits, got 99999999999999999999"),
         ("tenants..count=1", "--set: must be path=value with a path such as tenants.count, got tenants..count=1"),
         ("tenants.count=[", "--set: must be path=value with a value in YAML (did not find expected node content), got tenants.count=["),

@@ -138,8 +138,8 @@ fn by_runs(samples: &[Sample], of_late: f64, hopeless: bool, rules: &Rules) -> D
     if samples.len() > 1 {
         confidence = confidence.min(of_repeats.on_the_side(meets, target));
     }
-    let all_answered = || samples.iter().all(|sample| sample.kept == sample.judged);
-    if !rules.has_target && meets && all_answered() {
+    let answers_all = |sample: &Sample| sample.is_open && sample.kept == sample.judged;
+    if !rules.has_target && meets && samples.iter().all(answers_all) {
         confidence = 1.0;
     }
     Decision {
@@ -220,10 +220,11 @@ mod tests {
         assert_eq!((judged.meets, judged.confidence), (false, 0.5));
     }
 
-    /// Ten requests say little of a share that is in time; that all are answered, where nothing is asked of them but that, is seen.
+    /// Ten requests say little of a share that is in time, or is let in; that all are answered where nobody is turned away is seen.
     #[test]
     fn without_a_target_who_answers_all_is_sure_to() {
         let ten = Sample {
+            is_open: true,
             judged: 10,
             kept: 10,
             within: vec![1.0; 10],
@@ -239,6 +240,8 @@ mod tests {
         };
         assert_eq!(sure(&without, 10), 1.0);
         assert!(sure(&Rules::SOME, 10) < 0.9 && sure(&without, 9) < 0.9);
+        let may_refuse = Sample { is_open: false, ..ten };
+        assert!(judgement(&[may_refuse], &without).unwrap().confidence < 0.9);
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct Sample {
     pub refused: bool,
     /// The busiest lane's share of time: what tells too much load from too little.
     pub busy: f64,
+    /// Nobody is turned away because others wait: whether all are answered is no matter of chance.
+    pub is_open: bool,
 }
 
 impl Sample {
@@ -79,6 +81,7 @@ impl Sample {
             hopeless: false,
             refused: false,
             busy: 0.0,
+            is_open: false,
         }
     }
 
@@ -99,7 +102,7 @@ impl Sample {
 pub struct Rules {
     /// The share of requests that must keep the target.
     pub share: f64,
-    /// There is a target. Without one a request need only be answered, which is no matter of chance where all are.
+    /// There is a target. Without one a request need only be answered.
     pub has_target: bool,
     /// At which quantile latency is read off.
     pub quantile: f64,

@@ -111,7 +111,7 @@ fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: impl Iterator<Item
 }
 
 /// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not. Models that
-/// are half trained or half profiled are good for nothing.
+/// are half trained are good for nothing.
 fn failure(error: ExecutorError) -> Failure {
     match error {
         ExecutorError::Interrupted => Failure::Interrupted("nothing was written".into()),

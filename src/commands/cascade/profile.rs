@@ -27,36 +27,24 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         )));
     }
     let interrupt = interrupt::flag();
-    let unfinished = Unfinished::new(&args.out)?;
+    // Without a slash or a dot at its end.
+    let out: PathBuf = args.out.components().collect();
+    let unfinished = Unfinished::new(&out)?;
     let Asked {
         models,
         items,
         items_hash,
     } = Asked::read(&args.models)?;
-    let partial = partial(&args.out);
-    let kept = kept(&partial)?;
+    let (partial, kept) = Partial::of(&out, &identity(args, &models, &items_hash))?;
     if !kept.is_empty() {
-        say(
-            output,
-            &format!(
-                "going on with what {} keeps of these models and items",
-                partial.display()
-            ),
-        );
+        say(output, &format!("going on with {}", partial.folder.display()));
     }
     let heard = PassHeard {
         begins: &mut |model, steps| match steps {
             [] => say(output, &format!("{model}: {} items", items.len())),
             steps => say(output, &format!("{model}: items pruned by {}", described(steps))),
         },
-        ends: &mut |outputs| {
-            let failed = |source| ExecutorError::File {
-                path: partial.clone(),
-                source,
-            };
-            std::fs::create_dir_all(&partial).map_err(failed)?;
-            outputs.write(&partial.join(outputs.file_name()))
-        },
+        ends: &mut |outputs| partial.keep(outputs),
     };
     let routes: Vec<ProfileRoute> = args
         .routes
@@ -87,9 +75,9 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         kept: &kept,
     };
     let profiled = profile(&models, asked, &interrupt, heard).map_err(|error| match error {
-        ExecutorError::Interrupted if partial.exists() => Failure::Interrupted(format!(
+        ExecutorError::Interrupted if partial.folder.exists() => Failure::Interrupted(format!(
             "{} keeps what was finished, and the same command goes on with it",
-            partial.display()
+            partial.folder.display()
         )),
         error => failure(error),
     })?;
@@ -103,10 +91,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             .map_err(failure)?;
     }
     unfinished.finish()?;
-    if partial.exists() {
-        std::fs::remove_dir_all(&partial)
-            .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))?;
-    }
+    partial.remove()?;
     if calibrations.is_none() {
         for note in profiled.iter().filter_map(at_an_end) {
             say(output, &note);
@@ -124,28 +109,75 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     })
 }
 
-/// The folder beside the one that is written, for outputs that an interrupted run has finished.
-fn partial(out: &Path) -> PathBuf {
-    // Without a slash at its end.
-    let out: PathBuf = out.components().collect();
-    PathBuf::from(format!("{}.partial", out.display()))
+/// What decides which outputs passes come to.
+fn identity(args: &CascadeProfileArgs, models: &[TextModel], items_hash: &str) -> String {
+    let models = models.iter().map(|model| format!("{} {}", model.name(), model.hash()));
+    let lines = [format!("device {}", args.models.device), format!("items {items_hash}")];
+    lines.into_iter().chain(models).collect::<Vec<_>>().join("\n")
 }
 
-/// The outputs that an interrupted run left; none where there was none.
-fn kept(partial: &Path) -> Result<Vec<Outputs>, Failure> {
-    let failed = |error: io::Error| Failure::Running(format!("{}: {error}", partial.display()));
-    let entries = match partial.read_dir() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    let paths = entries.map(|entry| Ok(entry?.path()));
-    let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed)?;
-    let outputs = paths
-        .iter()
-        .filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
-    outputs
-        .map(|path| Outputs::read(path).map_err(Failure::bad_input))
-        .collect()
+/// The folder beside the one that is written, for outputs that an interrupted run has finished.
+struct Partial {
+    folder: PathBuf,
+    /// The content of [`OF`].
+    identity: String,
+}
+
+/// Says that the folder is an interrupted run's, and of what.
+const OF: &str = "unfinished-profile-of";
+
+impl Partial {
+    /// With the outputs that an interrupted run of the same models and items left; none where there was none.
+    fn of(out: &Path, identity: &str) -> Result<(Partial, Vec<Outputs>), Failure> {
+        let mut folder = out.as_os_str().to_owned();
+        folder.push(".partial");
+        let partial = Partial {
+            folder: folder.into(),
+            identity: identity.to_owned(),
+        };
+        if !partial.folder.exists() {
+            return Ok((partial, Vec::new()));
+        }
+        let folder = partial.folder.display();
+        let of = std::fs::read_to_string(partial.folder.join(OF)).unwrap_or_default();
+        if of != identity {
+            return Err(Failure::BadInput(format!(
+                "{folder}: must be what an interrupted run left of these models and items on this device, or removed, \
+                 got something else"
+            )));
+        }
+        let failed = |error: io::Error| Failure::Running(format!("{folder}: {error}"));
+        let entries = partial.folder.read_dir().map_err(failed)?;
+        let paths = entries.map(|entry| Ok(entry?.path()));
+        let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed)?;
+        let outputs = { paths.iter() }.filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
+        let kept = outputs.map(|path| Outputs::read(path).map_err(Failure::bad_input));
+        let kept = kept.collect::<Result<_, _>>()?;
+        Ok((partial, kept))
+    }
+
+    fn keep(&self, outputs: &Outputs) -> Result<(), ExecutorError> {
+        let failed = |source| ExecutorError::File {
+            path: self.folder.clone(),
+            source,
+        };
+        if !self.folder.exists() {
+            std::fs::create_dir(&self.folder).map_err(failed)?;
+            std::fs::write(self.folder.join(OF), &self.identity).map_err(failed)?;
+        }
+        outputs.write(&self.folder.join(outputs.file_name()))
+    }
+
+    /// It is this command's own.
+    fn remove(&self) -> Result<(), Failure> {
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::Running(format!(
+                "{}: must be removable: {error}",
+                self.folder.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// That a model's confidences were fitted to items that do not tell how sure it may be.

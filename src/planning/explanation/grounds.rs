@@ -103,6 +103,14 @@ where
             );
         }
         let best = self.found.best.and_then(|best| self.evaluator.seen(best));
+        let given_up = best.as_ref().map_or(0, |seen| seen.requests.cancelled);
+        if given_up > 0 && !self.evaluator.has_target() {
+            notes.push(format!(
+                "In the first run of the answer {} of {} requests gave up waiting: they count neither as answered nor as not.",
+                human::count(given_up),
+                human::count(best.as_ref().map_or(0, |seen| seen.requests.offered))
+            ));
+        }
         notes.extend(best.as_ref().and_then(host_memory_caveat));
         if self.found.standings.iter().any(|standing| standing.not_monotone) {
             notes.push(

@@ -210,12 +210,8 @@ where
                 format!("No option can be an answer: {}.", why.collect::<Vec<_>>().join("; "))
             },
             |(share, cell)| {
-                let unanswered = self.unanswered(cell);
-                // Beside what became of the others in one run, of that run.
-                let share = match self.scenario.slo {
-                    None => self.answered(cell).unwrap_or(share),
-                    Some(_) => share,
-                };
+                // Without a target the share says it, over all runs.
+                let unanswered = self.scenario.slo.and_then(|_| self.unanswered(cell));
                 format!(
                     "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are {}{}.",
                     cards(self.evaluator, cell),
@@ -270,12 +266,6 @@ where
             Some(_) => "in time",
             None => "answered",
         }
-    }
-
-    /// The share of a cell's first run that was answered, as far as more than the quantile allows was not.
-    fn answered(&self, cell: Cell) -> Option<f64> {
-        let (lost, _) = unanswered(&self.evaluator.seen(cell)?)?;
-        (lost > 1.0 - self.evaluator.quantile()).then_some(1.0 - lost)
     }
 
     /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency.
