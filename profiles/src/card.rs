@@ -194,6 +194,21 @@ pub struct Provenance {
     pub notes: Vec<String>,
 }
 
+impl Provenance {
+    /// Of numbers that were measured on no device here.
+    pub fn unmeasured(source: Source, date: &str, command: &str, notes: Vec<String>) -> Provenance {
+        Provenance {
+            source,
+            date: date.to_owned(),
+            command: command.to_owned(),
+            seed: 0,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot: None,
+            notes,
+        }
+    }
+}
+
 impl Card {
     /// A card whose lanes do not slow each other down, without tables.
     pub fn without_tables(name: &str, device: Device, lanes: Lanes, provenance: Provenance) -> Card {

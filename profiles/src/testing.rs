@@ -58,15 +58,9 @@ pub fn synthetic_card() -> Card {
             cores: 4,
         },
     };
-    let provenance = Provenance {
-        source: Source::Derived,
-        date: "1970-01-01".into(),
-        command: "none: tenantry_profiles::testing::synthetic_card".into(),
-        seed: 0,
-        version: env!("CARGO_PKG_VERSION").into(),
-        boot: None,
-        notes: vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()],
-    };
+    let command = "none: tenantry_profiles::testing::synthetic_card";
+    let notes = vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()];
+    let provenance = Provenance::unmeasured(Source::Derived, "1970-01-01", command, notes);
     Card {
         contention: CONTENTION,
         tables: tables(),

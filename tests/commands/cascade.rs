@@ -1,12 +1,10 @@
 //! `tenantry cascade` on models trained for a moment: the offline pass, the choice, the scenario that it writes, and what is refused.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use crate::common::{check_bad, good, good_json, names, tenantry};
+use crate::common::{check_bad, good, good_json, interrupted_when, names, tenantry};
 use tempfile::TempDir;
 use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
 use tenantry_executor::find_device;
@@ -498,20 +496,9 @@ fn what_is_interrupted_leaves_nothing() {
     let before = names(folder);
     // Until it has said the first of what it does.
     let interrupted = |args: &[&str]| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
-            .current_dir(folder)
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        said.next().expect("it says what it does");
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-        assert!(killed.unwrap().success());
-        let last = said.last();
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{args:?}: {last:?}");
-        assert_eq!(last.as_deref(), Some("interrupted: nothing was written"), "{args:?}");
+        let said = interrupted_when(folder, args, |_| true);
+        let last = said.lines().last();
+        assert_eq!(last, Some("interrupted: nothing was written"), "{args:?}");
         assert_eq!(names(folder), before, "{args:?}");
     };
     interrupted(&["cascade", "example", "--out", "trained"]);
@@ -529,22 +516,10 @@ fn an_interrupted_profile_goes_on() {
     let (head, rows) = items.split_once('\n').expect("a head, and rows");
     fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(3))).expect("it is writable");
     let args = with(&PROFILE, &["--out", "profiled"]);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
-        .current_dir(folder)
-        .args(&args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let mut begun = |model: &str| said.by_ref().any(|line| line.starts_with(model));
-    assert!(begun("small: ") && begun("large: "));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(killed.unwrap().success());
-    let last = said.last();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{last:?}");
+    let said = interrupted_when(folder, &args, |line| line.starts_with("large: "));
+    assert!(said.starts_with("small: "), "{said}");
     let kept = "interrupted: profiled.partial keeps what was finished, and the same command goes on with it";
-    assert_eq!(last.as_deref(), Some(kept));
+    assert_eq!(said.lines().last(), Some(kept));
     let partial = folder.join("profiled.partial");
     assert_eq!(names(&partial), ["small.safetensors", "unfinished-profile-of"]);
     // Neither others' folders nor what was made of other items is gone on with, or removed.

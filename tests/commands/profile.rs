@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{folder, good, good_json, tenantry};
+use crate::common::{folder, good, good_json, interrupted_when, tenantry};
 use tenantry_profiles::{Card, Source};
 
 fn refused(folder: &Path, args: &[&str]) -> String {
@@ -368,31 +368,11 @@ fn only_a_card_of_this_device_is_added_to() {
 #[cfg(all(feature = "libtorch", unix))]
 #[test]
 fn an_interrupted_profile_is_kept_and_gone_on_with() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-
     let folder = folder();
     let at = folder.path();
     let interrupted = || {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
-            .current_dir(at)
-            .args(["profile", "--device", "cpu", "--models", "tiny", "--out", "out/here"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = Vec::new();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        for line in lines {
-            let line = line.unwrap();
-            if line.starts_with("measuring tiny on cpu") {
-                let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-                assert!(kill.unwrap().success());
-            }
-            said.push(line);
-        }
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{said:#?}");
-        said.join("\n")
+        let args = ["profile", "--device", "cpu", "--models", "tiny", "--out", "out/here"];
+        interrupted_when(at, &args, |line| line.starts_with("measuring tiny on cpu"))
     };
     let first = interrupted();
     assert!(first.contains("out/here.partial keeps what was measured"), "{first}");

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((items[0].label, items[1].label), (Label::Class(0), Label::Class(1)));
         let refused = read("label,text\n1,bad\n0,worse\n", &stars).unwrap_err();
         assert!(
-            refused.contains("must be one of the head's 2 classes (1, 2), got 0"),
+            refused.ends_with("must be one of the head's 2 classes (1, 2), got 0; did you mean 1?"),
             "{refused}"
         );
         let items = read("text,text_pair,label\na,b,3.5\n", &Answer::Number).unwrap();

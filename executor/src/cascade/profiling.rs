@@ -211,7 +211,6 @@ impl<'a> OfflinePass<'a> {
                 of.observe(&self.texts[at].1, true, self.interrupt)?
             }
         };
-        let is_new = kept.is_none();
         let fitted = match self.done.get(model) {
             Some(Profiled { whole, .. }) => Fitted {
                 calibration: whole.calibration.clone(),
@@ -228,23 +227,22 @@ impl<'a> OfflinePass<'a> {
         };
         let calibration = fitted.calibration;
         let mut outputs = Outputs::new(of.name(), of.answer(), source, &self.labels, observed, calibration)?;
-        if steps.is_empty() {
-            if is_new {
-                (self.heard.ends)(&outputs)?;
-            }
-            let pruned = Vec::new();
-            self.done.push(Profiled { whole: outputs, pruned });
-            return Ok(());
-        }
         let words = |at: usize| self.texts[at].1.iter().map(Texts::words).sum::<usize>() as f64;
-        outputs.pruning = Some(SavedPruning {
+        outputs.pruning = (!steps.is_empty()).then(|| SavedPruning {
             steps: steps.to_vec(),
             words_left: words(at) / words(0),
         });
-        if is_new {
+        if kept.is_none() {
             (self.heard.ends)(&outputs)?;
         }
-        self.done[model].pruned.push(outputs);
+        match self.done.get_mut(model) {
+            Some(done) => done.pruned.push(outputs),
+            // Whole items come first.
+            None => self.done.push(Profiled {
+                whole: outputs,
+                pruned: Vec::new(),
+            }),
+        }
         Ok(())
     }
 

@@ -65,19 +65,12 @@ impl Gpu {
                 cores: 8,
             },
         };
-        let provenance = Provenance {
-            source: Source::Imported,
-            date: date.to_string(),
-            command: command.to_string(),
-            seed: 0,
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            boot: None,
-            notes: vec![
-                "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the \
+        let notes = vec![
+            "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the \
                  runtime; memory is the datasheet's"
-                    .to_string(),
-            ],
-        };
+                .to_string(),
+        ];
+        let provenance = Provenance::unmeasured(Source::Imported, date, command, notes);
         Card::without_tables(name, device, Lanes { host: 1 }, provenance)
     }
 }

@@ -229,15 +229,8 @@ impl Paper {
         let lanes = Lanes {
             host: (self.inputs.host.cores - 1).max(1),
         };
-        let provenance = Provenance {
-            source: Source::Fitted,
-            date: self.inputs.date.clone(),
-            command: format!("tenantry profile derive --paper {}", self.name),
-            seed: 0,
-            version: env!("CARGO_PKG_VERSION").into(),
-            boot: None,
-            notes,
-        };
+        let command = format!("tenantry profile derive --paper {}", self.name);
+        let provenance = Provenance::unmeasured(Source::Fitted, &self.inputs.date, &command, notes);
         Card {
             origins: Origins::new(origins),
             models,

@@ -59,26 +59,19 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
             cores: 8,
         },
     };
-    let provenance = Provenance {
-        source: Source::Derived,
-        date: date.into(),
-        command: command.into(),
-        seed: 0,
-        version: env!("CARGO_PKG_VERSION").into(),
-        boot: None,
-        notes: vec![
-            format!("from the datasheet alone ({}); measured on no device", sheet.source),
-            format!(
-                "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; \
+    let notes = vec![
+        format!("from the datasheet alone ({}); measured on no device", sheet.source),
+        format!(
+            "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; \
                  whole encoders: {} on cards left out of the fit",
-                roofline.factors.launch_us,
-                100.0 * roofline.factors.arithmetic,
-                100.0 * roofline.factors.memory,
-                Factors::stated_error(),
-            ),
-            "host, dispatch, disk and contention are assumptions".into(),
-        ],
-    };
+            roofline.factors.launch_us,
+            100.0 * roofline.factors.arithmetic,
+            100.0 * roofline.factors.memory,
+            Factors::stated_error(),
+        ),
+        "host, dispatch, disk and contention are assumptions".into(),
+    ];
+    let provenance = Provenance::unmeasured(Source::Derived, date, command, notes);
     let mut card = Card {
         datasheet: (!sheet.is_builtin()).then(|| sheet.clone()),
         ..Card::without_tables(&sheet.name, device, Lanes { host: 1 }, provenance)

@@ -5,8 +5,9 @@
 pub mod requests;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use tenantry_profiles::testing::synthetic_card;
@@ -111,6 +112,32 @@ pub fn check_bad(folder: &Path, cases: &[Case]) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs a command in `folder` that is told to stop (Ctrl-C) by the first line of standard error which says that it is time, and ends as one that was:
+/// what it said.
+#[cfg(unix)]
+pub fn interrupted_when(folder: &Path, args: &[&str], is_time: impl Fn(&str) -> bool) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
+        .current_dir(folder)
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said: Vec<String> = Vec::new();
+    let mut is_told = false;
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if !is_told && is_time(&line) {
+            let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+            is_told = killed.unwrap().success();
+            assert!(is_told);
+        }
+        said.push(line);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{args:?}: {said:#?}");
+    said.join("\n")
 }
 
 /// Names in a folder, sorted.
