@@ -154,7 +154,8 @@ pub trait Workers {
     /// When a worker is lost or the user asked to stop.
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError>;
 
-    /// A request has left the instance that computes on this lane: what is cached of it can be let go, after the ops issued before.
+    /// A request has left the instance that computes on this lane: its memory is free at once, and what the lane knows of it can be let go after
+    /// the ops issued before.
     ///
     /// # Errors
     /// When the lane's worker is lost.
@@ -163,7 +164,7 @@ pub trait Workers {
         Ok(())
     }
 
-    /// A request that computes on this lane is in no more of its runs, and what is cached of it stays: likewise.
+    /// A request that computes on this lane is in no more of its runs, after the ops issued before; what is cached of it stays.
     ///
     /// # Errors
     /// When the lane's worker is lost.
@@ -172,7 +173,7 @@ pub trait Workers {
         Ok(())
     }
 
-    /// Nobody reads a shared prefix on the instance that computes on this lane any more: likewise.
+    /// Nobody reads a shared prefix on the instance that computes on this lane any more: its memory is free at once.
     ///
     /// # Errors
     /// When the lane's worker is lost.

@@ -1,5 +1,6 @@
 //! Workers that are threads: one for each lane.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -52,10 +53,19 @@ pub trait Perform: Send {
         let _ = request;
     }
 
-    /// A shared prefix on the lane's instance is of no use any more: likewise.
-    fn release_prefix(&mut self, prefix: u32) {
-        let _ = prefix;
+    /// What holds memory of the lane's instance for requests, where anything does.
+    fn vacate(&self) -> Option<Box<dyn Vacate>> {
+        None
     }
+}
+
+/// Lets go of memory when the server says so, and not only when the lane comes to it: the server has promised it to others.
+pub trait Vacate: Send + Debug {
+    /// A request has left the lane's instance.
+    fn release(&self, request: RequestId);
+
+    /// A shared prefix on the lane's instance is of no use any more.
+    fn release_prefix(&self, prefix: u32);
 }
 
 /// What a worker is told, in order.
@@ -63,7 +73,6 @@ enum Message {
     Job(Job),
     Park(RequestId),
     Release(RequestId),
-    ReleasePrefix(u32),
 }
 
 /// The longest wait without a look at the interrupt flag.
@@ -74,6 +83,8 @@ const INTERRUPT_CHECK: std::time::Duration = std::time::Duration::from_millis(50
 pub struct Threads {
     origin: Instant,
     lanes: Vec<Sender<Message>>,
+    /// By lane.
+    vacate: Vec<Option<Box<dyn Vacate>>>,
     ran: Receiver<Ran>,
     in_hand: usize,
     interrupt: Arc<AtomicBool>,
@@ -104,6 +115,7 @@ impl Threads {
         let (ready, all_ready) = mpsc::channel::<()>();
         let (begin, origins): (Vec<Sender<Instant>>, Vec<Receiver<Instant>>) =
             lanes.iter().map(|_| mpsc::channel()).unzip();
+        let vacate = lanes.iter().map(|(_, perform)| perform.vacate()).collect();
         let mut senders = Vec::new();
         let mut threads = Vec::new();
         for (index, ((lane, mut perform), origin)) in lanes.into_iter().zip(origins).enumerate() {
@@ -155,6 +167,7 @@ impl Threads {
         Ok(Threads {
             origin,
             lanes: senders,
+            vacate,
             ran,
             in_hand: 0,
             interrupt,
@@ -193,10 +206,6 @@ fn work(
             }
             Message::Release(request) => {
                 perform.release(request);
-                continue;
-            }
-            Message::ReleasePrefix(prefix) => {
-                perform.release_prefix(prefix);
                 continue;
             }
         };
@@ -242,6 +251,9 @@ impl Workers for Threads {
     }
 
     fn release(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        if let Some(vacate) = &self.vacate[lane.index()] {
+            vacate.release(request);
+        }
         self.lanes[lane.index()]
             .send(Message::Release(request))
             .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
@@ -254,9 +266,10 @@ impl Workers for Threads {
     }
 
     fn release_prefix(&mut self, lane: LaneId, prefix: u32) -> Result<(), MachineError> {
-        self.lanes[lane.index()]
-            .send(Message::ReleasePrefix(prefix))
-            .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
+        if let Some(vacate) = &self.vacate[lane.index()] {
+            vacate.release_prefix(prefix);
+        }
+        Ok(())
     }
 
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {

@@ -31,6 +31,11 @@ impl PagePool {
         }
     }
 
+    /// How many there are.
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
     /// How many are free.
     pub fn free(&self) -> u32 {
         self.returned.len() as u32 + self.total - self.untouched

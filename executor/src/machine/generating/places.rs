@@ -1,12 +1,11 @@
 //! Whose the pages of an instance's cache are, and what comes there from other instances' caches or goes from it to them.
 //!
 //! The lane that computes has requests of its own. The lane that copies keys and values from instance to instance finds here what is to be
-//! copied, and takes pages for it.
+//! copied, and takes pages for it. What the server counts as free is free at once, whatever the lane that computes is doing meanwhile:
+//! nobody's run needs the pages of who has left.
 
 use std::collections::HashMap;
-use std::ops::Deref;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tenantry_core::command::FailureReason;
 use tenantry_core::ids::RequestId;
@@ -19,17 +18,13 @@ use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 use crate::machine::Batch;
 use crate::machine::serving::{fail_all, reason};
-use crate::machine::threads::Perform;
-
-/// The longest that a lane takes to let go of pages that the server counts as free: it does so between two runs.
-const PATIENCE: Duration = Duration::from_secs(600);
+use crate::machine::threads::{Perform, Vacate};
 
 /// What an instance keeps of a request from its first step here until it leaves.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Of its prompt and of what it has generated.
     pub ids: Vec<i64>,
-    pub pages: HeldPages,
     /// Ids of the pages of its prefix, and then of its own.
     pub table: Vec<u32>,
     pub shared_pages: u32,
@@ -38,69 +33,50 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct State {
     pages: PagePool,
+    /// Requests' own pages.
+    held: HashMap<RequestId, HeldPages>,
     /// Pages that several requests read.
     prefixes: HashMap<u32, HeldPages>,
     /// From elsewhere, until their first step here.
     landed: HashMap<RequestId, Held>,
     /// Requests whose prompts are complete, to go on elsewhere: their ids and pages.
     complete: HashMap<RequestId, (Vec<i64>, Vec<u32>)>,
-    /// The lane that computes is gone: no page comes back any more.
-    ended: bool,
 }
 
 /// A handle on one instance's.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<(Mutex<State>, Condvar)>);
+pub(super) struct Places(Arc<Mutex<State>>);
 
 impl Places {
     /// All pages are free.
     pub fn new(pages: u32) -> Places {
-        let state = State {
+        Places(Arc::new(Mutex::new(State {
             pages: PagePool::new(pages),
+            held: HashMap::new(),
             prefixes: HashMap::new(),
             landed: HashMap::new(),
             complete: HashMap::new(),
-            ended: false,
-        };
-        Places(Arc::new((Mutex::new(state), Condvar::new())))
+        })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().expect(UNBROKEN)
+        self.0.lock().expect(UNBROKEN)
     }
 
-    /// Lets `held` grow to so many pages.
-    pub fn grow(&self, held: &mut HeldPages, pages: u32) {
-        if (held.ids().len() as u32) < pages {
-            self.state().pages.grow(held, pages);
+    /// Lets a request have so many pages, with those of its prefix.
+    pub fn grow(&self, request: RequestId, held: &mut Held, pages: u32) {
+        let known = held.table.len() as u32;
+        if known < pages {
+            let mut state = self.state();
+            let own = state.grow(request, pages - held.shared_pages);
+            held.table
+                .extend_from_slice(&own[(known - held.shared_pages) as usize..]);
         }
-    }
-
-    /// Takes all of a request's pages back.
-    pub fn give_back(&self, held: HeldPages) {
-        self.state().pages.give_back(held);
-        self.0.1.notify_all();
-    }
-
-    /// The lane that computes is gone: whoever waits for its pages need not.
-    fn end(&self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
-        self.0.1.notify_all();
     }
 
     /// Ids of a prefix's pages, of which the first to name it computes them.
     pub fn prefix(&self, prefix: SharedPrefix) -> Vec<u32> {
         self.state().prefix(prefix)
-    }
-
-    /// Nobody reads a prefix any more.
-    pub fn release_prefix(&self, prefix: u32) {
-        let mut state = self.state();
-        // One whose request never ran is not known here.
-        let pages = state.prefixes.remove(&prefix).unwrap_or_default();
-        state.pages.give_back(pages);
-        drop(state);
-        self.0.1.notify_all();
     }
 
     /// A request's prompt is complete: what others may copy.
@@ -109,79 +85,68 @@ impl Places {
         self.state().complete.insert(request, copied);
     }
 
-    /// A request goes on nowhere, or has been copied.
-    pub fn forget(&self, request: RequestId) {
-        self.state().complete.remove(&request);
-    }
-
     /// What has come of a request from elsewhere.
     pub fn take_landed(&self, request: RequestId) -> Option<Held> {
         self.state().landed.remove(&request)
     }
 
-    /// Whether pages are held by prefixes, by those that come from elsewhere and, as `others` says, by those that run here, and by nobody
-    /// else.
-    pub fn check(&self, others: bool, total: u32) {
-        let state = self.state();
-        let held = others || !state.prefixes.is_empty() || !state.landed.is_empty();
-        assert_eq!(held, state.pages.free() != total, "a page is lost");
-    }
-
     /// Takes pages for what comes of a request from elsewhere, so many with those of its prefix. Ids of all of them.
-    fn land(&self, member: &Member, ids: Vec<i64>, pages: u32) -> Option<Vec<u32>> {
-        let prefix = member.sequence.prefix;
-        let own = pages - prefix.map_or(0, |prefix| prefix.pages);
-        let wanted = |state: &State| {
-            let known = prefix.and_then(|prefix| state.prefixes.get(&prefix.id));
-            let begun = prefix.map_or(0, |prefix| prefix.pages);
-            own + known.map_or(begun, |_| 0)
-        };
-        // What the server counts as free may be with a lane that has not heard yet.
-        let lacks = |state: &mut State| !state.ended && state.pages.free() < wanted(state);
-        let waited = self.0.1.wait_timeout_while(self.state(), PATIENCE, lacks);
-        let (mut state, timeout) = waited.expect(UNBROKEN);
-        if timeout.timed_out() || state.ended {
-            return None;
-        }
-        let mut table = prefix.map_or_else(Vec::new, |prefix| state.prefix(prefix));
-        let mut held = HeldPages::default();
-        state.pages.grow(&mut held, own);
+    fn land(&self, member: &Member, ids: Vec<i64>, pages: u32) -> Vec<u32> {
+        let mut state = self.state();
+        let mut table = member
+            .sequence
+            .prefix
+            .map_or_else(Vec::new, |prefix| state.prefix(prefix));
         let shared_pages = table.len() as u32;
-        table.extend_from_slice(held.ids());
+        table.extend_from_slice(state.grow(member.request, pages - shared_pages));
         let landed = Held {
             ids,
-            pages: held,
             table: table.clone(),
             shared_pages,
         };
         state.landed.insert(member.request, landed);
-        Some(table)
+        table
     }
 }
 
-/// The handle of the lane that computes, whose end, or whose panic, is that of its pages.
-#[derive(Debug)]
-pub(super) struct OwnPlaces(pub Places);
-
-impl Deref for OwnPlaces {
-    type Target = Places;
-
-    fn deref(&self) -> &Places {
-        &self.0
+impl Vacate for Places {
+    fn release(&self, request: RequestId) {
+        // Of a lane that panicked with it the run hears elsewhere.
+        let Ok(mut state) = self.0.lock() else { return };
+        state.landed.remove(&request);
+        state.complete.remove(&request);
+        // One that never ran here has none.
+        let pages = state.held.remove(&request).unwrap_or_default();
+        state.give_back(pages);
     }
-}
 
-impl Drop for OwnPlaces {
-    fn drop(&mut self) {
-        self.0.end();
+    fn release_prefix(&self, prefix: u32) {
+        let Ok(mut state) = self.0.lock() else { return };
+        // One whose request never ran is not known here.
+        let pages = state.prefixes.remove(&prefix).unwrap_or_default();
+        state.give_back(pages);
     }
 }
 
 impl State {
+    /// Ids of a request's own pages, of which it then has so many.
+    fn grow(&mut self, request: RequestId, pages: u32) -> &[u32] {
+        let own = self.held.entry(request).or_default();
+        self.pages.grow(own, pages);
+        own.ids()
+    }
+
     fn prefix(&mut self, prefix: SharedPrefix) -> Vec<u32> {
         let pages = self.prefixes.entry(prefix.id).or_default();
         self.pages.grow(pages, prefix.pages);
         pages.ids()[..prefix.pages as usize].to_vec()
+    }
+
+    fn give_back(&mut self, pages: HeldPages) {
+        self.pages.give_back(pages);
+        let held = self.held.values().chain(self.prefixes.values());
+        let held: usize = held.map(|pages| pages.ids().len()).sum();
+        assert_eq!(held as u32 + self.pages.free(), self.pages.total(), "a page is lost");
     }
 }
 
@@ -202,12 +167,12 @@ impl LinkLane {
         let cache = &self.caches[to];
         let all_pages = cache.pages_for(member.sequence.cached_tokens);
         let landed = self.places[to].land(member, ids, all_pages);
-        let landed = landed.ok_or(FailureReason::OutOfMemory)?;
         let copied = transfer.first_page as usize..all_pages as usize;
         let done = cache.copy_pages(&landed[copied.clone()], &self.caches[from], &table[copied]);
         let done = done.and_then(|()| synchronize(cache.device()));
         done.map_err(|error: ExecutorError| {
-            // Its pages are given back when it leaves.
+            // What was issued before it failed still writes into pages that are another's as soon as it leaves.
+            let _ = synchronize(cache.device());
             reason(&error, FailureReason::LoadFailed)
         })
     }
@@ -260,42 +225,33 @@ mod tests {
     fn what_comes_takes_pages_of_its_own_and_shares_its_prefix() {
         let places = Places::new(8);
         let prefix = Some(SharedPrefix { id: 3, pages: 2 });
-        let first = places.land(&member(0, prefix), vec![7], 4).unwrap();
-        let second = places.land(&member(1, prefix), vec![8], 5).unwrap();
+        let first = places.land(&member(0, prefix), vec![7], 4);
+        let second = places.land(&member(1, prefix), vec![8], 5);
         assert_eq!((first.len(), second.len()), (4, 5));
         assert_eq!(first[..2], second[..2], "the prefix is there once");
         assert_eq!(places.state().pages.free(), 8 - 2 - 2 - 3);
-        places.check(false, 8);
         let landed = places.take_landed(member(0, None).request).unwrap();
         assert_eq!((landed.table, landed.shared_pages, landed.ids), (first, 2, vec![7]));
     }
 
+    /// A run was promised the last two pages when somebody left who had two others. Whoever comes next has those of who left, though the lane
+    /// that computes has not heard of it, and none that the run still grows into.
     #[test]
-    fn nobody_waits_for_pages_of_a_lane_that_is_gone() {
+    fn who_comes_has_the_pages_of_who_left_and_none_of_a_runs() {
         let places = Places::new(4);
-        let mut held = HeldPages::default();
-        places.grow(&mut held, 3);
-        std::thread::scope(|scope| {
-            let lands = scope.spawn(|| places.land(&member(0, None), Vec::new(), 3));
-            drop(OwnPlaces(places.clone()));
-            assert_eq!(lands.join().unwrap(), None);
-        });
-    }
-
-    /// The lane that computes gives pages back when it comes to it; until then what the server counts on is waited for.
-    #[test]
-    fn who_lacks_pages_waits_for_them() {
-        let places = Places::new(4);
-        let mut held = HeldPages::default();
-        places.grow(&mut held, 3);
-        std::thread::scope(|scope| {
-            let lands = scope.spawn(|| places.land(&member(0, None), Vec::new(), 3));
-            places.give_back(held);
-            assert_eq!(lands.join().unwrap().map(|table| table.len()), Some(3));
-        });
-        let landed = places.take_landed(member(0, None).request).unwrap();
-        places.give_back(landed.pages);
-        places.check(false, 4);
+        let request = |slot| member(slot, None).request;
+        let mut runs = Held::default();
+        places.land(&member(1, None), Vec::new(), 2);
+        places.release(request(1));
+        let comes = places.land(&member(2, None), Vec::new(), 2);
+        places.grow(request(0), &mut runs, 1);
+        places.grow(request(0), &mut runs, 2);
+        assert!(runs.table.iter().all(|page| !comes.contains(page)));
+        assert!(places.take_landed(request(1)).is_none());
+        // What the lane hears afterwards, of one who has come again, changes nothing.
+        places.release(request(0));
+        let again = places.land(&member(0, None), vec![5], 2);
+        assert_eq!(places.take_landed(request(0)).map(|held| held.table), Some(again));
     }
 
     /// What may happen to requests, in any order.
@@ -361,9 +317,7 @@ mod tests {
                             continue;
                         }
                         let of_prefix = prefix.map_or(0, |of| of.pages);
-                        let table = places.land(&member(who, prefix), vec![who.into()], own + of_prefix).expect("there \
-                                                                                                                 is \
-                                                                                                                 room");
+                        let table = places.land(&member(who, prefix), vec![who.into()], own + of_prefix);
                         prop_assert_eq!(table.len() as u32, own + of_prefix);
                         let (front, back) = table.split_at(of_prefix as usize);
                         if let Some(prefix) = prefix {
@@ -389,24 +343,23 @@ mod tests {
                             *held = Some(landed);
                         }
                         let held = held.as_mut().expect("it runs");
-                        let before = held.pages.ids().to_vec();
+                        let before = held.table.clone();
                         let pages = before.len() as u32 + by.min(places.state().pages.free());
-                        places.grow(&mut held.pages, pages);
-                        prop_assert_eq!(&held.pages.ids()[..before.len()], &before[..], "what is cached stays where it \
-                                                                                         is");
-                        for &page in &held.pages.ids()[before.len()..] {
+                        places.grow(member(who, None).request, held, pages);
+                        prop_assert_eq!(&held.table[..before.len()], &before[..], "what is cached stays where it is");
+                        for &page in &held.table[before.len()..] {
                             let before = owner[page as usize].replace(Owner::Request(who));
                             prop_assert!(before.is_none(), "page {} is {:?}'s", page, before);
                         }
                     }
                     Move::Leave { who } => {
                         let Some(gone) = here.remove(&who) else { continue };
-                        // One that never ran here is let go of from where it landed.
-                        let held = gone.held.or_else(|| places.take_landed(member(who, None).request));
-                        for &page in held.as_ref().expect("it is here").pages.ids() {
+                        let of_prefix = gone.prefix.map_or(0, |of| of.pages) as usize;
+                        let table = gone.held.map_or(gone.table, |held| held.table);
+                        for &page in &table[of_prefix..] {
                             prop_assert_eq!(owner[page as usize].take(), Some(Owner::Request(who)));
                         }
-                        places.give_back(held.expect("it is here").pages);
+                        places.release(member(who, None).request);
                     }
                     Move::Release { prefix } => {
                         if here.values().any(|other| other.prefix.is_some_and(|of| of.id == prefix)) {

@@ -16,8 +16,7 @@ use tenantry_core::op::{GoingOn, Member, OpKind, Run, Until};
 use tenantry_traces::draw::{Draws, Purpose};
 
 pub(super) use self::running::Running;
-use super::pages::HeldPages;
-use super::places::{Held, OwnPlaces, Places};
+use super::places::{Held, Places};
 use super::retrieval::{Retrieval, Wanted};
 use super::tenants::{Plan, Slots};
 use super::{GeneratedTokens, GenerationServing};
@@ -28,7 +27,7 @@ use crate::likeliest::{NOT_FINITE, not_finite};
 use crate::lora::Segment;
 use crate::machine::inputs::drawn_ids;
 use crate::machine::serving::reason;
-use crate::machine::threads::{Perform, since};
+use crate::machine::threads::{Perform, Vacate, since};
 use crate::machine::{Batch, Outcome, errors};
 
 /// Makes steps of one instance's requests.
@@ -37,7 +36,7 @@ pub(super) struct RunLane {
     /// Absent where each tenant has a model of its own.
     decoder: Option<Decoder>,
     kv: KvCache,
-    places: OwnPlaces,
+    places: Places,
     slots: Slots,
     retrieval: Option<Arc<Retrieval>>,
     held: HashMap<RequestId, Held>,
@@ -67,7 +66,7 @@ impl RunLane {
             retrieval: serving.retrieval.clone(),
             end_of_sequence: serving.end_of_sequence,
             shared_prefix_tokens: serving.shared_prefix_tokens,
-            places: OwnPlaces(serving.places[instance].clone()),
+            places: serving.places[instance].clone(),
             only_prefills: (instance as u32) < serving.prefill_instances,
             only_decodes: serving.prefill_instances > 0 && instance as u32 >= serving.prefill_instances,
             ..RunLane::over(
@@ -91,7 +90,7 @@ impl RunLane {
         RunLane {
             instance: InstanceId(0),
             decoder: decoder.map(Decoder::share),
-            places: OwnPlaces(Places::new(kv.pages())),
+            places: Places::new(kv.pages()),
             kv: kv.share(),
             slots,
             retrieval: None,
@@ -117,9 +116,7 @@ impl RunLane {
     /// Lets a request that is held have so many pages.
     pub fn grow(&mut self, request: RequestId, pages: u32) {
         let held = self.held.get_mut(&request).expect("a member is held");
-        self.places.grow(&mut held.pages, pages - held.shared_pages);
-        let known = held.table.len() - held.shared_pages as usize;
-        held.table.extend_from_slice(&held.pages.ids()[known..]);
+        self.places.grow(request, held, pages);
     }
 
     /// Forgets what a request that is held has generated beyond so many tokens.
@@ -150,7 +147,6 @@ impl RunLane {
             let table = shared.unwrap_or_default();
             Held {
                 ids,
-                pages: HeldPages::default(),
                 shared_pages: table.len() as u32,
                 table,
             }
@@ -374,10 +370,6 @@ impl RunLane {
             tokens.extend(&self.held[&member.request].ids[new]);
         }
     }
-
-    fn check_pages(&self) {
-        self.places.check(!self.held.is_empty(), self.kv.pages());
-    }
 }
 
 impl Perform for RunLane {
@@ -406,29 +398,19 @@ impl Perform for RunLane {
             retrieval.drop_staged(self.instance, request);
         }
         self.running.retain(|running| running.request != request);
-        if self.only_prefills {
-            self.places.forget(request);
-        }
         // Who leaves before the first step has at most been looked up, or copied.
-        let held = self.held.remove(&request).or_else(|| self.places.take_landed(request));
-        let Some(held) = held else {
-            assert!(
-                self.retrieval.is_some() || self.only_decodes,
-                "a request leaves once, and after its first step"
-            );
-            return;
-        };
-        self.places.give_back(held.pages);
-        self.check_pages();
+        assert!(
+            self.held.remove(&request).is_some() || self.retrieval.is_some() || self.only_decodes,
+            "a request leaves once, and after its first step"
+        );
     }
 
     fn park(&mut self, request: RequestId) {
         self.running.retain(|running| running.request != request);
     }
 
-    fn release_prefix(&mut self, prefix: u32) {
-        self.places.release_prefix(prefix);
-        self.check_pages();
+    fn vacate(&self) -> Option<Box<dyn Vacate>> {
+        Some(Box::new(self.places.clone()))
     }
 }
 

@@ -86,7 +86,6 @@ fn a_prompt_that_fails_does_not_fail_the_others() {
     // The second's prompt is beyond the vocabulary.
     let spoilt = Held {
         ids: vec![1_000_000; 6],
-        pages: HeldPages::default(),
         table: Vec::new(),
         shared_pages: 0,
     };
