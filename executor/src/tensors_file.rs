@@ -100,7 +100,7 @@ const HALF_HOLDS: &str = "of numbers that half precision holds, 65504 at most";
 ///
 /// # Errors
 /// Numbers that are beyond the format's largest and would become infinite; `what` says whose.
-pub(crate) fn converted(what: &'static str, parameters: &Tensor, kind: Kind) -> Result<Tensor, ExecutorError> {
+pub(crate) fn converted(what: impl Into<String>, parameters: &Tensor, kind: Kind) -> Result<Tensor, ExecutorError> {
     in_format(parameters, kind)?.map_err(|largest| ExecutorError::input(what, HALF_HOLDS, largest))
 }
 

@@ -419,6 +419,8 @@ fn promote(folder: &Path, tier: Tier, check: &dyn Fn(&Branch) -> Result<(), Plot
     match &committed {
         // What is left over takes space and is tried again at the next publishing; the version is in use all the same.
         Ok(_) => drop(remove_other_versions(folder, &name)),
+        // It may have its name, and only not be known to outlast a power failure: what `CURRENT` names must be there.
+        Err(_) if current(folder)? == Some(version) => {}
         Err(_) => fs::rename(&path, &next).map_err(PlotError::io(&path))?,
     }
     committed

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
-use tenantry_core::event::MemberFailure;
 use tenantry_core::op::Manage;
 use tenantry_traces::Subject;
 
 use super::Batch;
 use super::generating::Disk;
-use super::serving::reason;
+use super::serving::{fail_all, reason};
 use crate::ParameterSets;
 use crate::error::ExecutorError;
 use crate::plot::Tables;
@@ -130,9 +129,7 @@ impl Manager {
     /// Does what an op asks. What fails is told with the batch.
     pub fn perform(&self, manage: &Manage, batch: &Batch) {
         if let Err(error) = self.manage(manage) {
-            let reason = reason(&error, FailureReason::LoadFailed);
-            let mut failures = batch.failures.lock().expect("no lane panics with the list");
-            failures.push(MemberFailure { member: 0, reason });
+            fail_all(batch, reason(&error, FailureReason::LoadFailed));
         }
     }
 

@@ -453,13 +453,18 @@ impl PoolServing for Serving {
     }
 }
 
-/// Fails all members of a batch; those that failed before keep their reason.
+/// Fails all members of a batch; those that failed before keep their reason. A batch without any, such as one that loads a model, fails as one
+/// that has one, or its failure would not be heard.
 pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
+    if batch.members.is_empty() {
+        let mut failures = batch.failures.lock().expect("no lane panics with the list");
+        failures.push(MemberFailure { member: 0, reason });
+    }
     fail_those(batch, reason, |_| true);
 }
 
 /// Likewise, these alone.
-fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> bool) {
+pub(super) fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> bool) {
     let those = { batch.members.iter().enumerate() }.filter(|(_, member)| fails(member));
     let failures = those.map(|(member, _)| MemberFailure {
         member: member as u32,
@@ -470,6 +475,13 @@ fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> b
         .lock()
         .expect("no lane panics with the list")
         .extend(failures);
+}
+
+/// Whether a batch has nobody left to be served. What is still to be done for it would fail by what failed before, and be told as an error of its own.
+pub(super) fn is_lost(batch: &Batch) -> bool {
+    let failures = batch.failures.lock().expect("no lane panics with the list");
+    let failed: BTreeSet<u32> = failures.iter().map(|failure| failure.member).collect();
+    !failed.is_empty() && failed.len() >= batch.members.len()
 }
 
 /// Tells the class that a stage has found for each of these members of a batch; who has none that is finite fails.

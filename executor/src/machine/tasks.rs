@@ -40,6 +40,7 @@ pub struct TaskServing {
     vocabularies: BTreeMap<u32, u64>,
     host_bytes: u64,
     max_tokens: u32,
+    known_streams: u32,
     seed: u64,
     device: Device,
 }
@@ -96,6 +97,7 @@ impl TaskServing {
             vocabularies: BTreeMap::new(),
             host_bytes: 0,
             max_tokens: tasks.max_tokens,
+            known_streams: tasks.known_streams(),
             seed,
             device,
         };
@@ -227,6 +229,7 @@ impl PoolServing for TaskServing {
                     registry: self.registry.share(),
                     own: self.own.iter().map(|(task, model)| (*task, model.share())).collect(),
                     streams: None,
+                    known_streams: self.known_streams,
                     max_tokens: self.max_tokens,
                     tokens: Draws::new(self.seed, Purpose::Tokens),
                     device: self.device,
@@ -347,8 +350,9 @@ struct TaskLane {
     poolers: Poolers,
     registry: Registry,
     own: BTreeMap<u32, OwnModel>,
-    /// As many as any batch so far had.
+    /// As many as are known to be needed, or as any batch so far had: to begin them takes longer than a batch.
     streams: Option<Streams>,
+    known_streams: u32,
     max_tokens: u32,
     tokens: Draws,
     device: Device,
@@ -357,11 +361,8 @@ struct TaskLane {
 
 impl TaskLane {
     fn pass(&mut self, pet: &Pet, batch: &Batch) -> Result<(), ExecutorError> {
-        if self
-            .streams
-            .as_ref()
-            .is_none_or(|streams| streams.count() < pet.streams.into())
-        {
+        let lacks = |streams: &Streams| streams.count() < pet.streams.into();
+        if self.streams.as_ref().is_none_or(lacks) {
             self.streams = Some(Streams::on(self.device, pet.streams.into())?);
         }
         let streams = self.streams.as_ref().expect("there are streams from here on");
@@ -424,6 +425,7 @@ impl Perform for TaskLane {
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
+        self.streams = Some(Streams::on(self.device, self.known_streams)?);
         let shared = self.models.iter().filter_map(|(name, _)| self.registry.model(name));
         for encoder in shared.chain(self.own.values().take(1).map(OwnModel::encoder)) {
             for batch in [1, 8] {

@@ -26,7 +26,7 @@ pub(crate) use self::probe::TextProbe;
 use super::Batch;
 use super::inputs::Inputs;
 use super::pool_serving::{AnswerList, PoolServing};
-use super::serving::{Answer, fail_all, fail_unanswered, reason};
+use super::serving::{Answer, fail_all, fail_those, fail_unanswered, reason};
 use super::stage_cards::StageCards;
 use super::threads::Perform;
 use crate::cascade::{Calibration, Classified, Item, TextModel, Texts, Tokens, described, hash_items, read_items};
@@ -337,6 +337,16 @@ struct Pass {
     classified: Classified,
 }
 
+/// What it came to for one text.
+struct Concluded {
+    /// Probabilities of classes, or a number.
+    output: Vec<f64>,
+    /// What a dispatcher is told.
+    told: Revealed,
+    /// What the next model reads, where it is asked and that is not the whole text.
+    left: Option<Reading>,
+}
+
 /// Runs one instance of a stage's model.
 struct TextLane {
     stage: TextStage,
@@ -355,7 +365,7 @@ impl TextLane {
         let classifier = stage.model.classifier();
         let classified = classifier.classify_padded(&tokens, batch.shape.tokens as usize, stage.alpha().is_some())?;
         if stage.dispatch.is_none() {
-            self.conclude(batch, &Pass { readings, classified }, Self::goes_on)?;
+            self.conclude_by_route(batch, &Pass { readings, classified });
         } else {
             self.pass = Some(Pass { readings, classified });
         }
@@ -373,37 +383,36 @@ impl TextLane {
         matches!(self.route.next(answered), NextStage::Ask(_))
     }
 
-    /// Keeps what came of a pass, and reveals what a dispatcher decides by. Of those that go on, what the next model reads is prepared.
+    /// Keeps what came of a pass, and reveals what a dispatcher decides by. Of those that go on, what the next model reads is prepared; those
+    /// members of whom it can read nothing, and why.
     fn conclude(
         &self,
         batch: &Batch,
         pass: &Pass,
         goes_on: impl Fn(&Self, &Member, u32) -> bool,
-    ) -> Result<(), ExecutorError> {
+    ) -> Vec<(usize, ExecutorError)> {
         let stage = &self.stage;
         let members = batch.members.len();
         let (mut revealed, mut answers) = (Vec::with_capacity(members), Vec::with_capacity(members));
         let mut numbers = Vec::new();
         let (mut outputs, mut readings) = (Vec::with_capacity(members), Vec::new());
-        let mut unanswered = Vec::new();
+        let (mut unanswered, mut unread) = (Vec::new(), Vec::new());
         for (index, member) in batch.members.iter().enumerate() {
-            if !pass.classified.logits[index].iter().all(|logit| logit.is_finite()) {
-                unanswered.push(index);
-                // It goes nowhere: whatever is said here decides nothing.
-                revealed.push(Revealed {
-                    confidence_ppm: 0,
-                    next_tokens: member.input_tokens,
-                });
-                continue;
-            }
-            let (output, confidence) = stage.calibration.apply(&pass.classified.logits[index]);
-            let confidence_ppm = (confidence * 1e6).round() as u32;
-            let mut next_tokens = member.input_tokens;
-            if stage.next.is_some() && goes_on(self, member, confidence_ppm) {
-                let (tokens, left) = self.pass_on(pass, index, member)?;
-                next_tokens = tokens;
-                readings.extend(left.map(|left| ((member.ticket, stage.index + 1), left)));
-            }
+            let Concluded { output, told, left } = match self.of_one(pass, index, member, &goes_on) {
+                Ok(Some(concluded)) => concluded,
+                nothing => {
+                    match nothing {
+                        Err(error) => unread.push((index, error)),
+                        _ => unanswered.push(index),
+                    }
+                    // It goes nowhere: whatever is said here decides nothing.
+                    revealed.push(Revealed {
+                        confidence_ppm: 0,
+                        next_tokens: member.input_tokens,
+                    });
+                    continue;
+                }
+            };
             let (ticket, index) = (member.ticket, stage.index as u16);
             match stage.calibration {
                 Calibration::Number { .. } => numbers.push(Number {
@@ -417,11 +426,9 @@ impl TextLane {
                     class: tenantry_cascade::ensemble::likeliest(&output) as u32,
                 }),
             }
-            outputs.push(((member.ticket, stage.index), output));
-            revealed.push(Revealed {
-                confidence_ppm,
-                next_tokens,
-            });
+            outputs.push(((ticket, stage.index), output));
+            readings.extend(left.map(|left| ((ticket, stage.index + 1), left)));
+            revealed.push(told);
         }
         fail_unanswered(batch, unanswered.into_iter());
         self.answers
@@ -434,7 +441,41 @@ impl TextLane {
         on_way.pruned.extend(readings);
         drop(on_way);
         *batch.revealed.lock().expect("no worker panics with the answers") = revealed;
-        Ok(())
+        unread
+    }
+
+    /// Likewise, and fails those of whom nothing can be read.
+    fn conclude_by_route(&self, batch: &Batch, pass: &Pass) {
+        for (member, error) in self.conclude(batch, pass, Self::goes_on) {
+            let member = batch.members[member].request;
+            let reason = reason(&error, FailureReason::ComputeFailed);
+            fail_those(batch, reason, |other| other.request == member);
+        }
+    }
+
+    /// What a pass came to for one of its members; nothing where that is no number.
+    fn of_one(
+        &self,
+        pass: &Pass,
+        index: usize,
+        member: &Member,
+        goes_on: impl Fn(&Self, &Member, u32) -> bool,
+    ) -> Result<Option<Concluded>, ExecutorError> {
+        let logits = &pass.classified.logits[index];
+        if !logits.iter().all(|logit| logit.is_finite()) {
+            return Ok(None);
+        }
+        let (output, confidence) = self.stage.calibration.apply(logits);
+        let confidence_ppm = (confidence * 1e6).round() as u32;
+        let (next_tokens, left) = match self.stage.next.is_some() && goes_on(self, member, confidence_ppm) {
+            true => self.pass_on(pass, index, member)?,
+            false => (member.input_tokens, None),
+        };
+        let told = Revealed {
+            confidence_ppm,
+            next_tokens,
+        };
+        Ok(Some(Concluded { output, told, left }))
     }
 
     /// What the next model reads of a request, as long as that is; the reading itself unless it is the whole text.
@@ -493,7 +534,10 @@ impl Perform for TextLane {
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
         let done = match (kind, self.pass.take()) {
             (OpKind::Encode(_), _) => self.encode(batch),
-            (OpKind::Inspect, Some(pass)) => self.conclude(batch, &pass, Self::goes_on),
+            (OpKind::Inspect, Some(pass)) => {
+                self.conclude_by_route(batch, &pass);
+                Ok(())
+            }
             // The pass failed, and its members have been told.
             (OpKind::Inspect, None) => Ok(()),
             _ => unreachable!("a cascade's lanes compute"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 use tenantry_core::spec::HeadTask;
 use tenantry_profiles::{DType, ModelShape};
 
@@ -71,7 +71,8 @@ impl Heads {
         })
     }
 
-    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. One that cannot be read is [`missing`](Self::missing).
+    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. One that cannot be read, or not be held in this format, is
+    /// [`missing`](Self::missing).
     ///
     /// # Errors
     /// No tenants, no head that can be read, or no memory on the device.
@@ -89,21 +90,29 @@ impl Heads {
         let files = &files[..files.len().min(tenants as usize)];
         let kind = kind(dtype);
         let (mut own, mut poolers, mut missing) = (Vec::new(), Poolers::default(), Vec::new());
+        let read = |file: &PathBuf| -> Result<StoredHead, ExecutorError> {
+            let StoredHead { linear, pooler } = read_head(file, shape.hidden, classes, task)?;
+            let of_file = |what: &str| format!("{}: {what}", file.display());
+            let pooler = pooler.map(|pooler| pooler.to(&of_file("pooler"), kind, device));
+            Ok(StoredHead {
+                linear: converted(of_file("classifier"), &linear, kind)?,
+                pooler: pooler.transpose()?,
+            })
+        };
         for (index, file) in files.iter().enumerate() {
-            let StoredHead { linear, pooler } = match read_head(file, shape.hidden, classes, task) {
+            let StoredHead { linear, pooler } = match read(file) {
                 Ok(head) => head,
-                Err(error) if missing.len() + 1 == files.len() => return Err(error),
+                Err(error) if error.is_out_of_memory() || missing.len() + 1 == files.len() => return Err(error),
                 Err(error) => {
                     missing.push((index, error.to_string()));
                     StoredHead {
-                        linear: Tensor::f_zeros([shape.head_parameters(classes) as i64], (Kind::Float, Device::Cpu))?,
+                        linear: Tensor::f_zeros([shape.head_parameters(classes) as i64], (kind, Device::Cpu))?,
                         pooler: None,
                     }
                 }
             };
             own.push(linear);
             if let Some(pooler) = pooler {
-                let pooler = pooler.to(kind, device)?;
                 for tenant in (index as u32..tenants).step_by(files.len()) {
                     poolers.put(tenant, pooler.share());
                 }
@@ -113,7 +122,7 @@ impl Heads {
         let turns: Vec<i64> = (0..i64::from(tenants)).map(|tenant| tenant % own.size()[0]).collect();
         let parameters = own.f_index_select(0, &Tensor::f_from_slice(&turns)?)?;
         Ok(Heads {
-            parameters: converted("tenants' heads", &parameters, kind)?.f_to(device)?,
+            parameters: parameters.f_to(device)?,
             hidden: shape.hidden.into(),
             classes: classes.into(),
             poolers,
@@ -228,6 +237,8 @@ impl Heads {
 
 #[cfg(test)]
 mod tests {
+    use safetensors::Dtype;
+    use safetensors::tensor::TensorView;
     use tch::Kind;
 
     use super::*;
@@ -274,5 +285,58 @@ mod tests {
                 }
             }
         }
+    }
+    /// Numbers beyond half precision are one tenant's fault: the others are answered.
+    #[test]
+    fn a_head_that_the_format_does_not_hold_is_missing_alone() {
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, largest: f32, pooler: f32| {
+            let path = folder.path().join(name);
+            let (hidden, numbers) = (shape.hidden as usize, |count: usize, first: f32| {
+                let mut numbers = vec![0.5_f32; count];
+                numbers[0] = first;
+                numbers.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>()
+            });
+            let tensors = [
+                ("classifier.weight", vec![2, hidden], numbers(2 * hidden, largest)),
+                ("classifier.bias", vec![2], numbers(2, 0.0)),
+                (
+                    "pooler.dense.weight",
+                    vec![hidden, hidden],
+                    numbers(hidden * hidden, pooler),
+                ),
+                ("pooler.dense.bias", vec![hidden], numbers(hidden, 0.0)),
+            ];
+            let views = tensors.iter().map(|(name, size, bytes)| {
+                let view = TensorView::new(Dtype::F32, size.clone(), bytes).unwrap();
+                (*name, view)
+            });
+            crate::tensors_file::write(&path, views.collect(), None).unwrap();
+            path
+        };
+        let files = [
+            file("good", 1.0, 1.0),
+            file("head", 7e4, 1.0),
+            file("pooler", 1.0, -7e4),
+        ];
+        let task = (2, HeadTask::Classification);
+        let read = |dtype, files: &[PathBuf]| Heads::read(&shape, 6, task, files, dtype, Device::Cpu);
+        assert!(read(DType::F32, &files).unwrap().missing().is_empty());
+        let heads = read(DType::F16, &files).unwrap();
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5].map(|tenant| heads.lacks(tenant)),
+            [false, true, true, false, true, true]
+        );
+        for ((_, why), (name, what)) in heads
+            .missing()
+            .iter()
+            .zip([("head", "classifier"), ("pooler", "pooler")])
+        {
+            let must =
+                format!("{name}: {what}: must be of numbers that half precision holds, 65504 at most, got 70000");
+            assert!(why.ends_with(&must), "{why}");
+        }
+        assert!(read(DType::F16, &files[1..]).is_err(), "nobody has a head");
     }
 }

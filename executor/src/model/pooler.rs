@@ -32,11 +32,10 @@ impl Pooler {
     /// The same in another place and number format.
     ///
     /// # Errors
-    /// No memory there.
-    pub fn to(&self, kind: Kind, device: Device) -> Result<Pooler, ExecutorError> {
-        let moved = |tensor: &Tensor| -> Result<Tensor, ExecutorError> {
-            Ok(converted("a pooler's parameters", tensor, kind)?.f_to(device)?)
-        };
+    /// No memory there, or numbers that the format does not hold; `what` says whose.
+    pub fn to(&self, what: &str, kind: Kind, device: Device) -> Result<Pooler, ExecutorError> {
+        let moved =
+            |tensor: &Tensor| -> Result<Tensor, ExecutorError> { Ok(converted(what, tensor, kind)?.f_to(device)?) };
         Ok(Pooler {
             dense: LinearParameters {
                 weight: moved(&self.dense.weight)?,

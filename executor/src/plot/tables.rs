@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Device;
 use tenantry_core::spec::PlotSpec;
@@ -62,6 +62,8 @@ pub struct Tables {
 
 /// How a domain's own table is.
 struct DomainState {
+    /// Whoever reads its table from the disk: two at once would both take the same for the one in use.
+    reloading: Mutex<()>,
     /// Where it is not there, the root answers for the domain.
     there: AtomicBool,
     /// Whether the second version is in use.
@@ -265,6 +267,8 @@ impl Tables {
     /// A table that can no longer be read; what was there stays.
     pub(crate) fn reload(&self, domain: u32) -> Result<(), ExecutorError> {
         let state = &self.states[domain as usize];
+        // Who panicked with it left the state as it was.
+        let _reloading = state.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = self.domains[domain as usize] {
             let name = domain_name(domain);
             let in_use = state.updated.load(Ordering::Relaxed);
@@ -378,6 +382,7 @@ impl Tables {
 impl DomainState {
     fn new() -> DomainState {
         DomainState {
+            reloading: Mutex::new(()),
             there: AtomicBool::new(true),
             updated: AtomicBool::new(false),
         }

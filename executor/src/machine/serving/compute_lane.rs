@@ -275,12 +275,18 @@ impl Perform for ComputeLane {
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        if let OpKind::Infer(infer) = kind {
+            self.stream = usize::from(infer.runtime.stream);
+        }
         self.fail_missing(batch);
+        if is_lost(batch) {
+            self.under_way = None;
+            return;
+        }
         let done = match kind {
             OpKind::Encode(encode) => self.encode(encode, batch),
             // A runtime is the whole model of its stream on a batch of its shape.
             OpKind::Infer(infer) => {
-                self.stream = usize::from(infer.runtime.stream);
                 let whole = Encode {
                     begin: true,
                     embed: true,

@@ -80,6 +80,7 @@ impl Perform for HostLane {
         let retrieval = || self.retrieval.as_ref().expect("a pool that looks up has tables");
         match kind {
             OpKind::CopyIn(copy) => self.copy_in(batch, copy.layers),
+            OpKind::Lookup(_) | OpKind::Stage(_) if is_lost(batch) => {}
             OpKind::Lookup(_) => {
                 if let Err(error) = retrieval().look_up(batch) {
                     fail_all(batch, reason(&error, FailureReason::LookupFailed));

@@ -14,8 +14,9 @@ use tempfile::TempDir;
 use tenantry_core::board::OpRan;
 use tenantry_core::command::{Refusal, RejectReason};
 use tenantry_core::event::Event;
+use tenantry_core::ids::RequestId;
 use tenantry_core::log::{Log, replay};
-use tenantry_core::op::{Lookup, Manage};
+use tenantry_core::op::{BatchShape, Lookup, Manage, Sequence};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{BatchSpec, HeadTask, ParameterPipeline, PipelineSpec, PlotSpec, SystemSpec};
 use tenantry_core::testing;
@@ -288,4 +289,32 @@ fn expected_class(tables: &Tables, encoder: &Encoder, adapter: Option<(&AdapterC
     let heads = Heads::random(model, TENANTS, 5, SEED, DType::F32, Device::Cpu).unwrap();
     let logits = heads.forward(&hidden, &[tenant]).unwrap();
     logits.argmax(1, false).int64_value(&[0]) as u32
+}
+
+#[test]
+fn a_batch_without_members_fails_as_one_and_another_is_lost_with_its_last() {
+    let reason = FailureReason::LoadFailed;
+    let loads_a_model = Batch::new(InstanceId(0), BatchShape::NOTHING, Vec::new());
+    fail_all(&loads_a_model, reason);
+    assert_eq!(
+        *loads_a_model.failures.lock().unwrap(),
+        [MemberFailure { member: 0, reason }]
+    );
+    let member = |tenant| Member {
+        request: RequestId {
+            slot: tenant,
+            generation: 0,
+        },
+        ticket: tenant.into(),
+        tenant,
+        input_tokens: 8,
+        slot: 0,
+        sequence: Sequence::default(),
+    };
+    let batch = Batch::new(InstanceId(0), BatchShape::NOTHING, vec![member(0), member(1)]);
+    assert!(!is_lost(&batch));
+    for (tenant, lost) in [(0, false), (0, false), (1, true)] {
+        fail_those(&batch, reason, |member| member.tenant == tenant);
+        assert_eq!(is_lost(&batch), lost);
+    }
 }

@@ -123,8 +123,11 @@ impl TextProbe {
             let (batch, pass) = &looked_at[calls % looked_at.len()];
             calls += 1;
             let start = Instant::now();
-            lane.conclude(batch, pass, |_, _, _| pruned)?;
+            let unread = lane.conclude(batch, pass, |_, _, _| pruned);
             let took = start.elapsed();
+            if let Some((_, error)) = unread.into_iter().next() {
+                return Err(error);
+            }
             // As when they have left.
             lane.answers.lock().expect("no lane panics with the list").clear();
             batch.members.iter().for_each(|member| lane.texts.left(member.ticket));
