@@ -13,7 +13,8 @@ use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
-    EngineSpec, FineTuned, FullModels, PlaceSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TaskFile,
+    AdmitSpec, EngineSpec, FineTuned, FullModels, PlaceSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec,
+    TaskFile,
 };
 use tenantry_core::{ClusterSpec, Server};
 use tenantry_profiles::testing::synthetic_card;
@@ -50,6 +51,37 @@ fn a_refused_task_keeps_nobody_waiting_for_a_full_pool() {
     assert_eq!((record.counts.served, record.counts.unfinished), (6, 0));
     // While the first pool is planned the other ten come: the second is planned of the four that wait, and nobody is left for the third.
     assert_eq!(record.tasks.expect("it has tasks").plans, 2);
+}
+
+/// Of a thousand queries at once nearly all find the queue full. Whoever comes later waits for a full pool as before: pools of nobody but
+/// those who were turned away are none.
+#[test]
+fn who_is_turned_away_from_full_pools_fills_no_later_one() {
+    let card = synthetic_card();
+    let mut system = tasks(2);
+    system.admit = AdmitSpec::BoundedQueue { max_waiting: 8 };
+    of(&mut system).planning = PlanningSpec::Pool {
+        size: 4,
+        max_wait: Some(Duration::from_secs(20)),
+    };
+    let plans = |later: u64| {
+        let storm = (0..1000).map(|i| request(i, 100, (i % 2) as u32, 32));
+        let later = (0..later).map(|i| request(1000 + i, 1_000_000 * (i + 1), (i % 2) as u32, 32));
+        let record = run_listed(
+            &card,
+            cluster(1, MEMORY),
+            &system,
+            2,
+            Jitter::None,
+            storm.chain(later).collect(),
+        )
+        .record;
+        assert!(record.counts.unfinished == 0 && record.counts.rejected > 900);
+        record.tasks.expect("it has tasks").plans
+    };
+    // Twelve in pools of four, where the first may be begun by some who left and the last may stay unfilled.
+    let later = plans(12) - plans(0);
+    assert!((3..=4).contains(&later), "{later}");
 }
 
 #[test]

@@ -19,20 +19,20 @@ pub fn is_lost(now: Time, deadline: Time, alone_ns: u64) -> bool {
 /// in the same order, as end before the earliest of them; half of the window at least, since small batches take more time a query, for which all pay.
 /// Where it would miss none, or all that can be kept, the whole window is planned, which takes the least time a query.
 ///
-/// `predicted_ns` is what queries take together.
+/// `predicted_ns` is what queries take together, `alone_ns` what one takes by itself: it is asked of everybody who waits.
 pub fn first_due<Q: Copy>(
     now: Time,
     mut waiting: Vec<Q>,
     window: usize,
     deadline: impl Fn(&Q) -> Time,
+    alone_ns: impl Fn(&Q) -> u64,
     predicted_ns: impl Fn(&[Q]) -> u64,
 ) -> Vec<Q> {
     // Whether it is lost, its deadline, and its place, so that those alike come in the order in which they came.
     let mut order: Vec<(bool, Time, usize)> = { waiting.iter().enumerate() }
         .map(|(place, query)| {
-            let alone_ns = predicted_ns(std::slice::from_ref(query));
             let deadline = deadline(query);
-            (is_lost(now, deadline, alone_ns), deadline, place)
+            (is_lost(now, deadline, alone_ns(query)), deadline, place)
         })
         .collect();
     if order.len() > window {
@@ -67,7 +67,7 @@ mod tests {
         let predicted = |queries: &[usize]| 10_000_000 * queries.len() as u64;
         let deadline = |place: &usize| Time(1_000_000 * deadlines_ms[*place]);
         let waiting = (0..deadlines_ms.len()).collect();
-        first_due(Time(100_000_000), waiting, 8, deadline, predicted)
+        first_due(Time(100_000_000), waiting, 8, deadline, |_| predicted(&[0]), predicted)
     }
 
     #[test]

@@ -244,6 +244,20 @@ impl TasksSpec {
         }
     }
 
+    /// Streams that a batch's operators may be put on, as far as that is known beforehand: where each has one of its own, batches tell.
+    pub fn known_streams(&self) -> u32 {
+        let EngineSpec::Shared { streams, .. } = self.engine else {
+            return 1;
+        };
+        match streams {
+            StreamsSpec::ByProfile { many: most }
+            | StreamsSpec::Fixed { count: most }
+            | StreamsSpec::Even { count: most }
+            | StreamsSpec::InTurn { count: most } => most.clamp(1, self.max_batch.max(1)),
+            StreamsSpec::OneEach => 1,
+        }
+    }
+
     /// The shapes of all shared models, of a pool whose own is `first`.
     pub fn models<'a>(&'a self, first: &'a ModelShape) -> impl Iterator<Item = &'a ModelShape> {
         self.named_models(first).map(|(_, shape)| shape)

@@ -93,6 +93,12 @@ impl Latencies {
         shared.chain(own).sum()
     }
 
+    /// Likewise of one query, without a look at the others.
+    pub fn alone_ns(&self, query: &Candidate) -> u64 {
+        let tables = &self.tables[usize::from(query.task.model)];
+        tables.shared_ns(1, query.tokens) + tables.task_ns(self.kind(query.task.kind), 1, query.tokens)
+    }
+
     /// A group's operators in one layer, as the scheduler of streams sees them.
     pub fn operator(&self, model: u16, group: &PetGroup) -> StreamOperator {
         let (shape, tables) = (&self.shapes[usize::from(model)], &self.tables[usize::from(model)]);

@@ -34,10 +34,17 @@ use crate::slab::Slab;
 use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
 use crate::topology::Topology;
 
+/// Of those who came for pools of `size` and have `gone`, beside so many who wait: how many leave a place empty beside somebody. A pool of
+/// nobody but such is none.
+fn without_empty_pools(gone: u32, waiting: u32, size: u32) -> u32 {
+    let left_in_last = (size - waiting % size) % size;
+    gone.min(left_in_last) + gone.saturating_sub(left_in_last) % size
+}
+
 struct Instance {
     /// Queries that are in no plan.
     queue: Queue,
-    /// Queries that came for the next pool and are not there: turned away, or cancelled.
+    /// Queries that came for the next pools and are not there: turned away, or cancelled. Fewer than two pools of them.
     gone: u32,
     /// The pool whose plan is being made. Queries that are planned online wait in the queue meanwhile, those of a pool do not.
     asked: Option<Vec<Candidate>>,
@@ -234,7 +241,17 @@ impl TaskServer {
         self.advance(now, instance, commands);
     }
 
-    /// A pool that waits for so many queries counts those that were turned away: otherwise one refused task would keep all others waiting.
+    /// A pool that waits for so many queries counts those that were turned away or have left: otherwise one refused task would keep all others
+    /// waiting.
+    fn leave_place(&mut self, instance: InstanceId) {
+        let PlanningSpec::Pool { size, .. } = self.planning else {
+            return;
+        };
+        let state = &mut self.instances[instance.index()];
+        let waiting = state.queue.view(&self.requests).len();
+        state.gone = without_empty_pools(state.gone + 1, waiting, size);
+    }
+
     fn turned_away(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
         if let PlanningSpec::Pool { .. } = self.planning {
             let position = match self.repository.entry(tenant) {
@@ -243,7 +260,7 @@ impl TaskServer {
                 Entry::Unknown | Entry::Refused(_) => tenant,
             };
             let instance = self.instance_for(position);
-            self.instances[instance.index()].gone += 1;
+            self.leave_place(instance);
             self.advance(now, instance, commands);
         }
     }
@@ -303,7 +320,7 @@ impl TaskServer {
             None if pooled && asked => {}
             None => {
                 state.queue.remove(&mut self.requests, id);
-                state.gone += 1;
+                self.leave_place(instance);
             }
         }
         self.waiting -= 1;
@@ -437,6 +454,7 @@ impl TaskServer {
                 queue.iter().map(candidate).collect(),
                 window as usize,
                 |query| query.deadline,
+                |query| self.latencies.alone_ns(query),
                 |queries| self.latencies.predicted_ns(queries),
             ),
             false => queue.iter().take(window as usize).map(candidate).collect(),
@@ -448,6 +466,7 @@ impl TaskServer {
             for query in &pool {
                 state.queue.remove(&mut self.requests, query.id);
             }
+            state.gone = without_empty_pools(state.gone, state.queue.view(&self.requests).len(), *size);
         }
         let batching = match self.engine {
             EngineSpec::Shared { batching, .. } if pool.len() > 1 => batching,
@@ -486,8 +505,7 @@ impl TaskServer {
         let pool = state.asked.take().expect("a plan was asked for");
         let requests = &self.requests;
         // With one target for all, who is late is no less urgent than who came after it.
-        let alone_ns = |query: &Candidate| self.latencies.predicted_ns(std::slice::from_ref(query));
-        let lost = |query: &Candidate| urgent_first && is_lost(now, query.deadline, alone_ns(query));
+        let lost = |query: &Candidate| urgent_first && is_lost(now, query.deadline, self.latencies.alone_ns(query));
         let mut batches = planned(plan, &pool, |id| requests.get(id).is_some(), lost);
         if let PlanningSpec::Online { .. } = self.planning {
             let urgency = |batch: &Planned| match looks_at_costs {
