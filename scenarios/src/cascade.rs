@@ -132,6 +132,17 @@ fn check_stage(raw: &RawCascade, index: usize, around: &Around<'_>, path: &Path,
             problem(path, must, format!("{gpus:?}"));
         }
     }
+    let is_rest = |before: &RawStage| before.model == stage.model && stage.layers.is_some_and(|layers| layers.from > 0);
+    if index > 0 && is_rest(&raw.stages[index - 1]) {
+        let given = [
+            ("gpus", stage.gpus.is_some()),
+            ("instances_per_gpu", stage.instances_per_gpu.is_some()),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+            let must = "left out where a stage goes on with the hidden states of the one before, where that has ended";
+            problem(path.key(key), must.into(), "given".into());
+        }
+    }
     let goes_on = raw.order == RawOrder::OneByOne && index + 1 < raw.stages.len();
     match (&stage.reroute, goes_on) {
         (None, true) => problem(

@@ -192,6 +192,10 @@ fn check_system(system: &RawSystem, mut rules: Rules<'_>) {
     left_out("plot", system.plot.is_some());
     left_out("padding", system.padding != RawPadding::Longest);
     left_out("instances_per_gpu", system.instances_per_gpu.0 != 1);
+    left_out("swap", system.swap != RawSwap::default());
+    let must = "least-loaded or round-robin where a system has tasks: an encoder keeps nothing of a query";
+    let by_working_set = system.place == RawPlace::LargestWorkingSet;
+    rules.hold(!by_working_set, "place", must, "largest-working-set");
     let head = system.tenant_state == RawTenantState::Head;
     let must = "head (nothing beside what tasks says) where a system has tasks";
     rules.hold(head, "tenant_state", must, "another");

@@ -75,6 +75,18 @@ const BROKEN: &[(&str, &str, &str)] = &[
       model: large, layers: { from: 6, to: 12 } }\n",
      "s.yaml:20: systems[0].cascade.stages[1].layers.from: must be 0 where all are asked at once: nothing has ended \
       that it could go on from, got 6"),
+    ("      stages:\n        - { model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        \
+      - { model: large, gpus: [1] }\n",
+     "      stages:\n        - { model: large, name: small, layers: { to: 6 }, reroute: { cut_off: 0.9, slope: 10 } }\n        - { \
+      model: large, layers: { from: 6, to: 12 }, gpus: [1] }\n",
+     "s.yaml:19: systems[0].cascade.stages[1].gpus: must be left out where a stage goes on with the hidden states of \
+      the one before, where that has ended, got given"),
+    ("      stages:\n        - { model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        \
+      - { model: large, gpus: [1] }\n",
+     "      stages:\n        - { model: large, name: small, layers: { to: 6 }, reroute: { cut_off: 0.9, slope: 10 } }\n        - { \
+      model: large, layers: { from: 6, to: 12 }, instances_per_gpu: 2 }\n",
+     "s.yaml:19: systems[0].cascade.stages[1].instances_per_gpu: must be left out where a stage goes on with the hidden states of \
+      the one before, where that has ended, got given"),
     ("gpus: [1] }", "gpus: [1], scale: { start: 2, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, \
                      patience: 9 } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].scale.start: must be at most the stage's gpus (1), got 2"),

@@ -109,6 +109,17 @@ fn texts_cost_what_their_lanes_took() {
     card.tables.text_pass.retain(|row| !row.attended);
     card.tables.text_look.retain(|row| !row.pruned);
     assert_eq!(compute_us_on(&card, all(Some(0.5))), small + LOOK_US + large + LOOK_US);
+    // An exit's layers are no trained model's, whatever it is called.
+    let exit_ns = |card: &_| {
+        let layers = Layers::from(0, 1);
+        let exit = StageSpec {
+            layers,
+            ..stage("tiny", &[0], None)
+        };
+        let (record, _) = logged_on(card, &alone(exit), 1, vec![request(0, 0, 0, 40)]);
+        record.compute.max_ns()
+    };
+    assert_eq!(exit_ns(&card), exit_ns(&synthetic_card()));
 }
 
 /// Words that are gone are gone for all that come after: what pruning costs the last of three models adds up over those that prune before it, each to its degree.

@@ -86,7 +86,9 @@ pub fn side_by_side_as_if_alone(card: &Card, run: &RunSpec) -> Option<String> {
     let (instances, models): (u32, Vec<(&ModelShape, DType)>) = match (&system.route, &pool.tasks) {
         // Of a cascade, all its stages' on the card that has most.
         (Some(route), _) => {
-            let on = |gpu: u32| route.stages.iter().filter(move |stage| stage.gpus.contains(&gpu));
+            // What goes on from another stage does so where that one is, and in its turn.
+            let own = || route.stages.iter().filter(|stage| !stage.continues());
+            let on = |gpu: u32| own().filter(move |stage| stage.gpus.contains(&gpu));
             let instances = |gpu: u32| -> u32 { on(gpu).map(|stage| stage.pool.instances_per_gpu).sum() };
             let fullest = (0..run.gpus).max_by_key(|gpu| instances(*gpu)).unwrap_or(0);
             let models = on(fullest).map(|stage| (&stage.pool.model, stage.pool.dtype));

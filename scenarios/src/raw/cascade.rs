@@ -32,10 +32,10 @@ pub struct RawStage {
     /// What `outcomes` calls it. Default: as the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    /// The cards that it runs on, from 0. Default: all.
+    /// The cards that it runs on, from 0. Default: all, or where it goes on from the stage before, that one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Vec<u32>>,
-    /// Instances on each of these cards. Default: the system's.
+    /// Instances on each of these cards. Default: the system's; left out where it goes on from the stage before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances_per_gpu: Option<InstanceCount>,
     /// What runs next on an instance. Default: the system's.

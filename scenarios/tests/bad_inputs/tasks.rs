@@ -52,6 +52,16 @@ fn tasks_that_are_wrong() {
             "systems[0].pipeline: must be left out where a system has tasks, which say it themselves, got something",
         ),
         (
+            "preset: pets",
+            "preset: pets\n    swap: lfu",
+            "systems[0].swap: must be left out where a system has tasks, which say it themselves, got something",
+        ),
+        (
+            "preset: pets",
+            "preset: pets\n    place: largest-working-set",
+            "systems[0].place: must be least-loaded or round-robin where a system has tasks: an encoder keeps nothing of a query, got largest-working-set",
+        ),
+        (
             "task: 3, kind: dora",
             "task: 3",
             "systems[0].tasks.registrations[0].kind: must be given, since there is no file, got nothing",

@@ -1,7 +1,7 @@
 //! Forward passes of encoders, by their parts or whole.
 
 use tenantry_core::ids::PoolId;
-use tenantry_core::op::{BatchShape, Encode};
+use tenantry_core::op::{BatchShape, Encode, Layers};
 use tenantry_core::spec::{HeadTask, PoolSpec, StageSpec, TenantState};
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Cost, Curve, Drawn, Family, MissingTable, Surface, TaggingSurface,
@@ -46,6 +46,10 @@ pub struct TextPrices {
 impl TextPrices {
     pub fn new(card: &Card, stage: &StageSpec, attended: bool) -> Result<Option<TextPrices>, MissingTable> {
         let PoolSpec { model, dtype, .. } = &stage.pool;
+        // Trained models have no exits: what computes a part of the layers is another model of this name.
+        if stage.layers != Layers::all(model.layers) {
+            return Ok(None);
+        }
         // Where it was not measured what attention adds, a whole pass without is still nearer than its parts, which may be of other lengths.
         let pass = match card.text_pass(model, *dtype, attended)? {
             None if attended => card.text_pass(model, *dtype, false)?,
