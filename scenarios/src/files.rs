@@ -41,11 +41,14 @@ pub(crate) fn files(raw: &mut RawScenario) -> Vec<&mut PathBuf> {
         } = &mut system.files;
         let checkpoints = model.iter_mut().chain(models.values_mut());
         files.extend(checkpoints.chain(domains).chain(tenants).chain(corpus));
+        let tasks = system.tasks.iter_mut().flat_map(|tasks| &mut tasks.registrations);
+        files.extend(tasks.filter_map(|task| task.file.as_mut()));
     }
     files
 }
 
-/// Those that simulations read. Weights are for executions; of what lies beside them, the tokenizer counts texts.
+/// Those that simulations read. Weights are for executions, but for tasks' files, which say kinds and sizes; of what lies beside
+/// checkpoints, the tokenizer counts texts.
 pub(crate) fn inputs(raw: &RawScenario) -> Vec<PathBuf> {
     let mut raw = raw.clone();
     let mut tokenizers = Vec::new();
@@ -193,14 +196,13 @@ mod tests {
         let text = format!(
             "{{name: n, models: {{backbone: tiny}}, tenants: {{count: 2}}, workload: {{arrivals: {{poisson: {{rate: \
              1/s}}}}, lengths: {{input: {{fixed: 3}}}}}}, systems: [{{name: s, tenant_state: head, files: {{model: \
-             {model}, models: {{f: f}}, domains: [b], tenants: c, corpus: [d, e]}}}}]}}"
+             {model}, models: {{f: f}}, domains: [b], tenants: c, corpus: [d, e]}}, tasks: {{engine: {{shared: \
+             {{batching: coordinated}}}}, max_batch: 8, max_tokens: 8, planning: {{pool: {{size: 4}}}}, \
+             registrations: [{{task: 0, file: t}}, {{task: 1, kind: lora}}]}}}}]}}"
         );
         let mut raw: RawScenario = decode(&serde_yaml::from_str(&text).unwrap()).unwrap();
-        assert_eq!(files(&mut raw).len(), 6);
+        assert_eq!(files(&mut raw).len(), 7);
         let read: Vec<String> = inputs(&raw).iter().map(|file| file.display().to_string()).collect();
-        assert_eq!(
-            read,
-            ["d".to_owned(), "e".to_owned(), format!("{model}/tokenizer.json")]
-        );
+        assert_eq!(read, ["d", "e", "t", &format!("{model}/tokenizer.json")]);
     }
 }

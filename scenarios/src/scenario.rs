@@ -233,9 +233,9 @@ impl Scenario {
             *file = std::path::absolute(folder.join(&*file)).unwrap_or_else(|_| folder.join(&*file));
         }
         let before = std::mem::replace(&mut raw.card.0, card.to_string());
-        if let Some(price) = raw.prices.remove(&before) {
-            raw.prices.insert(card.to_string(), price);
-        }
+        // Other cards cost it nothing, and may be folders that are elsewhere.
+        let price = raw.prices.remove(&before);
+        raw.prices = price.into_iter().map(|price| (card.to_string(), price)).collect();
         written(&raw)
     }
 

@@ -105,7 +105,13 @@ fn an_answer_is_run_from_any_folder() {
     fs::create_dir_all(&deep).unwrap();
     good(at, &["trace", "generate", "s.yaml", "data/log.csv", "--set", LOAD[1]]);
     let load = "workload={arrivals: {trace: {path: ../data/./log.csv}}, lengths: {joint: of-arrivals}}";
-    let set = [load, LOAD[3], LOAD[5], "card=../card", "prices={../card: 0.5}"];
+    let set = [
+        load,
+        LOAD[3],
+        LOAD[5],
+        "card=../card",
+        "prices={../card: 0.5, ../card/../card: 0.6}",
+    ];
     let set = set.iter().flat_map(|set| ["--set", *set]);
     let arguments: Vec<&str> = ["plan", "../s.yaml", "--out", "../p"].into_iter().chain(set).collect();
     let report = good_json(&data, &arguments);
