@@ -22,8 +22,10 @@ use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Duration, Ticket, Time, TraceError};
 
 use crate::cli::KeepArgs;
+use crate::commands::trace::names;
 use crate::failure::Failure;
-use crate::output::{check_folder, make_folder, make_folder_of};
+use crate::output::{check_folder, check_not_read, make_folder, make_folder_of};
+use crate::runs::Loaded;
 use crate::time_range;
 
 const REQUESTS: &str = "requests.parquet";
@@ -89,8 +91,9 @@ pub struct Keep {
 
 impl Keep {
     /// As the command line asks, with files in the folder `out`, which is made where it is missing.
-    pub fn new(args: &KeepArgs, more: More<'_>, out: &Path, runs: &[RunSpec]) -> Result<Keep, Failure> {
+    pub fn new(args: &KeepArgs, more: More<'_>, out: &Path, loaded: &Loaded) -> Result<Keep, Failure> {
         let More { record, answers } = more;
+        let runs = &loaded.runs;
         let window = match args.timeline.as_deref() {
             None => None,
             Some("") => Some(None),
@@ -112,6 +115,14 @@ impl Keep {
                         .into(),
                 ));
             }
+        }
+        if let Some(record) = record {
+            let scenarios = runs.iter().map(|run| PathBuf::from(&run.file));
+            check_not_read(
+                "--record",
+                record,
+                loaded.scenario.inputs().into_iter().chain(scenarios),
+            )?;
         }
         check_folder("--out", out)?;
         if args.requests || answers || window.is_some() {
@@ -176,6 +187,7 @@ impl Keep {
             timeline.extend(kept.timeline);
             if let Some(trace) = kept.record {
                 recorded.extend(trace.notes());
+                names::remove(&trace.path)?;
                 trace.file.finish()?;
             }
         }

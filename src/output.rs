@@ -41,6 +41,22 @@ pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
     write_whole(path, text.as_bytes()).map_err(Failure::running)
 }
 
+/// Refuses to write over a file that is `read`, by whichever of its names: a recording may not be had again.
+pub fn check_not_read(flag: &str, out: &Path, read: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
+    // Where there is no such file yet, nothing is lost.
+    let Ok(there) = out.canonicalize() else {
+        return Ok(());
+    };
+    let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == there);
+    match read.into_iter().any(|path| is_it(path.as_ref())) {
+        false => Ok(()),
+        true => Err(Failure::BadInput(format!(
+            "{flag}: must be another file than those that are read, got {}",
+            out.display()
+        ))),
+    }
+}
+
 /// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.
 pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
     let refused = |must: &str, why: String| {

@@ -1,7 +1,6 @@
 //! A run's folder. Each file is whole or not there at all: it is written beside its place and then takes its name.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -13,7 +12,7 @@ use crate::manifest::Manifest;
 use crate::page::Page;
 use crate::summary::Summary;
 use crate::validation::Validation;
-use crate::whole::{WholeFile, remove_earlier};
+use crate::whole::write_together;
 
 /// What a run leaves behind.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +33,7 @@ pub struct RunFolder<'a> {
 
 impl RunFolder<'_> {
     /// Writes all files, makes the folder where it is missing, and says where the page lies. `summary.json` comes last: a folder
-    /// that has one is complete. All are written beside their places before any takes its name, so that a full disk leaves what was there; then an
-    /// earlier run's goes first.
+    /// that has one is complete.
     ///
     /// # Errors
     /// When a file cannot be written; the error names it.
@@ -61,21 +59,8 @@ impl RunFolder<'_> {
         ];
         files.extend(validation.map(|validation| ("validation.json", validation)));
         files.push(("summary.json", json(&summary)?));
-        let beside = |(name, bytes): (&str, Vec<u8>)| {
-            let path = folder.join(name);
-            let mut file = WholeFile::create(&path)?;
-            { file.write_all(&bytes).and_then(|()| file.flush()) }.map_err(|source| ReportError::io(&path, source))?;
-            Ok(file)
-        };
-        let written = files
-            .into_iter()
-            .map(beside)
-            .collect::<Result<Vec<WholeFile>, ReportError>>()?;
-        remove_earlier(&folder.join("summary.json"))?;
-        if self.validation.is_none() {
-            remove_earlier(&folder.join("validation.json"))?;
-        }
-        written.into_iter().try_for_each(WholeFile::finish)?;
+        let gone = self.validation.is_none().then_some("validation.json");
+        write_together(folder, files, gone)?;
         Ok(folder.join("report.html"))
     }
 }

@@ -65,6 +65,31 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     whole::write_whole(path, bytes).map_err(|source| ReportError::io(path, source))
 }
 
+/// Writes the files of a folder that belong together, the last of which says that all are there. All are written beside their places
+/// before any takes its name, so that a full disk leaves what was there; then the last of an earlier time goes first, and with it what was
+/// `gone` since.
+///
+/// # Errors
+/// When a file cannot be written or removed; the error names it.
+pub fn write_together<'a>(
+    folder: &Path,
+    files: Vec<(&'a str, Vec<u8>)>,
+    gone: impl IntoIterator<Item = &'a str>,
+) -> Result<(), ReportError> {
+    let last = files.last().map(|(name, _)| *name);
+    let beside = |(name, bytes): (&str, Vec<u8>)| {
+        let path = folder.join(name);
+        let mut file = WholeFile::create(&path)?;
+        { file.write_all(&bytes).and_then(|()| file.flush()) }.map_err(|source| ReportError::io(&path, source))?;
+        Ok(file)
+    };
+    let written = files.into_iter().map(beside).collect::<Result<Vec<_>, ReportError>>()?;
+    for name in last.into_iter().chain(gone) {
+        remove_earlier(&folder.join(name))?;
+    }
+    written.into_iter().try_for_each(WholeFile::finish)
+}
+
 /// Removes what an earlier run left under a name that this one does not write: it would be taken for this one's.
 ///
 /// # Errors

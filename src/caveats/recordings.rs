@@ -5,8 +5,6 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::generate::part_of_recording;
 use tenantry_traces::spec::{ArrivalsSpec, PopularitySpec, TraceSpec};
 
-use crate::failure::Failure;
-
 /// A sentence on a recording that is silent for longer than its requests last.
 pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     let ArrivalsSpec::Trace(trace) = &spec.workload.arrivals else {
@@ -22,10 +20,8 @@ pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
 }
 
 /// Sentences on recordings some of whose requests got no answer, or ask a decoder for none, or whose tenants are not those that ask, each once.
-///
-/// # Errors
-/// When a recording cannot be read to its end.
-pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
+/// Runs that ended before a line that cannot be read are none the worse for it: that is a sentence too.
+pub fn recording_caveats(runs: &[RunSpec]) -> Vec<String> {
     let of = |which: fn(&RunSpec) -> bool| {
         let mut traces: Vec<&TraceSpec> = Vec::new();
         let leaves = runs
@@ -59,7 +55,7 @@ pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
     };
     let mut sentences = Vec::new();
     for trace in replayed {
-        let part = part_of_recording(trace).map_err(Failure::bad_input)?;
+        let (part, unread) = part_of_recording(trace);
         let mut say = |count: u64, what: &str| {
             let (path, count, all) = (trace.path.display(), human::count(count), human::count(part.requests));
             sentences.push(format!("{path}: {count} of {all} requests {what}."));
@@ -85,6 +81,11 @@ pub fn recording_caveats(runs: &[RunSpec]) -> Result<Vec<String>, Failure> {
                 human::count(part.tenants)
             ));
         }
+        if let Some(why) = unread {
+            sentences.push(format!(
+                "What is known of a recording ends where it cannot be read: {why}."
+            ));
+        }
     }
-    Ok(sentences)
+    sentences
 }

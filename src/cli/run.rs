@@ -100,7 +100,7 @@ pub struct SweepArgs {
     /// Price ops by this profile instead of the scenario's card: a folder, or the name of a card.
     #[arg(long)]
     pub profile: Option<String>,
-    /// Runs at a time; by default one a core.
+    /// Runs at a time; by default one a core, and of a job file's tasks one each.
     #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub jobs: Option<NonZeroUsize>,
     /// Take over the runs that another sweep in this folder has in common with this one, such as one with fewer points or repeats.

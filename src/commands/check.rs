@@ -9,7 +9,7 @@ use crate::runs::Loaded;
 
 pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
     let loaded = Loaded::load(&args.scenario, None)?;
-    fits(&loaded)?;
+    loaded.check_priced()?;
     let scenario = &loaded.scenario;
     if let Some(plan) = &scenario.plan {
         Loaded::of_plan(scenario.clone(), plan)?;
@@ -26,12 +26,4 @@ pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
     let command = if scenario.plan.is_some() { "plan" } else { "simulate" };
     next(output, &format!("tenantry {command} {}", args.scenario.words()));
     Ok(())
-}
-
-/// Whether each system can be made on its card, and each of its ops has a price there.
-pub fn fits(loaded: &Loaded) -> Result<(), Failure> {
-    match (0..loaded.runs.len()).find_map(|run| loaded.refusal(run)) {
-        None => Ok(()),
-        Some(why) => Err(Failure::BadInput(why)),
-    }
 }

@@ -22,7 +22,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         record: args.record.as_deref(),
         answers: args.answers,
     };
-    let keep = Keep::new(&args.keep, more, &args.out, &loaded.runs)?;
+    let keep = Keep::new(&args.keep, more, &args.out, &loaded)?;
     let mut kept = Vec::new();
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);
@@ -53,7 +53,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     caveats.extend(keep.write(kept)?);
     caveats.extend(loaded.machine_caveats());
-    caveats.extend(recording_caveats(&loaded.runs)?);
+    caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(another_rate_caveat(another_rate, runs.len()));
     caveats.extend(of_runs(&runs));
     if stopped.is_some() {

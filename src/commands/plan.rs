@@ -1,14 +1,16 @@
 //! `tenantry plan`: the best that keeps a target, how sure that is, and the scenario that executes it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::PlanPage;
-use tenantry_reports::whole::{remove_earlier, write_whole};
+use tenantry_reports::plan::PlanReport;
+use tenantry_reports::whole::write_together;
+use tenantry_reports::{Manifest, ReportError};
 use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::{Plan, Variant, Way};
 
@@ -102,35 +104,19 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let Some(best) = &planned.best {
         let best = Loaded::of_what_fits(best.clone(), None)?;
         caveats.extend(best.run_caveats());
-        caveats.extend(recording_caveats(&best.runs)?);
+        caveats.extend(recording_caveats(&best.runs));
     }
     caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());
     caveats.extend(earlier_than_plan(&args.out));
     let manifest = started.manifest(&cards.all_cards(), None, 0, caveats);
-    let write = || -> Result<(), Failure> {
-        let file = |name: &str, bytes: &[u8]| write_whole(&args.out.join(name), bytes).map_err(Failure::running);
-        make_folder(&args.out)?;
-        file("manifest.json", &json(&manifest).map_err(Failure::running)?)?;
-        file(
-            "plan.html",
-            PlanPage {
-                plan: report,
-                manifest: &manifest,
-            }
-            .render()
-            .map_err(Failure::running)?
-            .as_bytes(),
-        )?;
-        if let Some(best) = &planned.best {
-            // Whoever runs the answer may be in another folder than who planned it.
-            let here = std::env::current_dir().map_err(Failure::running)?;
-            let answer = best.placed_yaml(&here, &card_from_anywhere(&best.card)?);
-            file("answer.yaml", answer.as_bytes())?;
-        }
-        file("plan.json", &json(report).map_err(Failure::running)?)
-    };
-    write()?;
+    let answer = { planned.best.as_ref() }.map(|best| -> Result<String, Failure> {
+        // Whoever runs the answer may be in another folder than who planned it.
+        let here = std::env::current_dir().map_err(Failure::running)?;
+        Ok(best.placed_yaml(&here, &card_from_anywhere(&best.card)?))
+    });
+    make_folder(&args.out)?;
+    write(&args.out, report, &manifest, answer.transpose()?).map_err(Failure::running)?;
     if goes_on {
         kept.remove()?;
     }
@@ -140,8 +126,6 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     say(output, &format!("report: {}", args.out.join("plan.html").display()));
     if !report.feasible {
-        // Another plan's would be taken for this one's.
-        remove_earlier(&args.out.join("answer.yaml")).map_err(Failure::running)?;
         return Err(Failure::LimitNotMet(report.answer.clone()));
     }
     let answer = args.out.join("answer.yaml");
@@ -197,6 +181,17 @@ fn worth_trying(answer: &str, device: DeviceKind) -> String {
         DeviceKind::Cuda => "cuda:0",
     };
     format!("tenantry simulate {answer} (its report), or on its cards: tenantry execute {answer} --device {device}")
+}
+
+/// Writes a plan's files; without an answer an earlier plan's goes, which would be taken for this one's.
+fn write(folder: &Path, plan: &PlanReport, manifest: &Manifest, answer: Option<String>) -> Result<(), ReportError> {
+    const ANSWER: &str = "answer.yaml";
+    let page = PlanPage { plan, manifest }.render()?;
+    let gone = answer.is_none().then_some(ANSWER);
+    let mut files = vec![("manifest.json", json(manifest)?), ("plan.html", page.into_bytes())];
+    files.extend(answer.map(|answer| (ANSWER, answer.into_bytes())));
+    files.push(("plan.json", json(plan)?));
+    write_together(folder, files, gone)
 }
 
 #[cfg(test)]

@@ -16,11 +16,12 @@ use crate::{interrupt, progress};
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    loaded.check_priced()?;
     let more = More {
         record: args.record.as_deref(),
         answers: false,
     };
-    let keep = Keep::new(&args.keep, more, &args.out, &loaded.runs)?;
+    let keep = Keep::new(&args.keep, more, &args.out, &loaded)?;
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "simulating", output.quiet);
     // More than there are runs would have nothing to do.
@@ -60,7 +61,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     if interrupted {
         caveats.push(interrupted_caveat(loaded.runs.len(), &loaded.runs, &runs));
     }
-    caveats.extend(recording_caveats(&loaded.runs)?);
+    caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(of_runs(&runs));
     let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);
     let outcome = Outcome {

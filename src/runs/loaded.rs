@@ -119,6 +119,16 @@ impl Loaded {
         self.unfit.get(&run).cloned().or_else(|| refusal(spec, self.card(spec)))
     }
 
+    /// Whether each run's system can be made on its card, and each of its ops has a price there: to be asked before any run is.
+    pub fn check_priced(&self) -> Result<(), Failure> {
+        // Repeats are the same system on the same card.
+        let mut runs = (0..self.runs.len()).filter(|run| self.runs[*run].repeat == 0);
+        match runs.find_map(|run| self.refusal(run)) {
+            None => Ok(()),
+            Some(why) => Err(Failure::BadInput(why)),
+        }
+    }
+
     /// All cards, with what the runs call them.
     #[cfg(feature = "libtorch")]
     pub fn cards_by_name(&self) -> impl Iterator<Item = (&String, &Card)> {

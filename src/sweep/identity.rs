@@ -62,7 +62,7 @@ impl Sweep {
     /// The sweep of a scenario whose files are `inputs`.
     ///
     /// # Errors
-    /// When the program's own file or a recording cannot be read.
+    /// When the program's own file cannot be read.
     pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Result<Sweep, Failure> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let program = std::env::current_exe().and_then(|path| content(&path));
@@ -107,7 +107,7 @@ impl Sweep {
             caveats: [
                 loaded.card_caveats(),
                 loaded.refused_tasks(),
-                recording_caveats(&loaded.runs)?,
+                recording_caveats(&loaded.runs),
             ]
             .concat(),
             measured: loaded.measured().collect(),

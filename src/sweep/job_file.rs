@@ -77,15 +77,16 @@ fn slurm(name: &str, shards: NonZeroUsize, folder: &str, program: &str, args: &S
 #
 #SBATCH --job-name={name}
 #SBATCH --array=1-{shards}
-#SBATCH --cpus-per-task=1
+#SBATCH --cpus-per-task={cores}
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --chdir={folder}
 #SBATCH --output={log}
 set -euo pipefail
 # Slurm's signals reach the program itself: it saves nothing half done and ends with 130.
-exec {program} {sweep} --shard \"$SLURM_ARRAY_TASK_ID/{shards}\" --jobs \"${{SLURM_CPUS_PER_TASK:-1}}\"
+exec {program} {sweep} --shard \"$SLURM_ARRAY_TASK_ID/{shards}\" --jobs \"${{SLURM_CPUS_PER_TASK:-{cores}}}\"
 ",
+        cores = cores(args),
         file = quoted(&args.out.join("sweep.sbatch").display().to_string()),
         merged = quoted(&out),
         // Slurm reads quotes as a shell does, and a percent sign as the start of a number of the job's.
@@ -123,17 +124,23 @@ spec:
           command: [/bin/sh, -c]
           args:
             - |
-              exec tenantry {sweep} --shard \"$((JOB_COMPLETION_INDEX + 1))/{shards}\" --jobs 1
+              exec tenantry {sweep} --shard \"$((JOB_COMPLETION_INDEX + 1))/{shards}\" --jobs {cores}
           resources:
-            requests: {{ cpu: \"1\", memory: 1Gi }}
+            requests: {{ cpu: \"{cores}\", memory: 1Gi }}
           volumeMounts:
             - {{ name: work, mountPath: /work }}
       volumes:
         - name: work
           persistentVolumeClaim: {{ claimName: tenantry }}   # yours; many pods write to it
 ",
+        cores = cores(args),
         backoff = shards.get().saturating_mul(3),
     )
+}
+
+/// Of each shard's job.
+fn cores(args: &SweepArgs) -> usize {
+    args.jobs.map_or(1, NonZeroUsize::get)
 }
 
 /// The sweep on the command line, but for its shard.

@@ -98,6 +98,9 @@ fn what_is_profiled_is_chosen_from_and_served() {
         "another answer's would be taken for this one's"
     );
     assert_eq!(output.status.code(), Some(3));
+    fs::write(folder.join("own.yaml"), "name: own\n").expect("it is writable");
+    tenantry(folder, &with(&select, &["100", "--scenario", "own.yaml"]));
+    assert!(folder.join("own.yaml").exists(), "it is the user's");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     let nearest = found["nearest"].as_array().expect("a list");
     assert_eq!((nearest.len(), &found["selected"]), (3, &serde_json::Value::Null));

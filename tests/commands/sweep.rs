@@ -424,6 +424,13 @@ fn job_files_run_every_shard() {
             &sweep(&["--job-file", engine, "--shards", "4", "--out", "jobs dir"]),
         );
     }
+    let jobs = ["--job-file", "slurm", "--shards", "4", "--jobs", "3", "--out", "threes"];
+    good(at, &sweep(&jobs));
+    let threes = String::from_utf8(file(&at.join("threes"), "sweep.sbatch")).unwrap();
+    assert!(
+        threes.contains("#SBATCH --cpus-per-task=3\n") && threes.contains(":-3}"),
+        "{threes}"
+    );
     let out = at.join("jobs dir");
     assert_eq!(names(&out), ["sweep-job.yaml", "sweep.sbatch"], "and nothing was run");
     let text = String::from_utf8(file(&out, "sweep.sbatch")).unwrap();

@@ -54,7 +54,7 @@ fn lengths_are_fitted_and_checked_on_what_the_fit_did_not_see() {
             folder.path(),
             &["trace", "fit", "sharegpt", "real.csv", flag, "./real.csv"],
         );
-        let must = format!("{flag}: must be another file than the one that is fitted");
+        let must = format!("{flag}: must be another file than those that are read");
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains(&must));
     }

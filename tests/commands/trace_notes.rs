@@ -273,7 +273,7 @@ fn nothing_is_converted_into_itself() {
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(
-            message.contains("OUT: must be another file than the one that is converted, got "),
+            message.contains("OUT: must be another file than those that are read, got "),
             "{message}"
         );
         assert_eq!(fs::read_to_string(at.join("own.csv")).unwrap(), text);

@@ -87,9 +87,15 @@ fn chart(compared: &Compared<'_, '_>, kind: &Kind) -> Option<Chart> {
             point: false,
         });
     }
+    let steps = compared.groups.iter().filter_map(|group| changed(group, kind));
+    let most = steps.map(|steps| steps.names.len()).max().unwrap_or(0);
+    let limit = match most > MAX_LINES {
+        true => format!(", first {MAX_LINES} of {most} lines"),
+        false => String::new(),
+    };
     Some(Chart {
         id: kind.id.to_owned(),
-        title: kind.title.to_owned(),
+        title: format!("{}{limit}", kind.title),
         caption: kind.caption,
         choices,
         views,
@@ -182,6 +188,33 @@ mod tests {
             .map(|line| line.ys.iter().flatten().copied().collect())
             .collect();
         assert_eq!(ys, [[2.0, 2.0, 3.0, 3.0], [2.0, 2.0, 1.0, 1.0]]);
+    }
+
+    #[test]
+    fn more_runtimes_than_are_drawn_are_told() {
+        let drawn = |runtimes: u32| {
+            let mut record = testing::record(100, Duration::from_millis(5));
+            let counts = |of: u32| vec![of; runtimes as usize];
+            record.fleet = Some(FleetUse {
+                runtimes: (0..runtimes)
+                    .map(|runtime| ("base".into(), 64 * (runtime + 1)))
+                    .collect(),
+                allocations: vec![
+                    (Time::ZERO, counts(1)),
+                    (Time::ZERO + Duration::from_secs(4), counts(2)),
+                ],
+                ..FleetUse::default()
+            });
+            let runs = [Run::new(testing::labels("arlo", VIRTUAL), &record)];
+            charts(&Compared::new(&Group::all(&runs))).remove(0)
+        };
+        let (all, some) = (drawn(24), drawn(30));
+        assert_eq!((all.views[0].lines.len(), some.views[0].lines.len()), (24, 24));
+        assert!(
+            !all.title.contains("first") && some.title.ends_with(", first 24 of 30 lines"),
+            "{}",
+            some.title
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod pair;
 mod parts;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -243,8 +244,14 @@ impl Validation {
     }
 }
 
-/// Of runs that were stopped, or whose seed one machine alone has run, there is nothing to compare: the others.
+/// Of runs that were stopped, or whose seed one machine alone has run, there is nothing to compare: the others. Of each of a system's seeds
+/// as many as of that which was run the fewest times, or seeds' own differences would be taken for the machines'.
 fn made_on_both(runs: &[Run]) -> Vec<Run> {
+    // What is run for several seeds, and several times for each.
+    let repeated = |run: &Run, other: &Run| {
+        let (a, b) = (&run.summary, &other.summary);
+        (&a.system, &a.parameters) == (&b.system, &b.parameters) && (a.machine == VIRTUAL) == (b.machine == VIRTUAL)
+    };
     let whole = || runs.iter().filter(|run| !run.summary.interrupted);
     let is_on_both = |run: &&Run| {
         let same = |other: &Run| {
@@ -254,7 +261,19 @@ fn made_on_both(runs: &[Run]) -> Vec<Run> {
         };
         whole().any(same)
     };
-    whole().filter(is_on_both).cloned().collect()
+    let on_both: Vec<&Run> = whole().filter(is_on_both).collect();
+    let each_seed_has_it = |(index, run): &(usize, &&Run)| {
+        let seed = run.summary.seed;
+        let (mut times, mut before) = (BTreeMap::<u64, usize>::new(), 0);
+        for (at, other) in on_both.iter().enumerate().filter(|(_, other)| repeated(run, other)) {
+            *times.entry(other.summary.seed).or_default() += 1;
+            before += usize::from(at < *index && other.summary.seed == seed);
+        }
+        times.values().all(|times| before < *times)
+    };
+    { on_both.iter().enumerate().filter(each_seed_has_it) }
+        .map(|(_, run)| (*run).clone())
+        .collect()
 }
 
 impl Comparison {

@@ -275,4 +275,16 @@ fn seeds_that_one_machine_alone_has_run_are_left_out() {
     assert_eq!(of_all.comparisons.len(), 1);
     let seeds: Vec<u64> = of_all.compared(&all).iter().map(|run| run.summary.seed).collect();
     assert_eq!(seeds, [7, 7]);
+
+    // Nor does a seed that was run once more weigh more than the others.
+    let executed = |seed| Run {
+        summary: RunSummary {
+            seed,
+            ..both[1].summary.clone()
+        },
+        ..both[1].clone()
+    };
+    let rounds = [&both[..], &[simulated(8, 300_000), executed(8), executed(7)]].concat();
+    let seeds: Vec<u64> = of_all.compared(&rounds).iter().map(|run| run.summary.seed).collect();
+    assert_eq!(seeds, [7, 7, 8, 8]);
 }

@@ -12,6 +12,10 @@ use crate::failure::Failure;
 /// The offered load, as a share of what the slowest model alone does.
 const LOAD: f64 = 0.5;
 
+/// By which a scenario of an earlier selection is known.
+pub const FIRST_LINE: &str =
+    "# Written by `tenantry cascade select`: the candidate that it chose, and its models alone.";
+
 /// The scenario's text. `folder` is what `tenantry cascade profile` wrote.
 pub fn text(candidate: &Candidate, profiled: &ProfiledModels, folder: &Path) -> Result<String, Failure> {
     let models: Vec<&ProfiledModel> = candidate
@@ -21,7 +25,7 @@ pub fn text(candidate: &Candidate, profiled: &ProfiledModels, folder: &Path) -> 
         .collect();
     let mut text = String::new();
     let mut line = |line: &str| writeln!(text, "{line}").expect("a text takes lines");
-    line("# Written by `tenantry cascade select`: the candidate that it chose, and its models alone.");
+    line(FIRST_LINE);
     line("name: selected-cascade\nseed: 7\ncard: cpu\ncluster: { gpus: 1 }\nmodels:");
     let mut slowest_us = 0.0_f64;
     for model in &models {
@@ -35,7 +39,7 @@ pub fn text(candidate: &Candidate, profiled: &ProfiledModels, folder: &Path) -> 
         slowest_us = slowest_us.max(whole.mean_service_us());
     }
     line("tenants: { count: 1, popularity: identical }\nworkload:");
-    let rate = (LOAD * 1e6 / slowest_us).round().max(1.0);
+    let rate = two_digits(LOAD * 1e6 / slowest_us);
     line(&format!(
         "  arrivals: {{ twitter: {{ rate: {rate}/s }} }}    # a pattern's mean: half of what the slowest model does \
          one by one; these seconds may bring less"
@@ -95,7 +99,25 @@ pub fn text(candidate: &Candidate, profiled: &ProfiledModels, folder: &Path) -> 
     Ok(text)
 }
 
+/// A load is a rough one; whole numbers would overload a model that takes seconds.
+fn two_digits(rate: f64) -> f64 {
+    format!("{rate:.1e}").parse().expect("it was written as a number")
+}
+
 /// A text as YAML takes it, whatever is in it.
 fn quoted(text: &str) -> String {
     serde_json::json!(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_little_is_less_than_one() {
+        assert_eq!(
+            [1.0 / 3.0, 0.7142, 500.0, 487.3].map(two_digits),
+            [0.33, 0.71, 500.0, 490.0]
+        );
+    }
 }

@@ -117,8 +117,10 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             )
         })
         .collect();
-    if let Some(path) = &args.scenario {
-        // That of another question would be taken for this one's answer.
+    // That of another question would be taken for this one's answer. One of the user's own is the user's.
+    if let Some(path) = &args.scenario
+        && std::fs::read(path).is_ok_and(|text| text.starts_with(scenario::FIRST_LINE.as_bytes()))
+    {
         remove_earlier(path).map_err(Failure::running)?;
     }
     Err(Failure::LimitNotMet(format!(

@@ -1,10 +1,9 @@
 //! `tenantry trace convert`: any known format as our own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
-use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity};
 use tenantry_traces::write::{TraceFile, write_names};
@@ -12,10 +11,10 @@ use tenantry_traces::{Duration, Entry, Request, Time, build, none_but};
 
 use super::dense::Numbering;
 use super::source::{self, Watchdog, must_be_left_out};
-use super::{columns, workload};
+use super::{columns, names, workload};
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, say};
+use crate::output::{check_not_read, next, print, say};
 use crate::time_range;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -68,12 +67,9 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         )));
     }
     // Numbers that nobody can read are worth nothing: their names come first, and an earlier conversion's go.
-    for of in ["tenant", "class"] {
-        let file = names_file(&args.out, of);
-        match { converted.names.iter() }.find(|(named, _)| *named == of) {
-            Some((_, names)) => write_names(&file, of, names.iter().map(String::as_str))?,
-            None => remove_earlier(&file).map_err(Failure::running)?,
-        }
+    names::remove(&args.out)?;
+    for (of, names) in &converted.names {
+        write_names(&names::file(&args.out, of), of, names.iter().map(String::as_str))?;
     }
     out.finish()?;
     let mut value = json!({
@@ -88,7 +84,7 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         "unread_columns": unread,
     });
     for (of, names) in &converted.names {
-        value["names"][of] = json!({ "file": names_file(&args.out, of), "count": names.len() });
+        value["names"][of] = json!({ "file": names::file(&args.out, of), "count": names.len() });
     }
     print(output, &value, || {
         format!(
@@ -109,16 +105,10 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
 
 /// Refuses to write over the file that is read.
 fn check_out(args: &TraceConvertArgs) -> Result<(), Failure> {
-    let names = ["tenant", "class"].map(|of| names_file(&args.out, of));
-    for out in names.iter().chain([&args.out]) {
-        if source::is_one_file(&args.file, out) {
-            return Err(Failure::BadInput(format!(
-                "OUT: must be another file than the one that is converted, got {}",
-                args.out.display()
-            )));
-        }
-    }
-    Ok(())
+    let names = names::OF.map(|of| names::file(&args.out, of));
+    { names.iter() }
+        .chain([&args.out])
+        .try_for_each(|out| check_not_read("OUT", out, [&args.file]))
 }
 
 /// What is otherwise than in the file: left out, filled in, or called by a number.
@@ -145,7 +135,7 @@ fn notes(args: &TraceConvertArgs, converted: &Converted, format: Format, unread:
         unread,
     ));
     notes.extend(converted.names.iter().map(|(of, names)| {
-        let (all, file) = (names.len(), names_file(&args.out, of));
+        let (all, file) = (names.len(), names::file(&args.out, of));
         let what = if *of == "class" { "service classes" } else { "tenants" };
         let order = match format {
             Format::ActivitySparse => "in the order of the file's numbers",
@@ -157,14 +147,6 @@ fn notes(args: &TraceConvertArgs, converted: &Converted, format: Format, unread:
         )
     }));
     notes
-}
-
-/// Where it is said who is who: beside OUT, `.tenants.csv` or `.classes.csv` behind its name.
-fn names_file(out: &Path, of: &str) -> PathBuf {
-    let all = if of == "class" { "classes" } else { "tenants" };
-    let mut name = out.as_os_str().to_owned();
-    name.push(format!(".{all}.csv"));
-    name.into()
 }
 
 /// A file with a record a request.

@@ -1,33 +1,34 @@
 //! `tenantry trace generate`: a workload as a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Override, Scenario};
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::management::ManagementSpec;
-use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
+use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::{Entry, Time, build};
 
 use super::source::{self, Watchdog};
-use super::workload;
+use super::{names, workload};
 use crate::cards::{reading_failure, workload_failure};
 use crate::caveats::{AnotherRate, another_rate_of_trace};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::keep::without_cancellations;
-use crate::output::{next, print, say};
+use crate::output::{check_not_read, next, print, say};
 use crate::progress;
 use crate::runs;
 
 pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure> {
-    let (scenario, out) = match &args.scenario_and_out[..] {
-        [scenario, out] => (Some(scenario.as_str()), Path::new(out)),
+    let (name, out) = match &args.scenario_and_out[..] {
+        [name, out] => (Some(name.as_str()), Path::new(out)),
         [out] => (None, Path::new(out)),
         _ => unreachable!("the command line takes one or two"),
     };
-    let spec = spec(args, scenario)?;
+    let scenario = scenario(args, name)?;
+    let spec = workload::one(&scenario)?;
     if let ArrivalsSpec::ClosedLoop { .. } = spec.arrivals {
         return Err(Failure::BadInput(
             "workload.arrivals: must not wait for answers, got closed-loop; `tenantry simulate --record` writes down \
@@ -35,8 +36,10 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
                 .into(),
         ));
     }
+    let files = scenario.inputs().into_iter().chain(name.map(PathBuf::from));
+    check_not_read("OUT", out, files)?;
     let mut watchdog = Watchdog::new();
-    let mut workload = build(&spec).map_err(|error| workload_failure(scenario, &error))?;
+    let mut workload = build(&spec).map_err(|error| workload_failure(name, &error))?;
     let mut file = source::create(out, spec.management != ManagementSpec::None)?;
     let bar = progress::bar(
         spec.stop.requests.unwrap_or(0),
@@ -45,7 +48,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     );
     let (mut requests, mut cancellations): (u64, u64) = (0, 0);
     let mut last = Time::ZERO;
-    while let Some(entry) = workload.next().map_err(|error| reading_failure(scenario, &error))? {
+    while let Some(entry) = workload.next().map_err(|error| reading_failure(name, &error))? {
         watchdog.check()?;
         match entry {
             Entry::Request(request) => {
@@ -66,6 +69,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
             "workload: must have requests to be written, got none".into(),
         ));
     }
+    names::remove(out)?;
     file.finish()?;
     for source in spec.sources() {
         say(output, &format!("note: {source}"));
@@ -104,8 +108,8 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     Ok(())
 }
 
-/// The scenario's workload, or that of the flags alone; flags change a scenario's too.
-fn spec(args: &TraceGenerateArgs, scenario: Option<&str>) -> Result<WorkloadSpec, Failure> {
+/// The scenario, or one of the flags alone; flags change a scenario's workload too.
+fn scenario(args: &TraceGenerateArgs, name: Option<&str>) -> Result<Scenario, Failure> {
     let mut overrides: Vec<Override> = args.set.iter().map(|text| Override::set(text)).collect();
     for (option, path, value) in [
         ("--arrivals", "workload.arrivals", &args.arrivals),
@@ -118,8 +122,8 @@ fn spec(args: &TraceGenerateArgs, scenario: Option<&str>) -> Result<WorkloadSpec
         overrides.extend(value.as_ref().map(|value| Override::option(option, path, value)));
     }
     overrides.extend(args.seed.map(runs::seed));
-    match scenario {
-        Some(name) => workload::one(&Scenario::load_with(name, &overrides).map_err(Failure::bad_input)?),
+    match name {
+        Some(name) => Scenario::load_with(name, &overrides).map_err(Failure::bad_input),
         None => {
             for (flag, value) in [("--arrivals", &args.arrivals), ("--lengths", &args.lengths)] {
                 if value.is_none() && args.set.is_empty() {

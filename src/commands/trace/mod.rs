@@ -6,6 +6,7 @@ mod dense;
 mod fit;
 mod generate;
 mod info;
+pub mod names;
 pub mod source;
 mod workload;
 

@@ -119,12 +119,6 @@ pub fn create(out: &Path, with_changes: bool) -> Result<TraceFile, Failure> {
     }
 }
 
-/// Whether both names are of one file, which would be lost: a recording may not be had again.
-pub fn is_one_file(file: &Path, out: &Path) -> bool {
-    let found = |path: &Path| path.canonicalize().ok();
-    found(file).is_some_and(|file| found(out) == Some(file))
-}
-
 /// What is said of tenants whose numbers are far beyond how many ask: all below the highest are tenants of a replay too.
 pub fn sparse_tenants(file: &str, tenants: u64, highest: u32) -> Option<String> {
     is_sparse(tenants, highest).then(|| {

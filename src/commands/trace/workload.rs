@@ -21,19 +21,18 @@ systems:
 /// The workload that overrides (`path=value`, as `--set` has them) make.
 pub fn of_overrides(overrides: &[String]) -> Result<WorkloadSpec, Failure> {
     let overrides: Vec<Override> = overrides.iter().map(|text| Override::set(text)).collect();
-    of_options(&overrides)
+    one(&of_options(&overrides)?)
 }
 
-/// As [`of_overrides`], by options of their own.
-pub fn of_options(overrides: &[Override]) -> Result<WorkloadSpec, Failure> {
-    let scenario = Scenario::from_yaml_with("workload", BASE, overrides).map_err(|mut errors| {
+/// A scenario with the workload that overrides make.
+pub fn of_options(overrides: &[Override]) -> Result<Scenario, Failure> {
+    Scenario::from_yaml_with("workload", BASE, overrides).map_err(|mut errors| {
         // What the user has not said is in no file.
         for error in errors.0.iter_mut().filter(|error| error.line.is_some()) {
             (error.file, error.line) = ("the flags".into(), None);
         }
         Failure::bad_input(errors)
-    })?;
-    one(&scenario)
+    })
 }
 
 /// The one workload of a scenario. Of repeats it is the first.

@@ -1,7 +1,7 @@
 //! All runs of a scenario on each of the two machines.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
 use tenantry_reports::Run;
@@ -37,7 +37,7 @@ pub struct Executed {
 
 impl Executed {
     /// Nothing, since the user did not wait for it.
-    pub fn stopped() -> Executed {
+    fn stopped() -> Executed {
         Executed {
             interrupted: true,
             ..Executed::default()
@@ -45,20 +45,70 @@ impl Executed {
     }
 
     /// What there is where something failed, or the user stopped it while nothing ran; `is_simulated` says that there is something to be kept besides.
-    pub fn ended_by(mut self, why: Failure, is_simulated: bool) -> Result<Executed, Failure> {
+    fn ended_by(mut self, why: Failure, is_simulated: bool) -> Result<Executed, Failure> {
         match why {
             why if !is_simulated && self.runs.is_empty() => return Err(why),
             // While a table was built; the runs before it are whole.
             Failure::Interrupted(_) => self.interrupted = true,
-            why => self.failed = Some(why),
+            why => drop(self.failed.get_or_insert(why)),
         }
         Ok(self)
     }
 }
 
 impl Both<'_> {
+    /// What can be simulated is known at once, and executions may take hours.
+    pub fn simulate_then_execute(
+        &self,
+        loaded: &Loaded,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<(Vec<SimulatedRun>, Executed), Failure> {
+        let (simulated, stopped) = self.simulate(loaded, interrupt)?;
+        let executed = match stopped {
+            true => Executed::stopped(),
+            false => self.execute(loaded, None, !simulated.is_empty(), interrupt)?,
+        };
+        Ok((simulated, executed))
+    }
+
+    /// Where the machine is gauged: how fast it was meanwhile is known only afterwards, and is what the cards' ops are then priced by.
+    pub fn execute_then_simulate(
+        &self,
+        loaded: &mut Loaded,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<(Vec<SimulatedRun>, Executed), Failure> {
+        let mut gauging = Gauging::of(loaded)?;
+        let mut executed = self.execute(loaded, Some(&mut gauging), false, interrupt)?;
+        if executed.failed.is_none()
+            && let Err(why) = gauging.measure(loaded, self.device, interrupt)
+        {
+            executed = executed.ended_by(why, false)?;
+        }
+        if !executed.runs.is_empty() {
+            executed.caveats.extend(gauging.price(loaded));
+        }
+        let is_stopped = interrupt.load(Ordering::Relaxed);
+        executed.interrupted |= is_stopped;
+        // What was executed until the user stopped it is worth nothing without these; who asks again ends the process.
+        let own = match is_stopped {
+            true => Arc::default(),
+            false => Arc::clone(interrupt),
+        };
+        let simulated = match self.simulate(loaded, &own) {
+            Ok((simulated, stopped)) => {
+                executed.interrupted |= stopped;
+                simulated
+            }
+            Err(why) => {
+                executed = executed.ended_by(why, false)?;
+                Vec::new()
+            }
+        };
+        Ok((simulated, executed))
+    }
+
     /// Simulates all, and whether the user stopped it.
-    pub fn simulate(&self, loaded: &Loaded, interrupt: &Arc<AtomicBool>) -> Result<(Vec<SimulatedRun>, bool), Failure> {
+    fn simulate(&self, loaded: &Loaded, interrupt: &Arc<AtomicBool>) -> Result<(Vec<SimulatedRun>, bool), Failure> {
         let mut simulated: Vec<SimulatedRun> = Vec::new();
         for (index, spec) in loaded.runs.iter().enumerate() {
             let watch = self.keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
@@ -77,7 +127,7 @@ impl Both<'_> {
 
     /// Executes all, round by round, so that a machine that drifts does not favour the system that came first; `is_simulated` says that there is something
     /// to be kept where it ends early.
-    pub fn execute(
+    fn execute(
         &self,
         loaded: &Loaded,
         mut gauging: Option<&mut Gauging>,

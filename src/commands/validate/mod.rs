@@ -4,16 +4,12 @@ mod both;
 mod drift;
 mod gauging;
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use tenantry_profiles::Card;
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use self::both::Both;
 use self::drift::drift_caveats;
-use self::gauging::Gauging;
 use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, recording_caveats};
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
@@ -28,7 +24,8 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let device = Device::find(&args.device)?;
     let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
     loaded.check_executable()?;
-    let keep = Keep::new(&args.keep, More::default(), &args.out, &loaded.runs)?;
+    loaded.check_priced()?;
+    let keep = Keep::new(&args.keep, More::default(), &args.out, &loaded)?;
     let interrupt = interrupt::flag();
     let repeats = args.repeats.get();
     let total = loaded.runs.len() as u64 * u64::from(1 + repeats);
@@ -41,38 +38,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut caveats = loaded.card_caveats();
     // As they are before a gauge sets their pace.
     let cards: Vec<Card> = loaded.all_cards().into_iter().cloned().collect();
-    let mut gauging = match args.gauge {
-        true => Some(Gauging::of(&loaded)?),
-        false => None,
+    let (mut simulated, mut executed) = match args.gauge {
+        false => both.simulate_then_execute(&loaded, &interrupt)?,
+        true => both.execute_then_simulate(&mut loaded, &interrupt)?,
     };
-    // How fast the machine is meanwhile is known only afterwards.
-    let (mut simulated, stopped) = match gauging {
-        None => both.simulate(&loaded, &interrupt)?,
-        Some(_) => (Vec::new(), false),
-    };
-    let mut executed = match stopped {
-        true => both::Executed::stopped(),
-        false => both.execute(&loaded, gauging.as_mut(), !simulated.is_empty(), &interrupt)?,
-    };
-    if let Some(gauging) = &mut gauging {
-        if executed.failed.is_none()
-            && let Err(why) = gauging.measure(&loaded, &device, &interrupt)
-        {
-            executed = executed.ended_by(why, false)?;
-        }
-        if !executed.runs.is_empty() {
-            caveats.extend(gauging.price(&mut loaded));
-        }
-        // What was executed until the user stopped it is worth nothing without these; who asks again ends the process.
-        let own = match interrupt.load(Ordering::Relaxed) {
-            true => Arc::default(),
-            false => Arc::clone(&interrupt),
-        };
-        executed.interrupted |= interrupt.load(Ordering::Relaxed);
-        let stopped;
-        (simulated, stopped) = both.simulate(&loaded, &own)?;
-        executed.interrupted |= stopped;
-    }
     both.bar.finish_and_clear();
     let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
     let kept = kept_simulated.chain(std::mem::take(&mut executed.kept)).collect();
@@ -90,7 +59,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
-    caveats.extend(recording_caveats(&loaded.runs)?);
+    caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(another_rate_caveat(executed.another_rate, executed.runs.len()));
     caveats.extend(of_runs(&runs));
 
@@ -98,7 +67,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         true => Validation::of_stopped(&loaded.scenario.name, loaded.limits(), &runs),
         false => Validation::new(&loaded.scenario.name, loaded.limits(), &runs),
     };
-    caveats.extend(drift_caveats(&validation, gauging.is_some()));
+    caveats.extend(drift_caveats(&validation, args.gauge));
     caveats.extend(validation.cancelling());
     caveats.sort();
     caveats.dedup();

@@ -1,7 +1,7 @@
 //! What can be asked: of closed loops, cascades, recordings, few requests, the tightest latency.
 
 use super::{LOAD, plan};
-use crate::common::{folder, good, good_json, tenantry};
+use crate::common::{folder, good, good_json, names, tenantry};
 
 /// Clients that wait for their answers: more load is more of them.
 #[test]
@@ -302,6 +302,10 @@ fn the_tightest_latency_keeps_the_target_that_there_is() {
         answer.contains(" and keeps 98 % of the requests within 24.1\u{a0}ms ("),
         "{answer}"
     );
+    let has_answer = || names(&at.join("p")).contains(&"answer.yaml".to_owned());
+    assert!(has_answer());
+    asked("plan.gpus=[1]");
+    assert!(!has_answer(), "another plan's would be taken for this one's");
 }
 
 /// The latency in the table is what a simulation of the answer reads off all its requests.

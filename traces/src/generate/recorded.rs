@@ -160,27 +160,35 @@ pub struct PartOfRecording {
     pub tenants: u64,
 }
 
-/// What the part of a recording that `spec` replays has in it.
-///
-/// # Errors
-/// As [`Records`].
-pub fn part_of_recording(spec: &TraceSpec) -> Result<PartOfRecording, TraceError> {
-    let from = Time(spec.cut.from.0);
-    let end = spec.cut.length.map(|length| from + length);
+/// What the part of a recording that `spec` replays has in it; and why it could not be read to its end, where a run may not have come so far.
+pub fn part_of_recording(spec: &TraceSpec) -> (PartOfRecording, Option<TraceError>) {
     let mut part = PartOfRecording::default();
     let mut tenants = BTreeSet::new();
+    let read = read_part(spec, |record| {
+        part.requests += 1;
+        part.unanswered += u64::from(record.is_unanswered());
+        part.without_output += u64::from(record.output_tokens == Some(0));
+        tenants.extend(record.tenant);
+    });
+    part.tenants = tenants.len() as u64;
+    (part, read.err())
+}
+
+/// Goes through the cut's records and no further, as a replay does.
+fn read_part(spec: &TraceSpec, mut see: impl FnMut(&Record)) -> Result<(), TraceError> {
+    let from = Time(spec.cut.from.0);
+    let end = spec.cut.length.map(|length| from + length);
     for record in Records::open(&spec.path, spec.skip_bad_lines)? {
         let record = record?;
-        let is_in = |at: Time| at >= from && end.is_none_or(|end| at < end);
-        if record.arrival.is_some_and(is_in) {
-            part.requests += 1;
-            part.unanswered += u64::from(record.is_unanswered());
-            part.without_output += u64::from(record.output_tokens == Some(0));
-            tenants.extend(record.tenant);
+        let Some(at) = record.arrival.filter(|at| *at >= from) else {
+            continue;
+        };
+        if end.is_some_and(|end| at >= end) {
+            break;
         }
+        see(&record);
     }
-    part.tenants = tenants.len() as u64;
-    Ok(part)
+    Ok(())
 }
 
 impl Iterator for Recorded {

@@ -18,7 +18,7 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style, to_stdout, write_in_folder};
+use crate::output::{Started, check_not_read, print, say, style, to_stdout, write_in_folder};
 
 /// Keys of a scenario: a dotted path and a value.
 type Keys = Vec<(&'static str, Value)>;
@@ -40,12 +40,8 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut watchdog = Watchdog::new();
     let format = source::format(&args.file, &args.read)?;
     for (flag, out) in [("--out", &args.out), ("--report", &args.report)] {
-        if { out.as_ref() }.is_some_and(|out| source::is_one_file(&args.file, out)) {
-            let message = format!(
-                "{flag}: must be another file than the one that is fitted, got {}",
-                args.file.display()
-            );
-            return Err(Failure::BadInput(message));
+        if let Some(out) = out {
+            check_not_read(flag, out, [&args.file])?;
         }
     }
     let is_rates = args.kind == FitKind::Twitter && format == Format::Counts;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenantry_reports::trace::{Collector, Trace};
 use tenantry_scenarios::scalar::Period;
-use tenantry_traces::describe::{Histogram, dispersion};
+use tenantry_traces::describe::{Histogram, MAX_SECONDS, dispersion};
 use tenantry_traces::fit::{quantiles, twitter};
 use tenantry_traces::read::Counts;
 
@@ -90,10 +90,10 @@ pub fn mean(counts: &[u32]) -> f64 {
     counts.iter().map(|&count| f64::from(count)).sum::<f64>() / counts.len() as f64
 }
 
-/// For how long to generate at the rate of `counts`, `most` requests at most.
+/// For how long to generate at the rate of `counts`, `most` requests at most, and not for longer than a trace is read.
 pub fn check_s(counts: &[u32], most: f64) -> Value {
     let seconds = (TIMES_AS_LONG * counts.len() as f64).min(most / mean(counts));
-    after(seconds.ceil())
+    after(seconds.ceil().min(MAX_SECONDS as f64))
 }
 
 fn trace(counts: &[u32], name: &str) -> Result<Trace, Failure> {
