@@ -83,6 +83,8 @@ carry() {
     rm -f .gpu/results/*
     cp "$OUT"/results.tar.gz.part-* .gpu/results/
 }
+# Nothing came back before.
+fresh() { rm -rf .gpu/results/* "$OUT"; }
 asked() { # scenario...: these, in this order
     [ "$(cat "$work/asked" 2>/dev/null)" = "$(printf '%s\n' "$@")" ] || broken "asked for $(paste -sd ' ' "$work/asked"), not $*"
 }
@@ -122,7 +124,7 @@ says 'validate-tasks: failed before, is tried again when the others had their tu
 says 'done    validate-tasks'
 
 case='what failed by another program is tried in its turn'
-rm .gpu/results/*
+fresh
 echo 'quickstart 1' >"$work/does"
 expect 1 scenarios --only saturated
 carry
@@ -133,7 +135,7 @@ asked quickstart
 [[ $output != *'failed before'* ]] || broken 'was put off'
 
 case='what another program has done is done again, after all others'
-rm .gpu/results/*
+fresh
 for scenario in quickstart punica/tiny-two-workers tabi/cpu tabi/cpu-load hmi/gpt hmi/ten-thousand hmi/management arlo/tweets-on-two-cores \
     pets/mixed-64 pets/mixed-64-online; do
     echo "$scenario 0"
@@ -151,18 +153,35 @@ carry
 expect 0 scenarios --only tasks
 asked
 
+case='what nothing is left for is not profiled'
+fresh
+echo 'quickstart 0' >"$work/does"
+expect 0 scenarios --only saturated
+carry
+rm -rf "$OUT"
+expect 0 scenarios --only saturated
+! grep -q 'tenantry profile' "$work/limits" 2>/dev/null || broken 'measured a profile'
+
+case='another command goes on with what the first left'
+fresh
+expect 0 scenarios --only saturated
+expect 0 scenarios --only saturated
+asked
+
 case='a step that hangs'
-rm .gpu/results/*
+fresh
 echo 'quickstart 124' >"$work/does"
 expect 1 scenarios --only saturated --seconds 9000
 grep -q '^210 tenantry validate' "$work/limits" || broken "may take $(cut -c 1-40 "$work/limits")"
 says 'failed  validate-saturated'
+fresh
 expect 0 scenarios --only saturated --seconds 230
 says 'left    validate-saturated'
 
 case='an archive that cannot be written'
 before=$(sha256sum "$OUT"/results.tar.gz.part-*)
 stub tar <<'END'
+[[ $1 == -cz ]] || exec /usr/bin/env -S PATH="${PATH#*:}" tar "$@"
 printf half
 exit 2
 END
@@ -173,7 +192,7 @@ says 'cannot be written; what was there before is'
 rm "$work/bin/tar"
 
 case='one part of the comparison found no time'
-printf '%s\n' 'adapters 1 0' 'lora 1 4' >"$work/does"
+printf '%s\n' 'adapters 2 0' 'lora 1 4' >"$work/does"
 expect 0 beside --seconds 600
 says 'done    beside-adapters'
 says 'left    beside-lora'
@@ -185,6 +204,12 @@ echo 'lora 0 1' >"$work/does"
 expect 1 beside --seconds 600
 says 'failed  beside-lora'
 [ "$lora" = "$(result beside/lora/beside-peft.json)" ] || broken 'took the place of a better one'
+
+case='an attempt that tells nothing of how much turns differ'
+carry
+echo 'lora 1 0' >"$work/does"
+expect 0 beside --seconds 600
+says 'left    beside-lora'
 
 case='a better attempt'
 carry

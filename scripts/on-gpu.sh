@@ -5,13 +5,14 @@
 #   scripts/on-gpu.sh check|scenarios|beside|card|all  there: one part, or one after the other
 #
 #   --device NAME    cuda:0; with `cpu` the same is rehearsed without a GPU
-#   --seconds N      540; what is not done then is left, and the same command goes on with it
+#   --seconds N      540; what is not done then is left, and the same command goes on with it. Of a lease's last command what is left of it less 40
 #   --suite NAME     full; of the part `card`
 #   --only NAME      of the part `scenarios`: those whose names begin so
 #   --repeats N      1; executions of each scenario
 #
-# Results go to $OUT, or out/on-gpu: log.txt, and results.tar.gz in parts of 15 MiB. Put those into .gpu/results, in place of what is there, and
-# the next command goes on with them, on another machine too. In them each kind of card has a folder of its own. The exit code is 1 if a step failed.
+# Results go to $OUT, or out/on-gpu: log.txt, and results.tar.gz in parts of 15 MiB. The next command goes on with what lies there or, on another
+# machine, in .gpu/results, into which they are put in place of what is there. In them each kind of card has a folder of its own. The exit code is 1 if
+# a step failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -80,9 +81,9 @@ dynamic-runtimes          arlo       60 arlo/tweets-on-two-cores --set systems=[
 END
     else
         cat <<'END'
-hmi-ten-thousand          bf16       40 h200/hmi-ten-thousand
-punica-popularity         bf16       45 h200/punica-popularity
-arlo-tweets               bf16       25 h200/arlo-tweets
+hmi-ten-thousand          bf16       55 h200/hmi-ten-thousand
+punica-popularity         bf16       65 h200/punica-popularity
+arlo-tweets               bf16       40 h200/arlo-tweets
 tabi-tweets               bf16       30 h200/tabi-tweets
 punica-open               bf16       25 h200/punica-open
 hmi-open                  bf16       40 h200/hmi-open
@@ -90,7 +91,7 @@ arlo-saturated            bf16       15 h200/arlo-saturated
 tabi-saturated            bf16       15 h200/tabi-saturated
 punica-few                bf16       15 h200/punica-few
 punica-queues             bf16       15 h200/punica-queues
-hmi-alone                 bf16       30 h200/hmi-alone
+hmi-alone                 bf16       40 h200/hmi-alone
 hmi-tenants               bf16       150 h200/hmi-tenants
 pets-mixed                f32        25 h200/pets-mixed
 pets-streams              f32        15 h200/pets-streams
@@ -105,7 +106,7 @@ END
 comparisons() {
     cat <<'END'
 adapters 75  120
-lora     120 190
+lora     120 240
 END
 }
 
@@ -142,12 +143,13 @@ fi
 out=${OUT:-out/on-gpu}
 mkdir -p "$out"
 out=$(realpath "$out")
-exec > >(tee "$out/log.txt") 2>&1
+exec > >(tee --append "$out/log.txt") 2>&1
 
 # Everything that a later command goes on with lies in $work/results, which is what comes back; in $results what is of this kind of card.
 work=$(mktemp -d)
 shopt -s nullglob
-earlier=(.gpu/results/results.tar.gz.part-*)
+earlier=("$out"/results.tar.gz.part-*)
+((${#earlier[@]})) || earlier=(.gpu/results/results.tar.gz.part-*)
 ((${#earlier[@]})) && cat "${earlier[@]}" | tar -xz -C "$work"
 kind=cpu
 if [[ $device != cpu ]]; then
@@ -156,7 +158,7 @@ if [[ $device != cpu ]]; then
 fi
 results=$work/results/$kind
 # Machines with the same card differ by a quarter in how fast they issue kernels: each is simulated by a profile of its own.
-boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown)
+boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || awk '$1 == "btime" { print $2 }' /proc/stat)
 mkdir -p "$results"/{done,failed,"cards/$boot",runs,check,beside}
 
 # Whole or not at all, and after each step: a machine that is taken back leaves what was done.
@@ -225,6 +227,21 @@ is_done() { # name
     [[ -e $results/done/$1 && ($1 == profile-* || $(<"$results/done/$1") == "$source") ]]
 }
 
+# Whether a step's turn is after all others', which is said once.
+put_off() { # name
+    local why
+    [[ $turn == first ]] || return 1
+    if [[ -e $results/done/$1 ]]; then
+        why='done by another program, is done again'
+    elif [[ $(cat "$results/failed/$1" 2>/dev/null) == "$source" ]]; then
+        why='failed before, is tried again'
+    else
+        return 1
+    fi
+    echo "=== $1: $why when the others had their turn"
+    deferred+=("$1")
+}
+
 # Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like
 # others. One of 4 says that it had too little time, as one does that the end of the time interrupts: these are left, and did not fail.
 step() { # name, seconds that it needs at least, seconds that it may take, command...
@@ -234,16 +251,7 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
     is_done "$name" && return
     code=1
     [[ ${tried[$name]:-} ]] && return 1
-    if [[ $turn == first && -e $results/done/$name ]]; then
-        echo "=== $name: done by another program, is done again when the others had their turn"
-        deferred+=("$name")
-        return 1
-    fi
-    if [[ $turn == first && $(cat "$results/failed/$name" 2>/dev/null) == "$source" ]]; then
-        echo "=== $name: failed before, is tried again when the others had their turn"
-        deferred+=("$name")
-        return 1
-    fi
+    ! put_off "$name" || return 1
     tried[$name]=1
     left=$(left)
     if ((left < least)); then
@@ -301,6 +309,10 @@ scenarios() {
     local -A failed=()
     while read -r name card least scenario more; do
         [[ $name == "$only"* && ! ${failed[$card]:-} ]] || continue
+        # A profile takes as long as several of them: it is measured for what is done in this turn.
+        if is_done "validate-$name" || put_off "validate-$name"; then
+            continue
+        fi
         read -r _ minutes scenarios < <(cards | grep "^$card ")
         profiled=$(awk "BEGIN { print int(60 * $minutes + 30) }")
         # One that fails, or is not done, does not stop the others.
@@ -328,7 +340,7 @@ beside() {
         echo '=== beside: left out, since python3 cannot import peft'
         return
     fi
-    local name least among limit turns measure found
+    local name least among limit measure found
     while read -r name least among; do
         is_done "beside-$name" || [[ ${tried[beside-$name]:-} ]] && continue
         # It takes a third of the time, and may find too little of it once more.
@@ -341,19 +353,21 @@ beside() {
         # Before what takes the rest of the time whatever that is.
         [[ $part != all ]] || limit=$among
         ((limit < $(left))) || limit=$(left)
-        # Enough for it twice.
-        turns=2 measure=5
-        ((limit >= 2 * least)) || turns=1 measure=3
+        # Where there is not enough for it twice with care, it is twice with less: a second turn that finds no time is left out.
+        measure=5
+        ((limit >= 2 * least)) || measure=3
         # Where it is found even if the machine goes back in the middle of it.
         found=$out/beside/$name
         rm -rf "$found"
         # It is to end by itself before it is interrupted.
         step "beside-$name" "$least" "$limit" scripts/beside-peft.sh --part "$name" --device "$device" --tenantry "$work/bin/tenantry" \
-            --seconds $((limit - 25)) --turns "$turns" --measure "$measure" --out "$found" || true
+            --seconds $((limit - 25)) --turns 2 --measure "$measure" --out "$found" || true
         # One that came less far than an earlier one does not take its place.
         if [[ -e $found/beside-peft.json ]] && (($(ratios "$found/beside-peft.json") >= $(ratios "$results/beside/$name/beside-peft.json"))); then
             rm -rf "$results/beside/$name"
             cp -r "$found" "$results/beside/"
+            # One turn tells nothing of how much turns differ.
+            (($(ratios "$found/beside-peft.json") > 1)) || rm -f "$results/done/beside-$name"
             keep
         fi
     done < <(comparisons)
@@ -385,8 +399,10 @@ told() {
     done
 }
 
+# Validations need this machine's profile, and comparisons do not: these are as good on the next one. What is measured of a whole card is kept however
+# far it came, so that it has what is left when all others had both their turns.
 parts=("$part")
-[[ $part != all ]] || parts=(check beside scenarios card)
+[[ $part != all ]] || parts=(check scenarios beside)
 for one in "${parts[@]}"; do
     "$one" || true
 done
@@ -396,6 +412,7 @@ if ((${#deferred[@]})); then
         "$one" || true
     done
 fi
+[[ $part != all ]] || card || true
 echo "=== on $kind so far:"
 told
 ((${#failures[@]} == 0)) || { echo "failed: ${failures[*]}"; exit 1; }
