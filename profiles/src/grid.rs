@@ -151,9 +151,7 @@ impl<const N: usize> Grid<N> {
                 ppm(point.stats.p99_us),
             ];
         }
-        if slice.family.is_triangular() {
-            complete_triangle(&mut nodes, &knots);
-        }
+        // What cannot exist is no number here, and holds nothing up or down.
         let mut medians: Vec<f64> = nodes.iter().map(|node| node[0]).collect();
         let growth: [Growth; N] = std::array::from_fn(|axis| slice.family.growth(axis));
         monotone(&mut medians, shape, growth.map(|growth| growth == Growth::Rises));
@@ -161,6 +159,9 @@ impl<const N: usize> Grid<N> {
             node[0] = median;
         }
         let least_ns = nodes.iter().map(|node| node[0]).fold(f64::INFINITY, f64::min);
+        if slice.family.is_triangular() {
+            complete_triangle(&mut nodes, &knots, least_ns);
+        }
         let mut extended = (knots, nodes);
         for axis in 0..N {
             extended = extend(extended, axis, least_ns, growth);
@@ -359,8 +360,9 @@ fn is_beyond<const N: usize>(at: [u64; N], last: [u64; N]) -> bool {
 }
 
 /// Gives values to batches with more tenants than requests, which cannot exist but are corners of cells that do: the
-/// plane through the cell's other three corners, which makes interpolation within the cell's possible half linear.
-fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N]) {
+/// plane through the cell's other three corners, which makes interpolation within the cell's possible half linear. Of costs that rise a
+/// corner's lies between its neighbours' then; where they need not rise with tenants, the plane ends at the least cost.
+fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N], least_ns: f64) {
     let (tenants, batches) = (&knots[0], &knots[1]);
     let tokens: usize = knots[2..].iter().map(Vec::len).product();
     let index = |tenant: usize, batch: usize, token: usize| (tenant * batches.len() + batch) * tokens + token;
@@ -370,8 +372,12 @@ fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N]) 
                 let fewer_tenants = nodes[index(tenant - 1, batch, token)];
                 let larger_batch = nodes[index(tenant, batch + 1, token)];
                 let both = nodes[index(tenant - 1, batch + 1, token)];
-                let more_ns = (larger_batch[0] - both[0]).max(0.0);
-                nodes[index(tenant, batch, token)] = with_median(fewer_tenants, fewer_tenants[0] + more_ns);
+                let plane_ns = fewer_tenants[0] + larger_batch[0] - both[0];
+                // Nor does it fall where there are more tokens, along which possible costs rise.
+                let before_ns = token
+                    .checked_sub(1)
+                    .map_or(least_ns, |token| nodes[index(tenant, batch, token)][0]);
+                nodes[index(tenant, batch, token)] = with_median(fewer_tenants, plane_ns.max(before_ns).max(least_ns));
             }
         }
     }

@@ -83,7 +83,7 @@ const DIGESTS: [(&str, &str); 16] = [
     ("pets", "8c0a2953e33a47ab"),
     ("punica", "56c9714d6f5ad3c1"),
     ("tabi", "f541eb093133c4f3"),
-    ("hmi, ten cards", "1a64d957fe441da6"),
+    ("hmi, ten cards", "3669e4dddb988a2b"),
     ("arlo, 50 cards, disturbed", "5b311da9463f1c05"),
     ("punica, 16 cards", "21056b53967536ec"),
     ("punica, 16 cards, disturbed", "1c7e70c46c1bd25f"),
