@@ -93,7 +93,7 @@ pub use rows::{
 pub use schema::TableForms;
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
-pub use stats::Stats;
+pub use stats::{Stats, middle};
 pub use summary::{AxisSummary, LeftOut, Miss, Moved, TableError, TableSummary, describe, leave_out_errors};
 pub use surfaces::{AdapterSurface, Curve, LookupSurface, Surface, TaggingSurface};
 pub use tables::Tables;

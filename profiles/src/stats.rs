@@ -67,7 +67,10 @@ pub(crate) fn nearest_rank(ascending: &[f64], percent: usize) -> f64 {
 }
 
 /// The middle of the ascending values: of an even number of them the mean of the two in the middle.
-pub(crate) fn middle(ascending: &[f64]) -> f64 {
+///
+/// # Panics
+/// Without any.
+pub fn middle(ascending: &[f64]) -> f64 {
     let half = ascending.len() / 2;
     match ascending.len() % 2 {
         0 => (ascending[half - 1] + ascending[half]) / 2.0,
@@ -178,6 +181,23 @@ impl Stats {
         Stats {
             mean_us: mean_us.unwrap_or(least_us),
             ..rounded
+        }
+    }
+
+    /// Of differences, some of which are below zero, as a cost, which is not: nor is its mean below what its quantiles allow.
+    pub fn not_negative(self) -> Stats {
+        let cost = |us: f64| us.max(1e-3);
+        let of = Stats {
+            count: self.count,
+            mean_us: cost(self.mean_us),
+            median_us: cost(self.median_us),
+            p05_us: cost(self.p05_us),
+            p95_us: cost(self.p95_us),
+            p99_us: cost(self.p99_us),
+        };
+        Stats {
+            mean_us: of.mean_us.max(of.least_mean_us()),
+            ..of
         }
     }
 

@@ -1,4 +1,5 @@
-//! Imported cards: that they are what their own commands import, and how well they price what was measured and left out.
+//! Imported cards: that they are what their own commands import, and how well they price what was measured and left out. Run with `UPDATE=1` to
+//! write the cards again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,6 +93,11 @@ fn shipped_cards_are_what_their_commands_import() {
             card = Some(sum);
         }
         let card = card.expect("a card has a command");
+        if std::env::var_os("UPDATE").is_some() {
+            let cards = Path::new(env!("CARGO_MANIFEST_DIR")).join("cards");
+            card.save(&cards.join(&card.name)).unwrap();
+            continue;
+        }
         assert_eq!(card.provenance.notes, shipped.provenance.notes, "{}", shipped.name);
         assert_eq!(card.origins, shipped.origins, "{}", shipped.name);
         assert_eq!(
@@ -248,9 +254,9 @@ fn a_prompt_more_never_makes_a_step_cheaper_than_its_dearest_chunk() {
                 for cheap in [(1, 1), (16, 16), (256, 256), (500, 900)] {
                     let both = [dear, cheap];
                     let together = decoder.attention(&both, sequences, 900).median_ns;
-                    // A share is of whole millionths.
+                    // A share is of whole millionths, and a cost of whole nanoseconds.
                     assert!(
-                        together + together / 100_000 >= alone,
+                        together + together / 100_000 + 1 >= alone,
                         "{both:?} beside {sequences}: {together} ns, {alone} alone"
                     );
                     assert_eq!(together, decoder.attention_ns(&both, sequences, 900));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::Contention;
+use tenantry_profiles::{Contention, middle};
 
 use super::copies::Copies;
 use super::lookups::LookupSubject;
@@ -170,7 +170,10 @@ fn ratio(beside: &Samples, alone: &Samples) -> Option<f64> {
 fn slowdown(rounds: Vec<Option<f64>>) -> f64 {
     let mut rounds: Vec<f64> = rounds.into_iter().flatten().collect();
     rounds.sort_by(f64::total_cmp);
-    rounds.get(rounds.len() / 2).copied().unwrap_or(1.0).max(1.0)
+    match rounds.is_empty() {
+        true => 1.0,
+        false => middle(&rounds).max(1.0),
+    }
 }
 
 #[cfg(test)]

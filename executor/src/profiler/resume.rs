@@ -189,7 +189,7 @@ fn rows_after_idle<R>(
     let work_us = work_us(&measured);
     let rows = measured
         .into_iter()
-        .map(|of| row(of.idle_us, work_us, of.extra.stats()));
+        .map(|of| row(of.idle_us, work_us, of.extra.stats().not_negative()));
     Ok(Some(rows.collect()))
 }
 
@@ -242,10 +242,10 @@ impl Measured {
         }
         let steady_us = f64::from(pass.calls) * steady_call_us(&mut pass.measure)?;
         self.steady.push(steady_us);
-        for cold_us in &cold_us[1..] {
-            // Some is faster than what came after it; a cost is not negative.
-            self.extra.push((cold_us - steady_us).max(1e-3));
-        }
+        // Some is faster than what came after it, which is as much a part of the mean as what is slower.
+        cold_us[1..]
+            .iter()
+            .for_each(|cold_us| self.extra.push(cold_us - steady_us));
         Ok(())
     }
 }

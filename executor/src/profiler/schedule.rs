@@ -3,7 +3,7 @@
 //! Every round visits each unfinished point once, in an order of its own, so that a machine that grows warm or busy
 //! disturbs all tables alike. A visit measures several times in a row, as serving repeats the same op.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -273,12 +273,15 @@ impl<'a> Schedule<'a> {
         Ok(settled)
     }
 
-    /// By table: how far the measurements of points that were visited rarely spread about their medians, together. Of three visits one that
-    /// met a disturbance would make a third of its op's costs slow; it meets any point as likely.
+    /// By table that has points which were visited rarely: how far measurements spread about their points' medians, of all points together. Of
+    /// three visits one that met a disturbance would make a third of its op's costs slow; it meets any point as likely.
     fn spreads(&self) -> BTreeMap<&str, Stats> {
         let mut deviations: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        let usable = self.points.iter().filter(|point| point.is_usable());
-        for point in usable.filter(|point| point.is_rarely_visited()) {
+        let usable = || self.points.iter().filter(|point| point.is_usable());
+        let rarely: BTreeSet<&str> = { usable().filter(|point| point.is_rarely_visited()) }
+            .map(|point| &*point.table)
+            .collect();
+        for point in usable().filter(|point| rarely.contains(&*point.table)) {
             deviations
                 .entry(&point.table)
                 .or_default()

@@ -8,6 +8,7 @@ use crate::error::Invalid;
 use crate::family::Family;
 use crate::keys::Direction;
 use crate::rows::CopyRow;
+use crate::stats::middle;
 
 /// Bandwidths tell nothing of small copies. A copy's start takes some 10 µs, which aiconfigurator's own specifications have too
 /// (`p2p_latency_s`); below about 100 KB it is all that counts.
@@ -18,6 +19,8 @@ const BYTES: [u64; 5] = [1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28];
 /// How many times the datasheet's bandwidth of the link a published one may be.
 const LINKS_MOST: f64 = 2.0;
 
+/// How methods end that copy by kernels instead of copy engines, where a sheet says so.
+const BY_KERNELS: &str = "_sm";
 /// Copies that are not what a server does: another socket's memory, buffers that no longer fit one mapping, kernels instead of copy
 /// engines, a card that the author calls anomalous.
 const SPECIAL: [&str; 3] = ["remote socket", "very large buffer", "SM copy kernel"];
@@ -26,7 +29,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     let (mut own, mut of_link) = (Vec::new(), Vec::new());
     for sheet in sheets {
         for line in sheet.lines() {
-            if is_plain(line)? && line.text("link")? == gpu.link() {
+            if is_plain(sheet, line)? && line.text("link")? == gpu.link() {
                 let gigabytes_per_s = bandwidth(line, gpu)?;
                 of_link.push(gigabytes_per_s);
                 let name = line.text("gpu")?;
@@ -48,14 +51,14 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         }
     };
     bandwidths.sort_by(f64::total_cmp);
-    let bytes_per_us = 1e3 * bandwidths[bandwidths.len() / 2];
+    let gigabytes_per_s = middle(&bandwidths);
+    let bytes_per_us = 1e3 * gigabytes_per_s;
     let label = format!("direction={} pinned=true", Direction::HostToDevice);
     let source = format!(
-        "published bandwidths of {} ({whose}): the middle one of {} is {} GB/s; {START_US} µs to start a copy are \
-         assumed",
+        "published bandwidths of {} ({whose}): the median of {} is {} GB/s; {START_US} µs to start a copy are assumed",
         gpu.link(),
         bandwidths.len(),
-        bytes_per_us / 1e3,
+        (gigabytes_per_s * 1e3).round() / 1e3,
     );
     draft.origin(
         Family::Copy,
@@ -80,8 +83,9 @@ fn bandwidth(line: Line, gpu: &Gpu) -> Result<f64, Invalid> {
         .ok_or_else(|| line.invalid("bandwidth_GBps", &must))
 }
 
-fn is_plain(line: Line) -> Result<bool, Invalid> {
+fn is_plain(sheet: &Sheet, line: Line) -> Result<bool, Invalid> {
     let note = line.text("note")?;
-    let special = SPECIAL.iter().any(|special| note.contains(special));
+    let by_kernels = sheet.has("method") && line.text("method")?.ends_with(BY_KERNELS);
+    let special = by_kernels || SPECIAL.iter().any(|special| note.contains(special));
     Ok(line.text("direction")? == "h2d" && line.text("host_memory")? == "pinned" && !special)
 }

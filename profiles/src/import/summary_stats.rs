@@ -1,7 +1,7 @@
 //! Statistics out of what a source publishes: a single figure, or least, most, mean, median and deviation.
 
 use super::sheet::{Line, Place};
-use crate::stats::Stats;
+use crate::stats::{Stats, middle};
 
 /// Times in microseconds, as a source summarises them. Sums of operators add up as if each varied by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -90,16 +90,17 @@ impl Times {
         between
     }
 
-    /// Several measurements of one thing: the middle one of their medians, all their spread.
+    /// Several measurements of one thing: the middle of their medians, all their spread.
     pub fn pooled(mut all: Vec<Times>) -> Times {
         assert!(!all.is_empty(), "a pool of no measurements");
         all.sort_by(|a, b| a.median_us.total_cmp(&b.median_us));
         let share = 1.0 / all.len() as f64;
+        let medians: Vec<f64> = all.iter().map(|times| times.median_us).collect();
         let total = |part: fn(&Times) -> f64| all.iter().map(part).sum::<f64>() * share;
         Times {
             count: all.iter().map(|times| times.count).sum(),
             mean_us: total(|times| times.mean_us),
-            median_us: all[all.len() / 2].median_us,
+            median_us: middle(&medians),
             least_us: all.iter().map(|times| times.least_us).fold(f64::INFINITY, f64::min),
             most_us: all.iter().map(|times| times.most_us).fold(0.0, f64::max),
             variance: total(|times| times.variance),
