@@ -21,6 +21,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 pub(super) use kept_states::KeptStates;
 
 use super::Batch;
+use super::first_passes::first_passes;
 use super::inputs::{Inputs, ids_of};
 use super::pool_serving::{AnswerList, PoolServing};
 use super::serving::{fail_all, reason, tell};
@@ -57,6 +58,8 @@ struct StageModel {
     exits: bool,
     /// Whether the next model is to read fewer words.
     prunes: bool,
+    /// Texts that it reads at once.
+    largest_batch: u32,
 }
 
 impl StageModel {
@@ -69,6 +72,7 @@ impl StageModel {
             layers: self.layers.clone(),
             exits: self.exits,
             prunes: self.prunes,
+            largest_batch: self.largest_batch,
         }
     }
 
@@ -111,6 +115,7 @@ impl CascadeServing {
                 layers: stage.layers.range(),
                 exits,
                 prunes: stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some()),
+                largest_batch: stage.pool.batch.max_size(),
             });
         }
         Ok(CascadeServing {
@@ -230,13 +235,14 @@ impl StageLane {
         read_out(&logits, importance.as_ref())
     }
 
-    /// A pass over nothing in particular, as long as the model takes.
-    fn warm_up(model: &StageModel, batch: usize) -> Result<(), ExecutorError> {
+    /// A pass over nothing in particular, and what is read of it. What exits keep for the stages above them is not tried.
+    fn warm_up(model: &StageModel, batch: usize, tokens: usize) -> Result<(), ExecutorError> {
         let encoder = &model.encoder;
-        let tokens = encoder.shape().positions as usize;
         let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
-        let (hidden, _) = model.pass(encoder.embed(&input)?, &input)?;
-        model.heads.forward(&hidden, &vec![0; batch]).map(drop)
+        let (hidden, importance) = model.pass(encoder.embed(&input)?, &input)?;
+        let logits = model.heads.forward(&hidden, &vec![0; batch])?;
+        let _ = Vec::<i64>::try_from(&likeliest(&logits)?)?;
+        read_out(&logits, importance.as_ref())
     }
 }
 
@@ -248,10 +254,11 @@ impl Perform for StageLane {
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
-        for batch in [1, 8, 1, 8] {
-            self.models
-                .values()
-                .try_for_each(|model| StageLane::warm_up(model, batch))?;
+        for model in self.models.values() {
+            let longest = model.encoder.shape().positions as usize;
+            for (batch, tokens) in first_passes(self.device, model.largest_batch as usize, longest) {
+                StageLane::warm_up(model, batch, tokens)?;
+            }
         }
         synchronize(self.device)
     }

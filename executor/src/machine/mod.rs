@@ -8,6 +8,7 @@ pub(crate) mod cascading;
 pub mod clocks;
 pub mod errors;
 pub mod execute;
+mod first_passes;
 pub mod generating;
 pub(crate) mod hand_overs;
 pub mod inputs;

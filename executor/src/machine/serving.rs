@@ -22,6 +22,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 use compute_lane::ComputeLane;
 use host_lane::{HostLane, SolverLane};
 
+use super::first_passes::first_passes;
 use super::inputs::{Inputs, ids_of};
 use super::managing::Manager;
 use super::pool_serving::{AnswerList, PoolServing};

@@ -16,6 +16,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use self::origin::Origin;
 use super::Batch;
+use super::first_passes::first_passes;
 use super::inputs::{Inputs, ids_of};
 use super::pool_serving::{AnswerList, PoolServing};
 use super::serving::{fail_all, reason, tell};
@@ -39,6 +40,7 @@ pub struct TaskServing {
     /// By task, how many tokens its model knows.
     vocabularies: BTreeMap<u32, u64>,
     host_bytes: u64,
+    max_batch: u32,
     max_tokens: u32,
     known_streams: u32,
     seed: u64,
@@ -96,6 +98,7 @@ impl TaskServing {
             own: BTreeMap::new(),
             vocabularies: BTreeMap::new(),
             host_bytes: 0,
+            max_batch: tasks.max_batch,
             max_tokens: tasks.max_tokens,
             known_streams: tasks.known_streams(),
             seed,
@@ -230,6 +233,7 @@ impl PoolServing for TaskServing {
                     own: self.own.iter().map(|(task, model)| (*task, model.share())).collect(),
                     streams: None,
                     known_streams: self.known_streams,
+                    max_batch: self.max_batch,
                     max_tokens: self.max_tokens,
                     tokens: Draws::new(self.seed, Purpose::Tokens),
                     device: self.device,
@@ -353,6 +357,7 @@ struct TaskLane {
     /// As many as are known to be needed, or as any batch so far had: to begin them takes longer than a batch.
     streams: Option<Streams>,
     known_streams: u32,
+    max_batch: u32,
     max_tokens: u32,
     tokens: Draws,
     device: Device,
@@ -392,10 +397,7 @@ impl TaskLane {
             }
         };
         let tenants: Vec<u32> = batch.members.iter().map(|member| member.tenant).collect();
-        let pooled = self.poolers.forward(&hidden, &tenants)?;
-        let classes = likeliest(&heads.forward(&pooled, &tenants)?)?;
-        // Reading the answer waits for the device.
-        let classes = Vec::<i64>::try_from(&classes)?;
+        let classes = self.classes(heads, &hidden, &tenants)?;
         tell(batch, 0, classes.into_iter().enumerate(), &self.answers);
         Ok(())
     }
@@ -408,12 +410,62 @@ impl TaskLane {
         encoder.input(&sequences, batch.shape.tokens as usize)
     }
 
-    /// A pass over one model without tasks.
-    fn warm_up(&self, encoder: &Encoder, batch: usize) -> Result<Tensor, ExecutorError> {
-        let tokens = self.max_tokens as usize;
-        let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
-        let layers = 0..encoder.shape().layers as usize;
-        encoder.layers(encoder.embed(&input)?, layers, &input, None)
+    /// Passes over nothing in particular: over a shared model with each kind's operators, or over some task's own.
+    fn warm_up(&self, batch: usize, tokens: usize) -> Result<(), ExecutorError> {
+        let streams = self.streams.as_ref().expect("there are streams from here on");
+        let begin = |encoder: &Encoder| {
+            let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
+            let hidden = encoder.embed(&input)?;
+            Ok::<_, ExecutorError>((input, hidden))
+        };
+        for (name, heads) in &self.models {
+            let Some(encoder) = self.registry.model(name) else {
+                continue;
+            };
+            for task in self.one_of_each_kind(name, heads.tenants()) {
+                // A group on each stream, whose threads have kernels of their own to load.
+                let busy = (streams.count() as usize).min(batch);
+                let count = |stream: usize| batch / busy + usize::from(stream < batch % busy);
+                let groups: Vec<Group> = (0..busy)
+                    .map(|stream| Group {
+                        task,
+                        count: count(stream),
+                        tokens,
+                    })
+                    .collect();
+                // One that is not on the device is in no batch.
+                let Ok(mut grouped) = self.registry.batch(name, &groups) else {
+                    continue;
+                };
+                grouped.assign(&(0..busy as u32).collect::<Vec<_>>());
+                let (input, hidden) = begin(encoder)?;
+                let layers = 0..encoder.shape().layers as usize;
+                let hidden = grouped.layers(encoder, hidden, layers, &input, streams)?;
+                let _ = self.classes(heads, &hidden, &vec![task; batch])?;
+            }
+        }
+        if let Some(own) = self.own.values().next() {
+            let (input, hidden) = begin(own.encoder())?;
+            let _ = own.layers(hidden, &input, streams)?;
+        }
+        Ok(())
+    }
+
+    /// Of the tasks that share a model, the first of each kind.
+    fn one_of_each_kind(&self, model: &str, tenants: u32) -> impl Iterator<Item = u32> {
+        let mut of_kind = BTreeMap::new();
+        for triplet in (0..tenants).filter_map(|task| self.registry.triplet(task)) {
+            if triplet.model == model {
+                of_kind.entry(triplet.kind).or_insert(triplet.task);
+            }
+        }
+        of_kind.into_values()
+    }
+
+    /// The likeliest class of each text, by its task's pooler and head. Reading them waits for the device.
+    fn classes(&self, heads: &Heads, hidden: &Tensor, tenants: &[u32]) -> Result<Vec<i64>, ExecutorError> {
+        let pooled = self.poolers.forward(hidden, tenants)?;
+        Ok(Vec::<i64>::try_from(&likeliest(&heads.forward(&pooled, tenants)?)?)?)
     }
 }
 
@@ -426,13 +478,8 @@ impl Perform for TaskLane {
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         self.streams = Some(Streams::on(self.device, self.known_streams)?);
-        let shared = self.models.iter().filter_map(|(name, _)| self.registry.model(name));
-        for encoder in shared.chain(self.own.values().take(1).map(OwnModel::encoder)) {
-            for batch in [1, 8] {
-                for _ in 0..2 {
-                    let _ = self.warm_up(encoder, batch)?;
-                }
-            }
+        for (batch, tokens) in first_passes(self.device, self.max_batch as usize, self.max_tokens as usize) {
+            self.warm_up(batch, tokens)?;
         }
         crate::device::synchronize(self.device)
     }

@@ -191,23 +191,16 @@ impl ComputeLane {
         tags.lock().expect("no lane panics with the list").extend(tagged);
     }
 
-    /// A few passes of the longest inputs, and on a GPU, which loads each kernel when it is first used, of others.
+    /// A few passes of the longest inputs, and on a GPU of others.
     fn warm_up(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
         let longest = encoder.shape().positions as usize;
-        let is_gpu = self.device.is_cuda();
-        let shapes: Vec<(usize, usize)> = match is_gpu {
-            false => vec![(1, longest), (8, longest)],
-            true => { [1, 4, 8, 32].into_iter() }
-                .flat_map(|batch| [longest.min(16), longest.div_ceil(4), longest].map(|tokens| (batch, tokens)))
-                .collect(),
-        };
-        for (batch, tokens) in shapes.repeat(3) {
+        for (batch, tokens) in first_passes(self.device, usize::MAX, longest) {
             self.pass(encoder, heads, batch, tokens)?;
         }
         // A GPU's libtorch chooses kernels by length, which takes milliseconds: where each request has its own, it is done with before the first.
         for tokens in (LENGTHS_BETWEEN..=longest)
             .step_by(LENGTHS_BETWEEN)
-            .filter(|_| is_gpu && self.dynamic)
+            .filter(|_| self.device.is_cuda() && self.dynamic)
         {
             self.pass(encoder, heads, 1, tokens)?;
         }
