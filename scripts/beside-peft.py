@@ -358,7 +358,7 @@ class NoTime(Failed):
 
 
 def turns(options):
-    """Runs both sides in turns. 1 where a comparison has no ratio, 4 where nothing but time was missing."""
+    """Runs both sides in turns. 1 where a comparison has fewer than two ratios, or than turns were asked, 4 where nothing but time was missing."""
     options.out.mkdir(parents=True, exist_ok=True)
     parts = list(PARTS) if options.of == "both" else [options.of]
     end = time.monotonic() + options.seconds
@@ -384,7 +384,9 @@ def turns(options):
             whole["failures"].append("interrupted: what was found until then is here")
     save(whole, options)
     print(table(whole))
-    if all(one["ratio"] for one in whole["rows"]):
+    # One turn tells nothing of how much turns differ.
+    enough = min(options.turns, 2)
+    if all(one["ratio"] and len(one["ratio"]["all"]) >= enough for one in whole["rows"]):
         return 0
     return 4 if whole["only_time_was_missing"] else 1
 

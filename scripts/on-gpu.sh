@@ -150,7 +150,7 @@ work=$(mktemp -d)
 shopt -s nullglob
 earlier=("$out"/results.tar.gz.part-*)
 ((${#earlier[@]})) || earlier=(.gpu/results/results.tar.gz.part-*)
-((${#earlier[@]})) && cat "${earlier[@]}" | tar -xz -C "$work"
+((${#earlier[@]})) && echo "=== goes on with ${earlier[0]%/*}" && cat "${earlier[@]}" | tar -xz -C "$work"
 kind=cpu
 if [[ $device != cpu ]]; then
     kind=$(timeout --signal=KILL 20 nvidia-smi --query-gpu=name --format=csv,noheader --id="${device#cuda:}" | tr ' [:upper:]' '-[:lower:]') || true
@@ -158,7 +158,8 @@ if [[ $device != cpu ]]; then
 fi
 results=$work/results/$kind
 # Machines with the same card differ by a quarter in how fast they issue kernels: each is simulated by a profile of its own.
-boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || awk '$1 == "btime" { print $2 }' /proc/stat)
+boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || awk '$1 == "btime" { print $2 }' /proc/stat || true)
+boot=${boot:-unknown}
 mkdir -p "$results"/{done,failed,"cards/$boot",runs,check,beside}
 
 # Whole or not at all, and after each step: a machine that is taken back leaves what was done.
@@ -366,8 +367,6 @@ beside() {
         if [[ -e $found/beside-peft.json ]] && (($(ratios "$found/beside-peft.json") >= $(ratios "$results/beside/$name/beside-peft.json"))); then
             rm -rf "$results/beside/$name"
             cp -r "$found" "$results/beside/"
-            # One turn tells nothing of how much turns differ.
-            (($(ratios "$found/beside-peft.json") > 1)) || rm -f "$results/done/beside-$name"
             keep
         fi
     done < <(comparisons)
@@ -412,6 +411,7 @@ if ((${#deferred[@]})); then
         "$one" || true
     done
 fi
+turn=again
 [[ $part != all ]] || card || true
 echo "=== on $kind so far:"
 told
