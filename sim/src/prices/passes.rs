@@ -16,6 +16,8 @@ use super::{ModelPrices, Prices};
 pub struct EncoderPrices {
     embedding: Surface,
     layer: Surface,
+    /// Of which family that is.
+    layer_family: Family,
     head: HeadPrices,
     adapter: Option<AdapterSurface>,
     /// One layer on several instances of a card at once; absent where that was not measured.
@@ -163,6 +165,10 @@ impl EncoderPrices {
         };
         Ok(EncoderPrices {
             embedding: card.embedding(model, *dtype)?,
+            layer_family: match measured {
+                Some(_) => Family::AttendedLayer,
+                None => Family::EncoderLayer,
+            },
             layer: match measured {
                 Some(layer) => layer,
                 None => card.encoder_layer(model, *dtype)?,
@@ -208,7 +214,7 @@ impl EncoderPrices {
             return known;
         }
         let mut note = |beyond, family| extrapolated.note(beyond, family);
-        note(self.layer.beyond(requests, tokens), Family::EncoderLayer);
+        note(self.layer.beyond(requests, tokens), self.layer_family);
         if let Some(concurrent) = &self.concurrent {
             note(
                 concurrent.beyond(self.streams, requests, tokens),
