@@ -165,3 +165,22 @@ fn statistics_are_nearest_ranks() {
     assert_eq!(Stats::of(&mut samples_us), stats);
     assert_eq!(Stats::of(&mut [3.0]).p05_us, 3.0);
 }
+
+/// A difference below zero is as much a part of the mean as another, and whatever comes of it a card takes.
+#[test]
+fn differences_below_zero_make_a_cost() {
+    let mut half = [[-30.0; 10], [50.0; 10]].concat();
+    assert_eq!(Stats::of(&mut half).not_negative().mean_us, 10.0);
+    for mut differences in [
+        vec![5.0; 20],
+        [vec![-200.0], vec![5.0; 19]].concat(),
+        [vec![-200.0; 19], vec![5.0]].concat(),
+        vec![-1.0; 20],
+    ] {
+        let mut card = synthetic_card();
+        let row = &mut card.tables.dispatch[0];
+        row.stats = Stats::of(&mut differences).not_negative();
+        card.validate()
+            .unwrap_or_else(|error| panic!("{differences:?}: {error}"));
+    }
+}
