@@ -16,6 +16,7 @@ mod hmi;
 mod new;
 mod plan;
 mod profile;
+mod recorded_files;
 mod recording;
 mod repeatable;
 mod report;

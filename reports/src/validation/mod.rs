@@ -247,25 +247,24 @@ impl Validation {
 /// Of runs that were stopped, or whose seed one machine alone has run, there is nothing to compare: the others. Of each of a system's seeds
 /// as many as of that which was run the fewest times, or seeds' own differences would be taken for the machines'.
 fn made_on_both(runs: &[Run]) -> Vec<Run> {
-    // What is run for several seeds, and several times for each.
-    let repeated = |run: &Run, other: &Run| {
+    let one_system = |run: &Run, other: &Run| {
         let (a, b) = (&run.summary, &other.summary);
-        (&a.system, &a.parameters) == (&b.system, &b.parameters) && (a.machine == VIRTUAL) == (b.machine == VIRTUAL)
+        (&a.system, &a.parameters) == (&b.system, &b.parameters)
     };
+    let is_virtual = |run: &Run| run.summary.machine == VIRTUAL;
     let whole = || runs.iter().filter(|run| !run.summary.interrupted);
     let is_on_both = |run: &&Run| {
-        let same = |other: &Run| {
-            let (a, b) = (&run.summary, &other.summary);
-            (&a.system, &a.parameters, a.seed) == (&b.system, &b.parameters, b.seed)
-                && (a.machine == VIRTUAL) != (b.machine == VIRTUAL)
-        };
-        whole().any(same)
+        let is_other = |other: &&Run| one_system(run, other) && is_virtual(run) != is_virtual(other);
+        whole()
+            .filter(is_other)
+            .any(|other| other.summary.seed == run.summary.seed)
     };
     let on_both: Vec<&Run> = whole().filter(is_on_both).collect();
     let each_seed_has_it = |(index, run): &(usize, &&Run)| {
         let seed = run.summary.seed;
         let (mut times, mut before) = (BTreeMap::<u64, usize>::new(), 0);
-        for (at, other) in on_both.iter().enumerate().filter(|(_, other)| repeated(run, other)) {
+        let repeated = |(_, other): &(usize, &&Run)| one_system(run, other) && is_virtual(run) == is_virtual(other);
+        for (at, other) in on_both.iter().enumerate().filter(repeated) {
             *times.entry(other.summary.seed).or_default() += 1;
             before += usize::from(at < *index && other.summary.seed == seed);
         }

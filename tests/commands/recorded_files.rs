@@ -1,0 +1,71 @@
+//! Files that a run reads: faults in them behind what it replays, and that nothing is written over them.
+
+use std::fs;
+
+use crate::common::{folder, good, names, tenantry};
+
+const LENGTHS: &str = "workload.lengths={joint: of-arrivals}";
+
+/// What nobody asked to be replayed costs no finished run: beyond a cut it is not looked at, beyond the last request it is told of.
+#[test]
+fn a_fault_behind_what_is_replayed_is_no_fault_of_the_run() {
+    let folder = folder();
+    let at = folder.path();
+    let rows: String = (0..300_u64)
+        .map(|i| format!("{i},0,{},9,0,0\n", i * 10_000_000))
+        .collect();
+    let header = "ticket,tenant,arrival_ns,input_tokens,output_tokens,class";
+    fs::write(at.join("t.csv"), format!("{header}\n{rows}300,0,oops,9,0,0\n")).unwrap();
+    let run = |cut: &str, stop: &str| {
+        let arrivals = format!("workload.arrivals={{trace: {{path: t.csv{cut}}}}}");
+        let stop = format!("workload.stop={stop}");
+        let args = [
+            "simulate", "s.yaml", "--set", &arrivals, "--set", LENGTHS, "--set", &stop,
+        ];
+        tenantry(at, &args)
+    };
+    let told = "note: What is known of a recording ends where it cannot be read: t.csv:302: ";
+    for (cut, stop, is_told) in [(", length: 2s", "{}", false), ("", "{requests: 200}", true)] {
+        let output = run(cut, stop);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && message.contains(told) == is_told,
+            "{message}"
+        );
+    }
+    assert_eq!(run("", "{}").status.code(), Some(2), "who replays all of it meets it");
+}
+
+/// A recording may not be had again, and a scenario neither.
+#[test]
+fn nothing_is_recorded_over_what_is_read() {
+    let folder = folder();
+    let at = folder.path();
+    let workload = ["--set", "workload.arrivals={trace: {path: t.csv}}", "--set", LENGTHS];
+    good(at, &["trace", "generate", "s.yaml", "t.csv"]);
+    let [trace, scenario] = ["t.csv", "s.yaml"].map(|name| fs::read(at.join(name)).unwrap());
+    for over in ["t.csv", "./t.csv", "s.yaml"] {
+        for (command, flag) in [
+            (vec!["simulate", "s.yaml", "--record", over], "--record"),
+            (vec!["trace", "generate", "s.yaml", over], "OUT"),
+        ] {
+            let output = tenantry(at, &[&command[..], &workload[..]].concat());
+            let message = String::from_utf8_lossy(&output.stderr);
+            let must = format!("{flag}: must be another file than those that are read, got {over}");
+            assert!(output.status.code() == Some(2) && message.contains(&must), "{message}");
+        }
+    }
+    let report = tenantry(at, &["trace", "info", "t.csv", "--report", "t.csv"]);
+    assert_eq!(report.status.code(), Some(2));
+    assert!([trace, scenario] == ["t.csv", "s.yaml"].map(|name| fs::read(at.join(name)).unwrap()));
+
+    // Who was who in the file that had the name before is not who is who in this one.
+    for record in [
+        &["simulate", "s.yaml", "--record", "other.csv"][..],
+        &["trace", "generate", "s.yaml", "other.csv"],
+    ] {
+        fs::write(at.join("other.csv.tenants.csv"), "tenant,name\n0,60000\n").unwrap();
+        good(at, record);
+        assert!(!names(at).contains(&"other.csv.tenants.csv".to_owned()));
+    }
+}
