@@ -3,15 +3,16 @@
 mod common;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::{changes, log_of};
 use proptest::prelude::*;
+use tenantry_core::board::OpRef;
 use tenantry_core::event::{Ended, STEPS_ALIKE};
 use tenantry_core::ids::{LaneId, PoolId, RequestId};
-use tenantry_core::log::replay;
+use tenantry_core::log::{Log, LoggedEvent, replay};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
 use tenantry_core::spec::{
@@ -37,6 +38,7 @@ const PLOT: PlotSpec = PlotSpec {
 
 /// A run whose steps are being made.
 struct UnderWay {
+    op: OpRef,
     batch: Arc<Batch>,
     run: Run,
     started: Time,
@@ -78,25 +80,66 @@ const ANY: Rhythm = Rhythm {
     others_busy: false,
 };
 
-/// When an op's end is heard, its place in the order of ends, its lane, its start and its end.
-type Heard = (Time, u64, u32, Time, Time);
+/// Ends of ops that will be heard. Of two at one instant, neither is the one to be heard first: there a script does as the virtual
+/// machine did.
+struct ToBeHeard {
+    /// When each is heard, its place in the virtual machine's log, its lane, its start and its end.
+    ends: BinaryHeap<Reverse<(Time, usize, u32, Time, Time)>>,
+    /// By slot and generation of the batch and index of the op.
+    places: HashMap<(u32, u32, u32), usize>,
+}
+
+impl ToBeHeard {
+    /// None yet; at one instant in the order of this log.
+    fn as_in(virtual_log: &Log) -> ToBeHeard {
+        let events = virtual_log.events.iter().enumerate();
+        let places = events.filter_map(|(place, (_, event))| match event {
+            LoggedEvent::Done { batch, op, .. } => Some(((batch.slot, batch.generation, *op), place)),
+            _ => None,
+        });
+        ToBeHeard {
+            ends: BinaryHeap::new(),
+            places: places.collect(),
+        }
+    }
+
+    /// The op's end will be.
+    fn enter(&mut self, heard: Time, op: OpRef, ran: Ran) {
+        let place = self.places.get(&(op.batch.slot, op.batch.generation, op.index));
+        // What the virtual machine never issued makes the logs differ wherever it comes.
+        let place = place.copied().unwrap_or(usize::MAX);
+        self.ends
+            .push(Reverse((heard, place, ran.lane.0, ran.started, ran.ended)));
+    }
+
+    /// When the first is.
+    fn first(&self) -> Option<Time> {
+        self.ends.peek().map(|&Reverse((heard, ..))| heard)
+    }
+
+    /// Takes the first.
+    fn take(&mut self) -> Option<Ran> {
+        self.ends.pop().map(|Reverse((_, _, lane, started, ended))| Ran {
+            lane: LaneId(lane),
+            started,
+            ended,
+        })
+    }
+}
 
 /// Workers that take what the profile says, on a clock that jumps, and look for an interrupt after each step.
 struct Script {
     now: Time,
     prices: Prices,
     lanes: Vec<Lane>,
-    heard: BinaryHeap<Reverse<Heard>>,
-    ended: u64,
+    heard: ToBeHeard,
 }
 
 impl Script {
-    fn ends(&mut self, lane: LaneId, started: Time, ended: Time) {
+    fn ends(&mut self, op: OpRef, ran: Ran) {
         let tell = Duration(self.prices.tell_ns(ANY, &mut self.prices.spread(0, 0)));
-        self.lanes[lane.index()].free_since = ended;
-        self.heard
-            .push(Reverse((ended + tell, self.ended, lane.0, started, ended)));
-        self.ended += 1;
+        self.lanes[ran.lane.index()].free_since = ran.ended;
+        self.heard.enter(ran.ended + tell, op, ran);
     }
 
     fn steps_ns(&mut self, run: &Run, batch: &Batch, step: u32) -> u64 {
@@ -104,7 +147,8 @@ impl Script {
             .steps_ns(&batch.members, run.going_on, batch.shape.tenants, step..step + 1)
     }
 
-    fn begin(&mut self, lane: LaneId, run: Run, started: Time, batch: Arc<Batch>) {
+    fn begin(&mut self, job: Job, run: Run, started: Time) {
+        let Job { lane, op, batch, .. } = job;
         let first_ns = self.steps_ns(&run, &batch, 0);
         let lane = &mut self.lanes[lane.index()];
         assert_eq!(lane.going_on.len() as u32, run.going_on.requests);
@@ -131,6 +175,7 @@ impl Script {
         let resume = self.prices.resume_ns(kind, pool, before, work_ns, warmth, &mut spread);
         let boundary = started + Duration(resume + first_ns);
         lane.run = Some(UnderWay {
+            op,
             run,
             started,
             steps: 0,
@@ -181,7 +226,12 @@ impl Script {
             ended,
             failed: Vec::new(),
         });
-        self.ends(LaneId(lane as u32), run.started, run.boundary);
+        let ran = Ran {
+            lane: LaneId(lane as u32),
+            started: run.started,
+            ended: run.boundary,
+        };
+        self.ends(run.op, ran);
     }
 }
 
@@ -205,11 +255,16 @@ impl Workers for Script {
         match job.kind {
             OpKind::Run(run) => {
                 assert!(!follows, "an instance makes one run at a time");
-                self.begin(job.lane, run, started, job.batch);
+                self.begin(job, run, started);
             }
             kind => {
                 let work_ns = self.prices.work_ns(PoolId(0), &kind, job.batch.shape, &mut spread);
-                self.ends(job.lane, started, started + Duration(work_ns));
+                let ran = Ran {
+                    lane: job.lane,
+                    started,
+                    ended: started + Duration(work_ns),
+                };
+                self.ends(job.op, ran);
             }
         }
         Ok(())
@@ -230,7 +285,7 @@ impl Workers for Script {
             false => deadline + Duration(self.prices.alarm_ns(deadline, deadline.since(self.now))),
         });
         loop {
-            let heard = self.heard.peek().map(|&Reverse((heard, ..))| heard);
+            let heard = self.heard.first();
             let next = match (heard, noticed) {
                 (Some(heard), Some(noticed)) => Some(heard.min(noticed)),
                 (heard, noticed) => heard.or(noticed),
@@ -241,10 +296,8 @@ impl Workers for Script {
                     self.step(lane)
                 }
                 (_, Some(next)) if heard == Some(next) => {
-                    let Reverse((heard, _, lane, started, ended)) = self.heard.pop().expect("peeked");
-                    self.now = heard;
-                    let lane = LaneId(lane);
-                    return Ok(Some(Ran { lane, started, ended }));
+                    self.now = next;
+                    return Ok(self.heard.take());
                 }
                 (_, Some(next)) => {
                     self.now = next;
@@ -440,8 +493,7 @@ proptest! {
             now: Time::ZERO,
             prices: prices(),
             lanes: executed.topology().lanes.iter().map(|_| Lane::new()).collect(),
-            heard: BinaryHeap::new(),
-            ended: 0,
+            heard: ToBeHeard::as_in(&virtual_log),
         };
         let mut machine = RealMachine::new(executed.topology(), script);
         let real_log = log_of(&mut executed, &mut machine, entries);

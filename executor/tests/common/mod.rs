@@ -38,8 +38,9 @@ impl Lane {
     };
 }
 
-/// When an op's end is heard, its place in the order of issue, its lane, its start and its end.
-type Heard = (Time, u64, u32, Time, Time);
+/// When an op's end is heard, its end, its place in the order of issue, its lane and its start. Of two that are heard at one instant, the
+/// one that ended first comes first.
+type Heard = (Time, Time, u64, u32, Time);
 
 /// Workers that take what the profile says, on a clock that jumps.
 pub struct Script {
@@ -112,7 +113,7 @@ impl Workers for Script {
             last_work: ended.since(started),
         };
         self.heard
-            .push(Reverse((heard, self.issued, job.lane.0, started, ended)));
+            .push(Reverse((heard, ended, self.issued, job.lane.0, started)));
         self.issued += 1;
         Ok(())
     }
@@ -124,7 +125,7 @@ impl Workers for Script {
         });
         match (self.heard.peek(), noticed) {
             (Some(&Reverse((heard, ..))), noticed) if noticed.is_none_or(|noticed| heard <= noticed) => {
-                let Reverse((heard, _, lane, started, ended)) = self.heard.pop().expect("peeked");
+                let Reverse((heard, ended, _, lane, started)) = self.heard.pop().expect("peeked");
                 self.now = heard;
                 Ok(Some(Ran {
                     lane: LaneId(lane),
