@@ -102,30 +102,48 @@ fn ends_ns(values_us: &BTreeSet<u32>) -> Vec<u64> {
 pub struct Resume {
     /// The op and what it takes longer: spreads are kept in proportion to medians, and there may be next to nothing longer.
     pub(crate) whole: Grid<2>,
-    pub(crate) idle_us_min: u32,
-    pub(crate) idle_us_max: u32,
-    pub(crate) work_us_min: u32,
-    pub(crate) work_us_max: u32,
+    /// Idleness that was measured, ascending.
+    pub(crate) idles_us: Vec<u32>,
+    /// Works that were, ascending.
+    pub(crate) works_us: Vec<u32>,
 }
 
 impl Resume {
     /// What `work_us` microseconds of work take longer after `idle_us` microseconds without any, in nanoseconds. `of` says where
     /// within its spread a cost lies.
-    pub fn extra_ns(&self, idle_us: u32, work_us: u32, of: impl FnOnce(Cost) -> u64) -> u64 {
-        let (near_idle_us, near_work_us) = (
-            idle_us.clamp(self.idle_us_min, self.idle_us_max),
-            work_us.clamp(self.work_us_min, self.work_us_max),
-        );
-        let whole_ns = of(self.whole.cost([near_idle_us.into(), near_work_us.into()]));
-        let extra_ns = whole_ns.saturating_sub(u64::from(near_work_us) * 1_000);
+    pub fn extra_ns(&self, idle_us: u32, work_us: u32, of: impl Fn(Cost) -> u64) -> u64 {
+        let ends = |knots: &[u32]| (knots[0], knots[knots.len() - 1]);
+        let (idles, works) = (ends(&self.idles_us), ends(&self.works_us));
+        let (near_idle_us, near_work_us) = (idle_us.clamp(idles.0, idles.1), work_us.clamp(works.0, works.1));
+        // Between measured points it is what they take longer that lies on a line. The whole op's spread is in proportion to all of it, and would
+        // make much of a large one at a little work where there is more.
+        let longer_ns = |idle_us: u32, work_us: u32| {
+            let whole_ns = of(self.whole.cost([idle_us.into(), work_us.into()]));
+            whole_ns.saturating_sub(u64::from(work_us) * 1_000)
+        };
+        let extra_ns = between(&self.idles_us, near_idle_us, |idle_us| {
+            between(&self.works_us, near_work_us, |work_us| longer_ns(idle_us, work_us))
+        });
         // Back to back nothing is lost. Below the least that was measured, of idleness or of work, it is in proportion.
         let part = |us: u32, least: u32| (u64::from(us.min(least)), u64::from(least));
-        let (idle, work) = (part(idle_us, self.idle_us_min), part(work_us, self.work_us_min));
+        let (idle, work) = (part(idle_us, idles.0), part(work_us, works.0));
         extra_ns * idle.0 / idle.1 * work.0 / work.1
     }
 
     /// Work after which a lane is as fast as it gets, in microseconds: the most that was measured.
     pub fn warm_after_us(&self) -> u32 {
-        self.work_us_max
+        self.works_us[self.works_us.len() - 1]
     }
+}
+
+/// On the line between the two of `knots`, ascending, next to `at`, which lies among them.
+fn between(knots: &[u32], at: u32, value: impl Fn(u32) -> u64) -> u64 {
+    let place = knots.partition_point(|&knot| knot < at);
+    let above = knots[place];
+    if above == at {
+        return value(at);
+    }
+    let below = knots[place - 1];
+    let parts = u64::from(above - below);
+    (value(below) * u64::from(above - at) + value(above) * u64::from(at - below)) / parts
 }

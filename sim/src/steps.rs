@@ -330,15 +330,16 @@ impl StepPrices {
         }
     }
 
-    /// How far the attention of the last of so many steps is beyond what was measured.
-    pub fn last_beyond(&self, costs: &StepCosts, steps: u32) -> Option<Beyond> {
-        match steps {
-            0 | 1 => None,
-            steps => self
-                .decoder
-                .decode
-                .beyond(costs.sequences, costs.context_at(steps - 1) as u32),
+    /// Notes where the last of so many steps is beyond what was measured: its attention, or all of it.
+    pub fn note_last(&self, costs: &StepCosts, steps: u32, extrapolated: &mut Extrapolated) {
+        if steps <= 1 {
+            return;
         }
+        let (sequences, context) = (costs.sequences, costs.context_at(steps - 1) as u32);
+        extrapolated.note(self.decoder.decode.beyond(sequences, context), Family::DecoderDecode);
+        let whole = self.whole.as_ref();
+        let whole = whole.and_then(|whole| whole.beyond([1, sequences, context]));
+        extrapolated.note(whole, Family::DecoderStep);
     }
 
     /// The attention of all layers in a step with these chunks of prompts, and new tokens that attend to `context` each.

@@ -223,20 +223,14 @@ impl Card {
             let work_us = row.at()[1];
             *row.stats_mut() = row.stats().later(work_us as f64);
         }
-        let range = |axis: usize| {
-            let values = || rows.iter().map(|row| row.at()[axis] as u32);
-            (
-                values().min().expect("there is a row"),
-                values().max().expect("there is a row"),
-            )
+        let knots = |axis: usize| {
+            let values: BTreeSet<u32> = rows.iter().map(|row| row.at()[axis] as u32).collect();
+            values.into_iter().collect()
         };
-        let ((idle_us_min, idle_us_max), (work_us_min, work_us_max)) = (range(0), range(1));
         Ok(Resume {
+            idles_us: knots(0),
+            works_us: knots(1),
             whole: self.grid(&rows, asked)?,
-            idle_us_min,
-            idle_us_max,
-            work_us_min,
-            work_us_max,
         })
     }
 }

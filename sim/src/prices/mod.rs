@@ -315,8 +315,7 @@ impl Prices {
     pub(crate) fn reach(&mut self, costs: &mut StepCosts, steps: u32) {
         if let ModelPrices::Decoder(prices) = &mut self.models[0] {
             prices.reach(costs, steps);
-            self.extrapolated
-                .note(prices.last_beyond(costs, steps), Family::DecoderDecode);
+            prices.note_last(costs, steps, &mut self.extrapolated);
         }
     }
 

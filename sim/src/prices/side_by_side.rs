@@ -38,14 +38,16 @@ impl Prices {
             (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => {
                 return prices.streams_ppm(*infer, self.at_once(streams), shape);
             }
-            (ModelPrices::Decoder(prices), OpKind::Run(_)) => return prices.streams_ppm(streams, shape.requests),
+            (ModelPrices::Decoder(prices), OpKind::Run(_)) => {
+                return prices.streams_ppm(self.at_once(streams), shape.requests);
+            }
             _ => return None,
         };
         let surface = prices.concurrent.as_ref()?;
         Some(surface.beside_ppm(self.at_once(streams), shape.requests, shape.tokens))
     }
 
-    /// See [`at_once`]: of encoders, runtimes and tasks' models.
+    /// See [`at_once`].
     pub(super) fn at_once(&self, streams: u32) -> u32 {
         self.cores.map_or(streams, |cores| streams.min(cores))
     }
@@ -61,7 +63,8 @@ impl Prices {
                 prices.streams_beyond(*infer, self.at_once(streams), shape)
             }
             (ModelPrices::Decoder(prices), OpKind::Run(_)) => {
-                (prices.streams_beyond(streams, shape.requests), Family::ConcurrentStep)
+                let beyond = prices.streams_beyond(self.at_once(streams), shape.requests);
+                (beyond, Family::ConcurrentStep)
             }
             _ => return,
         };

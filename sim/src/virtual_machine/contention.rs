@@ -172,7 +172,7 @@ impl VirtualMachine {
             let Some(running) = on.running.as_ref().filter(|_| on.kind == LaneKind::Link) else {
                 continue;
             };
-            let stretch_ppm = self.stretch(on.kind, on.card, running.op);
+            let stretch_ppm = self.stretch(running.working_as, on.card, running.op);
             if running.stretch_ppm != stretch_ppm {
                 self.change_pace(lane, stretch_ppm);
             }
@@ -196,7 +196,7 @@ impl VirtualMachine {
             let Some(running) = on.running.as_ref().filter(|_| other != lane) else {
                 continue;
             };
-            let stretch_ppm = self.disturbed(on.kind, &self.beside[card], running.op);
+            let stretch_ppm = self.disturbed(running.working_as, &self.beside[card], running.op);
             if running.stretch_ppm != stretch_ppm {
                 self.change_pace(other, stretch_ppm);
             }

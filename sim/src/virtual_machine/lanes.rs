@@ -17,6 +17,8 @@ use crate::prices::{Before, ModelBefore, OpSpread, Warmth};
 #[derive(Debug)]
 pub struct Running {
     pub op: OpRef,
+    /// Whose tables say what it takes beside others and after idleness: see [`working_as`].
+    pub working_as: LaneKind,
     pub started: Time,
     pub work: Work,
     /// Time that a million nanoseconds of work take.
@@ -65,6 +67,14 @@ pub struct Lane {
     pub last_work: Duration,
 }
 
+/// The kind of lane that an op is work for: the lane's own, but a look-up is one on a lane of copies too, where a card has none for look-ups.
+fn working_as(lane: LaneKind, op: &OpKind) -> LaneKind {
+    match op {
+        OpKind::Lookup(_) => LaneKind::Lookup,
+        _ => lane,
+    }
+}
+
 pub fn busy_between(start: Time, end: Time) -> Duration {
     if end > start { end.since(start) } else { Duration::ZERO }
 }
@@ -83,7 +93,7 @@ impl VirtualMachine {
             return false;
         };
         let state = &mut self.lanes[lane.index()];
-        let (kind_of_lane, card, made_before) = (state.kind, state.card, state.steps);
+        let (working_as, card, made_before) = (working_as(state.kind, kind), state.card, state.steps);
         let mut spread = self.prices.spread(lane.0, state.ops);
         // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
         let idle = self.now.since(free_since);
@@ -104,7 +114,7 @@ impl VirtualMachine {
         let pool = self.topology.instances[instance.index()].pool;
         let started = self.now + Duration(wake);
         let others = self.beside[card].computing;
-        if others > 0 && kind_of_lane == LaneKind::Compute {
+        if others > 0 && working_as == LaneKind::Compute {
             self.prices.note_side_by_side(pool, kind, others + 1, shape);
         }
         let mut work = match kind {
@@ -137,12 +147,13 @@ impl VirtualMachine {
             let fragments = lookup.fragments;
             self.count_lookup(fragments.into());
         }
-        let model = match kind_of_lane {
+        let model = match working_as {
             LaneKind::Compute => self.takes_up_model(lane, op.batch),
             _ => ModelBefore::Same,
         };
         let before = Before { idle, model };
-        if self.prices.cools_down(kind_of_lane, pool, before) {
+        let mut delay_ns = 0;
+        if self.prices.cools_down(working_as, pool, before) {
             let work_ns = match &work {
                 Work::Whole { left_ns, .. } => *left_ns,
                 Work::Steps => {
@@ -152,21 +163,22 @@ impl VirtualMachine {
             };
             let warmth = &mut self.lanes[lane.index()].warmth;
             let prices = &self.prices;
-            let resume_ns = prices.resume_ns(kind_of_lane, pool, before, work_ns, warmth, &mut spread);
+            let resume_ns = prices.resume_ns(working_as, pool, before, work_ns, warmth, &mut spread);
             match &mut work {
                 Work::Whole { left_ns, .. } => *left_ns += resume_ns,
                 // The whole run's, before its first step: most of it is the first steps'.
-                Work::Steps => self.leaps[op.batch.slot as usize].delay(Duration(resume_ns)),
+                Work::Steps => delay_ns = resume_ns,
             }
         }
-        self.beside[card].starts(kind_of_lane);
-        let far_end = self.far_end(kind_of_lane, op);
+        self.beside[card].starts(working_as);
+        let far_end = self.far_end(working_as, op);
         if let Some(far_end) = far_end {
             self.on_link[far_end.index()] += 1;
         }
-        let stretch_ppm = self.stretch(kind_of_lane, card, op);
+        let stretch_ppm = self.stretch(working_as, card, op);
         self.lanes[lane.index()].running = Some(Running {
             op,
+            working_as,
             started,
             work,
             stretch_ppm,
@@ -178,7 +190,12 @@ impl VirtualMachine {
                 let at = since + Duration(scaled(left_ns, stretch_ppm));
                 self.pending.lane_ends(at, lane);
             }
-            Work::Steps => self.next_segment(lane, op, stretch_ppm),
+            Work::Steps => {
+                if delay_ns > 0 {
+                    self.leaps[op.batch.slot as usize].delay(Duration(scaled(delay_ns, stretch_ppm)));
+                }
+                self.next_segment(lane, op, stretch_ppm);
+            }
         }
         self.restretch_neighbours(lane, card, 1);
         if far_end.is_some() {
@@ -201,11 +218,9 @@ impl VirtualMachine {
 
     /// A segment of a lane's steps has ended: the next goes at the pace that what runs beside it leaves.
     pub(super) fn segment_ends(&mut self, lane: LaneId) {
-        let Lane {
-            kind, card, running, ..
-        } = &self.lanes[lane.index()];
-        let op = running.as_ref().expect("an op runs").op;
-        let stretch_ppm = self.stretch(*kind, *card, op);
+        let Lane { card, running, .. } = &self.lanes[lane.index()];
+        let Running { op, working_as, .. } = running.as_ref().expect("an op runs");
+        let (op, stretch_ppm) = (*op, self.stretch(*working_as, *card, *op));
         let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
         running.stretch_ppm = stretch_ppm;
         self.next_segment(lane, op, stretch_ppm);
@@ -237,6 +252,7 @@ impl VirtualMachine {
         let state = &mut self.lanes[lane.index()];
         let Running {
             op: ended,
+            working_as,
             started,
             work,
             pause,
@@ -270,9 +286,9 @@ impl VirtualMachine {
             others_busy: self.prices.fills_cores(self.running),
         };
         let tell = Duration(self.prices.tell_ns(rhythm, &mut spread));
-        let (kind, card) = (state.kind, state.card);
-        self.beside[card].ends(kind);
-        let far_end = self.far_end(kind, ended);
+        let card = state.card;
+        self.beside[card].ends(working_as);
+        let far_end = self.far_end(working_as, ended);
         if let Some(far_end) = far_end {
             self.on_link[far_end.index()] -= 1;
         }

@@ -47,6 +47,48 @@ fn a_lane_that_was_idle_takes_longer() {
     assert!((longer - long).abs() < 1.0, "{long} {longer}");
 }
 
+/// What an op takes longer may vary by many times what a small one takes, and hardly beside a large one.
+#[test]
+fn between_two_works_the_spread_of_what_they_take_longer_lies_between_theirs() {
+    let mut card = synthetic_card();
+    let row = |idle_us, work_us, us, p95_us| ResumeRow {
+        model: "tiny".into(),
+        changing: Changing::Heads,
+        from_layer: 1,
+        idle_us,
+        work_us,
+        stats: Stats {
+            p95_us,
+            p99_us: p95_us,
+            ..Stats::exact(us)
+        },
+    };
+    card.tables.resume = vec![
+        row(100, 10, 20.0, 90.0),
+        row(100, 1_000, 30.0, 40.0),
+        row(300, 10, 40.0, 190.0),
+        row(300, 1_000, 50.0, 60.0),
+    ];
+    let tiny = ModelShape::builtin("tiny").unwrap();
+    let resume = card.resume(&tiny, Changing::Heads, 1).unwrap().expect("it has rows");
+    let p95_us = |idle_us, work_us| {
+        let of = |whole: Cost| whole.median_ns * u64::from(whole.spread.p95_ppm) / 1_000_000;
+        resume.extra_ns(idle_us, work_us, of) as f64 / 1e3
+    };
+    for (idle_us, work_us, us) in [
+        (100, 10, 90.0),
+        (100, 505, 65.0),
+        (300, 505, 125.0),
+        (200, 10, 140.0),
+        (200, 505, 95.0),
+        (200, 1_000, 50.0),
+    ] {
+        // Spreads are kept to a millionth of the op.
+        let ours = p95_us(idle_us, work_us);
+        assert!((ours - us).abs() < 0.01, "{idle_us} and {work_us} µs: {ours}");
+    }
+}
+
 #[test]
 fn a_lane_warms_up_over_several_ops() {
     let mut card = synthetic_card();

@@ -7,11 +7,12 @@ mod pipelines;
 mod queues;
 
 use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
+use tenantry_core::ClusterSpec;
 use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, TenantState};
 use tenantry_core::testing;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    Card, Changing, Contention, DeviceKind, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape,
+    Card, Changing, Contention, Cost, DeviceKind, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape,
     OtherCores, ResumeRow, Stats, Tier, TokensOf,
 };
 use tenantry_sim::Jitter;

@@ -34,6 +34,53 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
     assert!(throughput(PipelineSpec::LAYERWISE) < synchronous);
 }
 
+/// A card without lanes for look-ups makes them on the lane of copies, as look-ups.
+#[test]
+fn on_a_lane_of_copies_a_look_up_is_slowed_and_slows_as_a_look_up() {
+    let duration_ns = |lookup_lanes, contention: &Contention| {
+        let mut card = synthetic_card();
+        card.contention = contention.clone();
+        let mut system = system();
+        let pool = &mut system.pool;
+        pool.pipeline = PipelineSpec::PREFETCH_RETRIEVAL;
+        // So nothing is copied.
+        pool.tenant_state = TenantState::Head;
+        pool.batch = BatchSpec::FixedSize { size: 4 };
+        pool.plot = Some(PlotSpec {
+            lower_layers: 1,
+            tier: Tier::Disk,
+            ..testing::PLOT
+        });
+        let memory = memory_for(&system, 1, 0);
+        let cluster = ClusterSpec {
+            lookup_lanes,
+            ..cluster(1, memory)
+        };
+        let entries = (0..40).map(|i| request(i, 0, 0, 128)).collect();
+        let record = run_listed(&card, cluster, &system, 1, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, 40);
+        record.duration.0
+    };
+    let of_lookups = Contention {
+        compute_beside_lookup: 1.5,
+        lookup_beside_compute: 2.0,
+        ..Contention::NONE
+    };
+    let of_copies = Contention {
+        compute_beside_copy: 3.0,
+        copy_beside_compute: 3.0,
+        ..Contention::NONE
+    };
+    let slower_ns = [0, 1].map(|lookup_lanes| {
+        let [undisturbed, copying, looking_up] =
+            [&Contention::NONE, &of_copies, &of_lookups].map(|contention| duration_ns(lookup_lanes, contention));
+        assert_eq!(copying, undisturbed);
+        looking_up - undisturbed
+    });
+    assert!(slower_ns[0] > 0);
+    assert_eq!(slower_ns[0], slower_ns[1]);
+}
+
 /// What the parts of a batch take on a card on which lanes neither slow each other down nor take time to be handed over to.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
