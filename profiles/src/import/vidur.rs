@@ -301,14 +301,14 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
     let knots: Vec<u64> = std::iter::successors(Some(*least), |bytes| Some(bytes * 2))
         .take_while(|bytes| bytes <= most)
         .collect();
+    // A handful of sizes around each, since three repetitions of one vary by a factor of two.
+    let is_near = |other: u64, knot: u64| other.abs_diff(knot) * 8 <= knot;
     let mut points = Points::<2>::new();
     for (workers, line) in &measured {
         for bytes in &knots {
-            // A handful of sizes around each, since three repetitions of one vary by a factor of two.
-            let near = |other: u64| other.abs_diff(*bytes) * 8 <= *bytes;
             let pool: Vec<Times> = line
                 .iter()
-                .filter(|(other, _)| near(*other))
+                .filter(|(other, _)| is_near(*other, *bytes))
                 .map(|(_, us)| *us)
                 .collect();
             if !pool.is_empty() {
@@ -320,9 +320,11 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
     let every = measured
         .iter()
         .flat_map(|(workers, line)| line.iter().map(|(bytes, us)| ([*workers, *bytes], us.median_us)));
+    // Those that were pooled are in the table.
+    let left_out = every.filter(|([_, bytes], _)| !knots.iter().any(|knot| is_near(*bytes, *knot)));
     let source = format!("{SOURCE}, network/*/{column}.csv, one machine; sizes within 1/8 of each are pooled");
     draft.collective(operation, points, &source, |points| {
-        error_where_left_out(Family::Collective, points, every)
+        error_where_left_out(Family::Collective, points, left_out)
     })
 }
 
