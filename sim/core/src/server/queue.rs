@@ -113,22 +113,34 @@ impl Ends {
         self.last = slot;
     }
 
-    /// Before those that came later, from the end on, where mostly none did.
-    fn insert(&mut self, requests: &mut Requests, links: impl Fn(&mut InFlight) -> &mut Links, slot: u32) {
+    /// Between who came before it or with it and who came later: mostly nobody did. Else its place is looked for from `near` on, one of
+    /// the list, or from the end.
+    fn insert(
+        &mut self,
+        requests: &mut Requests,
+        links: impl Fn(&mut InFlight) -> &mut Links,
+        slot: u32,
+        near: Option<u32>,
+    ) {
         let arrival = requests.in_slot_mut(slot).arrival;
-        let (mut previous, mut next) = (self.last, NOBODY);
-        while previous != NOBODY && requests.in_slot_mut(previous).arrival > arrival {
-            next = previous;
-            previous = links(requests.in_slot_mut(previous)).previous;
+        let came_later = |requests: &mut Requests, other: u32| requests.in_slot_mut(other).arrival > arrival;
+        if self.last == NOBODY || !came_later(requests, self.last) {
+            return self.push(requests, links, slot);
+        }
+        let mut next = near.unwrap_or(self.last);
+        // Somebody came later: the last at the latest.
+        while !came_later(requests, next) {
+            next = links(requests.in_slot_mut(next)).next;
+        }
+        let mut previous = links(requests.in_slot_mut(next)).previous;
+        while previous != NOBODY && came_later(requests, previous) {
+            (previous, next) = (links(requests.in_slot_mut(previous)).previous, previous);
         }
         *links(requests.in_slot_mut(slot)) = Links { previous, next };
+        links(requests.in_slot_mut(next)).previous = slot;
         match previous {
             NOBODY => self.first = slot,
             previous => links(requests.in_slot_mut(previous)).next = slot,
-        }
-        match next {
-            NOBODY => self.last = slot,
-            next => links(requests.in_slot_mut(next)).previous = slot,
         }
     }
 
@@ -152,6 +164,8 @@ pub(crate) struct Queue {
     all: Ends,
     /// By tenant; empty where the batch policy does not look at tenants.
     by_tenant: Vec<Ends>,
+    /// Who took a place last, or who came next to it: lines are dispatched anew in order, so that the next place is near.
+    near: u32,
     len: u32,
 }
 
@@ -161,6 +175,7 @@ impl Queue {
         Queue {
             all: EMPTY,
             by_tenant: vec![EMPTY; tenants as usize],
+            near: NOBODY,
             len: 0,
         }
     }
@@ -188,17 +203,24 @@ impl Queue {
 
     /// A request that has waited elsewhere takes its place among those that came before and after it.
     pub fn insert(&mut self, requests: &mut Requests, id: RequestId) {
-        let tenant = requests[id].tenant as usize;
-        self.all.insert(requests, |r| &mut r.in_queue, id.slot);
-        if let Some(ends) = self.by_tenant.get_mut(tenant) {
-            ends.insert(requests, |r| &mut r.in_tenant, id.slot);
+        let tenant = requests[id].tenant;
+        let near = (self.near != NOBODY).then_some(self.near);
+        self.all.insert(requests, |r| &mut r.in_queue, id.slot, near);
+        if let Some(ends) = self.by_tenant.get_mut(tenant as usize) {
+            let near = near.filter(|&near| requests.in_slot_mut(near).tenant == tenant);
+            ends.insert(requests, |r| &mut r.in_tenant, id.slot, near);
         }
+        self.near = id.slot;
         self.len += 1;
     }
 
     #[inline(always)]
     pub fn remove(&mut self, requests: &mut Requests, id: RequestId) {
         let tenant = requests[id].tenant as usize;
+        if self.near == id.slot {
+            let Links { previous, next } = requests.in_slot_mut(id.slot).in_queue;
+            self.near = if next == NOBODY { previous } else { next };
+        }
         self.all.unlink(requests, |r| &mut r.in_queue, id.slot);
         if let Some(ends) = self.by_tenant.get_mut(tenant) {
             ends.unlink(requests, |r| &mut r.in_tenant, id.slot);
@@ -276,5 +298,91 @@ impl<'a> QueueView<'a> {
                 input_tokens: request.input_tokens,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::InstanceId;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A request comes.
+        Push { tenant: u32 },
+        /// One that came so many before the last takes its place.
+        Insert { tenant: u32, before: u64 },
+        /// The one at this place, counted round, leaves.
+        Remove { place: usize },
+    }
+
+    const TENANTS: u32 = 3;
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let one = prop_oneof![
+            2 => (0..TENANTS).prop_map(|tenant| Step::Push { tenant }),
+            3 => (0..TENANTS, 0u64..12).prop_map(|(tenant, before)| Step::Insert { tenant, before }),
+            2 => any::<usize>().prop_map(|place| Step::Remove { place }),
+        ];
+        proptest::collection::vec(one, 0..120)
+    }
+
+    fn tickets(line: impl Iterator<Item = Waiting>, requests: &Requests) -> Vec<u64> {
+        line.map(|waiting| requests[waiting.id].ticket).collect()
+    }
+
+    proptest! {
+        /// Beside a list that is sorted by arrival, of those that came together by when they took their place.
+        #[test]
+        fn who_takes_a_place_stands_between_who_came_before_and_after(steps in steps()) {
+            let mut requests = Requests::default();
+            let mut queue = Queue::new(TENANTS);
+            let mut list: Vec<(u64, u64, u32, RequestId)> = Vec::new();
+            let mut last = 20;
+            for (ticket, step) in steps.into_iter().enumerate() {
+                let ticket = ticket as u64;
+                let mut enter = |at: u64, tenant: u32| {
+                    let request = tenantry_traces::Request {
+                        ticket,
+                        tenant,
+                        arrival: Time(at),
+                        input_tokens: 1,
+                        output_tokens: 0,
+                        class: 0,
+                    };
+                    let id = requests.insert(InFlight::new(&request, InstanceId(0)));
+                    let place = list.partition_point(|&(other, ..)| other <= at);
+                    list.insert(place, (at, ticket, tenant, id));
+                    id
+                };
+                match step {
+                    Step::Push { tenant } => {
+                        last += 1;
+                        let id = enter(last, tenant);
+                        queue.push(&mut requests, id);
+                    }
+                    Step::Insert { tenant, before } => {
+                        let id = enter(last - before.min(last), tenant);
+                        queue.insert(&mut requests, id);
+                    }
+                    Step::Remove { .. } if list.is_empty() => continue,
+                    Step::Remove { place } => {
+                        let (.., id) = list.remove(place % list.len());
+                        queue.remove(&mut requests, id);
+                        requests.remove(id);
+                    }
+                }
+                let view = queue.view(&requests);
+                prop_assert_eq!(view.len() as usize, list.len());
+                let all: Vec<u64> = list.iter().map(|&(_, ticket, ..)| ticket).collect();
+                prop_assert_eq!(tickets(view.iter(), &requests), all);
+                for tenant in 0..TENANTS {
+                    let of_tenant = list.iter().filter(|&&(_, _, of, _)| of == tenant);
+                    let of_tenant: Vec<u64> = of_tenant.map(|&(_, ticket, ..)| ticket).collect();
+                    prop_assert_eq!(tickets(view.of_tenant(tenant), &requests), of_tenant);
+                }
+            }
+        }
     }
 }

@@ -71,13 +71,14 @@ impl HostMemory {
 
     /// A load from this slot has ended, for which it may have been read from the disk. Those that waited for that are to begin anew.
     pub fn loaded(&mut self, tenant: u32, slot: u32, is_read: bool, failed: bool) -> Vec<Waiting> {
-        if failed {
-            self.slots.invalidate(tenant);
-        }
         self.slots.release(slot);
         // What found an earlier version may end while a later one is being read.
         if !is_read {
             return Vec::new();
+        }
+        // What was found in host memory is whole still where its copy to a card failed.
+        if failed {
+            self.slots.invalidate(tenant);
         }
         self.read.remove(&tenant);
         self.waiting

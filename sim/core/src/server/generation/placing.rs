@@ -74,6 +74,9 @@ impl GenerationServer {
     #[inline(never)]
     fn next_of_a_turn(&self, first: RequestId) -> Option<(RequestId, InstanceId)> {
         let of_its_tenant = |(index, state): (usize, &Instance)| {
+            if state.load() >= self.spec.max_batch {
+                return None;
+            }
             let instance = InstanceId(index as u32);
             let next = self.queue.next_of(self.tenant_on(state)?)?;
             // Who came before its tenant's turn began is part of it, as long as nobody waits who was served less, where that is counted.
@@ -110,14 +113,14 @@ impl GenerationServer {
             { self.sequences[id].asked.filter(is_among) }.filter(|&asked| self.fits(id, asked, Instance::free_pages));
         match place {
             _ if asked.is_some() => asked,
+            // Those that are full may be many.
             PlaceSpec::LargestWorkingSet => {
-                // Those that are full may be many.
                 let with_room = self.by_load.below(self.spec.max_batch).iter();
                 with_room.rev().map(|&(_, id)| id).filter(is_among).find(fits)
             }
             PlaceSpec::LeastLoaded => {
-                let all = self.by_load.all().iter();
-                all.map(|&(_, id)| id).filter(is_among).find(fits)
+                let with_room = self.by_load.below(self.spec.max_batch).iter();
+                with_room.map(|&(_, id)| id).filter(is_among).find(fits)
             }
             PlaceSpec::RoundRobin => {
                 let count = among.len() as u64;
