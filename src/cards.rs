@@ -39,6 +39,11 @@ pub fn find_card(name: &str) -> Result<Card, Failure> {
     })
 }
 
+/// The folder of a card that is there.
+pub fn folder_of(name: &str) -> Option<PathBuf> {
+    Card::folder(name, &card_folders())
+}
+
 /// A card that an option of the command line names.
 pub fn card_of_option(option: &str, name: &str) -> Result<Card, Failure> {
     find_card(name).map_err(|failure| match failure {
@@ -225,7 +230,7 @@ pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
 /// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
 /// its ops has a price, and its models fit.
 pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
-    unserved(run, card).or_else(|| {
+    server(run, card).err().or_else(|| {
         let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
         let priced = match run.workload.management {
             ManagementSpec::None => prices,
@@ -236,9 +241,11 @@ pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     })
 }
 
-/// Why no server of a run's system can be made on its card, whatever its ops cost; nothing where one can.
-pub fn unserved(run: &RunSpec, card: &Card) -> Option<String> {
-    let error = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).err()?;
-    let told = does_not_fit(run, &error);
-    Some(told.unwrap_or_else(|| format!("system {}: {error}", run.system.name)))
+/// A server of a run's system on its card, whatever its ops cost.
+///
+/// # Errors
+/// Why none can be made.
+pub fn server(run: &RunSpec, card: &Card) -> Result<Server, String> {
+    Server::on_card(card, &cluster(run, card), &run.system, run.tenants)
+        .map_err(|error| does_not_fit(run, &error).unwrap_or_else(|| format!("system {}: {error}", run.system.name)))
 }

@@ -55,7 +55,7 @@ impl Device {
     }
 
     /// Memory of the host that a run may use. What PyTorch has page-locked it keeps for the next run, though the system counts it as taken.
-    fn available_host_bytes(&self) -> u64 {
+    pub fn available_host_bytes(&self) -> u64 {
         match self.is_cpu() {
             true => tenantry_executor::available_host_bytes(),
             false => self.available_host_bytes,

@@ -1,7 +1,8 @@
 //! What is said on the terminal, and where a result's provenance comes from.
 
+use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub fn style() -> Style {
 
 /// Makes a folder, and those that it lies in, where they are missing.
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))
+    fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))
 }
 
 /// Makes the folder that a file is to lie in, where it is missing.
@@ -55,6 +56,15 @@ pub fn check_not_read(flag: &str, out: &Path, read: impl IntoIterator<Item = imp
             out.display()
         ))),
     }
+}
+
+/// What a command may read of a folder: all of its files but pages, which are made anew.
+pub fn read_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    files
+        .filter(|file| file.extension().is_none_or(|extension| extension != "html"))
+        .collect()
 }
 
 /// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.
@@ -190,7 +200,7 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 fn read_trimmed(path: &str) -> Option<String> {
-    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// A date and time in UTC, as RFC 3339 has it.

@@ -92,7 +92,9 @@ impl Override {
             let rest = key.strip_prefix(swept);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        let Some((swept, _)) = sweep.0.iter().find(|(swept, _)| is_within(swept)) else {
+        // The sweep itself has no values of its own key: what is wrong with that is said of its keys.
+        let swept = sweep.0.iter().filter(|(swept, _)| swept != "sweep");
+        let Some((swept, _)) = { swept }.find(|(swept, _)| is_within(swept)) else {
             return Ok(());
         };
         let must = format!("left out where sweep.{swept} says which values it has");

@@ -17,7 +17,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, None)?;
-    loaded.check_executable()?;
+    loaded.check_executable(&device)?;
     let more = More {
         record: args.record.as_deref(),
         answers: args.answers,

@@ -14,7 +14,7 @@ use tenantry_reports::{ReportError, terminal};
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Started, check_folder, print, say, style, write_in_folder};
+use crate::output::{Started, check_folder, check_not_read, print, read_of, say, style, write_in_folder};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -81,6 +81,7 @@ fn check_places(args: &ReportArgs) -> Result<(), Failure> {
                 page.display()
             )));
         }
+        check_not_read("--out", page, args.folders.iter().flat_map(|folder| read_of(folder)))?;
         page.parent().map_or(Ok(()), |folder| check_folder("--out", folder))?;
     }
     args.figures

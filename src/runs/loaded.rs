@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use tenantry_executor::{ExecutorError, machine::execute::check};
 use tenantry_profiles::Card;
 #[cfg(feature = "libtorch")]
+use tenantry_reports::human;
+#[cfg(feature = "libtorch")]
 use tenantry_scenarios::Files;
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{RunSpec, Scenario};
@@ -14,6 +16,8 @@ use tenantry_scenarios::{RunSpec, Scenario};
 use super::scenario;
 use crate::cards::{card_of, card_of_option, complete, on_card, refusal};
 use crate::cli::ScenarioArgs;
+#[cfg(feature = "libtorch")]
+use crate::device::Device;
 use crate::failure::Failure;
 
 /// A scenario with the cards that its runs name.
@@ -159,18 +163,26 @@ impl Loaded {
         &self.cards[&run.card]
     }
 
-    /// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, weights and texts that are
-    /// not there.
+    /// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, or the host whose memory is
+    /// all cards', weights and texts that are not there.
     #[cfg(feature = "libtorch")]
-    pub fn check_executable(&self) -> Result<(), Failure> {
+    pub fn check_executable(&self, device: &Device) -> Result<(), Failure> {
         // Other seeds change nothing of that.
         for (index, run) in self.by_system().filter(|(_, run)| run.repeat == 0) {
             if let Err(ExecutorError::Input { what, must, got }) = check(&run.system) {
                 let key = format!("systems[{index}].generation.{what}");
                 return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
             }
-            if let Some(why) = crate::cards::unserved(run, self.card(run)) {
-                return Err(Failure::BadInput(why));
+            let server = crate::cards::server(run, self.card(run)).map_err(Failure::BadInput)?;
+            let (models_bytes, there) = (server.memory().shared_bytes, device.available_host_bytes());
+            if device.is_cpu() && models_bytes > there {
+                let must = format!(
+                    "a system whose models fit the memory that is free on this machine, {}",
+                    human::bytes(there as f64)
+                );
+                let got = format!("{} on all cards together", human::bytes(models_bytes as f64));
+                let key = format!("systems[{index}]");
+                return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
             }
         }
         self.check_files()

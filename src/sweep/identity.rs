@@ -69,7 +69,7 @@ impl Sweep {
         let program = program
             .map_err(|error| Failure::Running(format!("the program's own file: {error}")))?
             .digest;
-        let scenario_digest = hex(blake3::hash(loaded.scenario.resolved_yaml().as_bytes()));
+        let scenario_digest = digest_of(&loaded.scenario.resolved_yaml());
         let card = |card: &tenantry_profiles::Card| Content {
             name: card.name.clone(),
             digest: card.digest(),
@@ -134,6 +134,11 @@ impl Sweep {
         hex(hasher.finalize())
     }
 
+    /// Whether this is its scenario in full.
+    pub fn is_of(&self, resolved: &str) -> bool {
+        self.scenario_digest == digest_of(resolved)
+    }
+
     /// In what `other` is another sweep; nothing where it is the same.
     pub fn difference(&self, other: &Sweep) -> Option<String> {
         if self.digest == other.digest {
@@ -172,6 +177,11 @@ impl Sweep {
 /// What a message shows of a digest.
 fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
+}
+
+/// Of a scenario in full.
+fn digest_of(resolved: &str) -> String {
+    hex(blake3::hash(resolved.as_bytes()))
 }
 
 fn hex(hash: blake3::Hash) -> String {

@@ -171,9 +171,19 @@ impl Saved {
         Ok(taken)
     }
 
+    /// The sweep's scenario in full. Another command may have written its own to the folder.
     fn resolved(&self) -> Result<String, Failure> {
         let path = self.folder.join(RESOLVED);
-        fs::read_to_string(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))
+        let text =
+            fs::read_to_string(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
+        match self.sweep.is_of(&text) {
+            true => Ok(text),
+            false => Err(Failure::BadInput(format!(
+                "{}: must be the scenario of the sweep that {SWEEP} describes, got another, which a later command wrote; \
+                 {RUN_AGAIN}",
+                path.display()
+            ))),
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use tenantry_profiles::{Card, Ratios, compare, describe, unlike_models};
 use tenantry_reports::page::{NamedRatios, RatioGroup, RatiosPage};
 
 use super::table;
-use crate::cards::find_card;
+use crate::cards::{find_card, folder_of};
 use crate::cli::{CompareArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, provenance, say, write_in_folder};
+use crate::output::{Started, check_not_read, print, provenance, read_of, say, write_in_folder};
 
 const HEADER: [&str; 9] = [
     "Family",
@@ -31,6 +31,11 @@ const NOTE: &str = "Drift is the median of |second / first − 1| over the first
 pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let (first, second) = (find_card(&args.first)?, find_card(&args.second)?);
+    if let Some(path) = &args.report {
+        let folders = [&args.first, &args.second].map(|name| folder_of(name));
+        let files = folders.iter().flatten().flat_map(|folder| read_of(folder));
+        check_not_read("--report", path, files)?;
+    }
     let ratios = compare(&first, &second);
     if let Some(path) = &args.report {
         report([&first, &second], &ratios, &started, path)?;

@@ -9,10 +9,10 @@ use tenantry_reports::page::ProfilePage;
 
 use super::plots::{self, roofline};
 use super::table;
-use crate::cards::find_card;
+use crate::cards::{find_card, folder_of};
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, provenance, say, to_stdout, write_in_folder};
+use crate::output::{Started, check_not_read, print, provenance, read_of, say, to_stdout, write_in_folder};
 
 const HEADER: [&str; 12] = [
     "Family",
@@ -42,6 +42,13 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let card = find_card(name)?;
+    if let Some(path) = &args.report {
+        check_not_read(
+            "--report",
+            path,
+            folder_of(name).iter().flat_map(|folder| read_of(folder)),
+        )?;
+    }
     let tables = describe(&card);
     if let Some(path) = &args.report {
         report(&card, &tables, &started, path)?;

@@ -63,10 +63,11 @@ impl Both<'_> {
         loaded: &Loaded,
         interrupt: &Arc<AtomicBool>,
     ) -> Result<(Vec<SimulatedRun>, Executed), Failure> {
-        let (simulated, stopped) = self.simulate(loaded, interrupt)?;
-        let executed = match stopped {
-            true => Executed::stopped(),
-            false => self.execute(loaded, None, !simulated.is_empty(), interrupt)?,
+        let (simulated, ended) = self.simulate(loaded, interrupt);
+        let executed = match ended {
+            Ok(true) => Executed::stopped(),
+            Ok(false) => self.execute(loaded, None, !simulated.is_empty(), interrupt)?,
+            Err(why) => Executed::default().ended_by(why, !simulated.is_empty())?,
         };
         Ok((simulated, executed))
     }
@@ -94,35 +95,32 @@ impl Both<'_> {
             true => Arc::default(),
             false => Arc::clone(interrupt),
         };
-        let simulated = match self.simulate(loaded, &own) {
-            Ok((simulated, stopped)) => {
-                executed.interrupted |= stopped;
-                simulated
-            }
-            Err(why) => {
-                executed = executed.ended_by(why, false)?;
-                Vec::new()
-            }
-        };
+        let (simulated, ended) = self.simulate(loaded, &own);
+        match ended {
+            Ok(stopped) => executed.interrupted |= stopped,
+            Err(why) => executed = executed.ended_by(why, !simulated.is_empty())?,
+        }
         Ok((simulated, executed))
     }
 
-    /// Simulates all, and whether the user stopped it.
-    fn simulate(&self, loaded: &Loaded, interrupt: &Arc<AtomicBool>) -> Result<(Vec<SimulatedRun>, bool), Failure> {
+    /// Simulates all, one after another, and whether the user stopped it, or why it failed: the runs before are whole.
+    fn simulate(&self, loaded: &Loaded, interrupt: &Arc<AtomicBool>) -> (Vec<SimulatedRun>, Result<bool, Failure>) {
         let mut simulated: Vec<SimulatedRun> = Vec::new();
         for (index, spec) in loaded.runs.iter().enumerate() {
-            let watch = self.keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
-            let Some(run) = simulate(spec, loaded.card(spec), interrupt, watch)? else {
-                return Ok((simulated, true));
+            let watch = self.keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat));
+            let run = match watch.and_then(|watch| simulate(spec, loaded.card(spec), interrupt, watch)) {
+                Ok(Some(run)) => run,
+                Ok(None) => return (simulated, Ok(true)),
+                Err(why) => return (simulated, Err(why)),
             };
             self.bar.inc(1);
             let interrupted = run.interrupted;
             simulated.push(run);
             if interrupted {
-                return Ok((simulated, true));
+                return (simulated, Ok(true));
             }
         }
-        Ok((simulated, false))
+        (simulated, Ok(false))
     }
 
     /// Executes all, round by round, so that a machine that drifts does not favour the system that came first; `is_simulated` says that there is something

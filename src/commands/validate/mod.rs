@@ -23,7 +23,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
-    loaded.check_executable()?;
+    loaded.check_executable(&device)?;
     loaded.check_priced()?;
     let keep = Keep::new(&args.keep, More::default(), &args.out, &loaded)?;
     let interrupt = interrupt::flag();
