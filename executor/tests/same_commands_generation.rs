@@ -80,11 +80,13 @@ const ANY: Rhythm = Rhythm {
     others_busy: false,
 };
 
+/// When an end is heard, its place in the virtual machine's log, its lane, its start and its end.
+type Heard = (Time, usize, u32, Time, Time);
+
 /// Ends of ops that will be heard. Of two at one instant, neither is the one to be heard first: there a script does as the virtual
 /// machine did.
 struct ToBeHeard {
-    /// When each is heard, its place in the virtual machine's log, its lane, its start and its end.
-    ends: BinaryHeap<Reverse<(Time, usize, u32, Time, Time)>>,
+    ends: BinaryHeap<Reverse<Heard>>,
     /// By slot and generation of the batch and index of the op.
     places: HashMap<(u32, u32, u32), usize>,
 }
