@@ -39,7 +39,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;
     let sweep = Sweep::of(&loaded, &inputs, &started)?;
-    let saved = Saved::begin(&args.out, sweep, &loaded.resolved_yaml())?;
+    let saved = Saved::begin(&args.out, sweep)?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
     let left = || -> Vec<usize> { mine.iter().copied().filter(|&run| !saved.is_done(run)).collect() };

@@ -173,8 +173,9 @@ impl Loaded {
                 let key = format!("systems[{index}].generation.{what}");
                 return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
             }
-            let server = crate::cards::server(run, self.card(run)).map_err(Failure::BadInput)?;
-            let (models_bytes, there) = (server.memory().shared_bytes, device.available_host_bytes());
+            crate::cards::server(run, self.card(run)).map_err(Failure::BadInput)?;
+            let models_bytes = crate::cards::models_bytes(run, self.card(run));
+            let there = device.available_host_bytes();
             if device.is_cpu() && models_bytes > there {
                 let must = format!(
                     "a system whose models fit the memory that is free on this machine, {}",

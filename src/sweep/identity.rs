@@ -18,7 +18,7 @@ use crate::runs::Loaded;
 /// What a sweep's figures depend on, by the contents: runs of two folders belong together where this is the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// Of the file's form: 2.
+    /// Of the file's form: 3.
     schema: u32,
     /// The scenario's name.
     pub scenario: String,
@@ -48,6 +48,8 @@ pub struct Sweep {
     /// Whether they are of another machine or day is said where the runs are put together, which need not be where they were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
+    /// The scenario in full: another command may write its own to the folder.
+    pub resolved: String,
 }
 
 /// A file or card by what is in it.
@@ -69,7 +71,7 @@ impl Sweep {
         let program = program
             .map_err(|error| Failure::Running(format!("the program's own file: {error}")))?
             .digest;
-        let scenario_digest = digest_of(&loaded.scenario.resolved_yaml());
+        let scenario_digest = hex(blake3::hash(loaded.scenario.resolved_yaml().as_bytes()));
         let card = |card: &tenantry_profiles::Card| Content {
             name: card.name.clone(),
             digest: card.digest(),
@@ -92,7 +94,7 @@ impl Sweep {
         }
         let manifest = started.manifest(&loaded.all_cards(), None, 0, Vec::new());
         Ok(Sweep {
-            schema: 2,
+            schema: 3,
             scenario: loaded.scenario.name.clone(),
             seed: loaded.scenario.seed,
             runs: loaded.runs.len(),
@@ -111,6 +113,7 @@ impl Sweep {
             ]
             .concat(),
             measured: loaded.measured().collect(),
+            resolved: loaded.resolved_yaml(),
         })
     }
 
@@ -132,11 +135,6 @@ impl Sweep {
             hasher.update(part.as_bytes()).update(&[0]);
         }
         hex(hasher.finalize())
-    }
-
-    /// Whether this is its scenario in full.
-    pub fn is_of(&self, resolved: &str) -> bool {
-        self.scenario_digest == digest_of(resolved)
     }
 
     /// In what `other` is another sweep; nothing where it is the same.
@@ -177,11 +175,6 @@ impl Sweep {
 /// What a message shows of a digest.
 fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
-}
-
-/// Of a scenario in full.
-fn digest_of(resolved: &str) -> String {
-    hex(blake3::hash(resolved.as_bytes()))
 }
 
 fn hex(hash: blake3::Hash) -> String {

@@ -60,7 +60,7 @@ pub struct Saved {
 
 impl Saved {
     /// Begins or goes on with `sweep` in `folder`.
-    pub fn begin(folder: &Path, sweep: Sweep, resolved: &str) -> Result<Saved, Failure> {
+    pub fn begin(folder: &Path, sweep: Sweep) -> Result<Saved, Failure> {
         let saved = Saved {
             folder: folder.to_owned(),
             sweep,
@@ -82,7 +82,7 @@ impl Saved {
             }
         }
         // Another command may have written its own scenario here since the sweep was begun.
-        write_whole(&folder.join(RESOLVED), resolved.as_bytes()).map_err(Failure::running)?;
+        write_whole(&folder.join(RESOLVED), saved.sweep.resolved.as_bytes()).map_err(Failure::running)?;
         if !is_begun {
             write_whole(&path, &json(&saved.sweep).map_err(Failure::running)?).map_err(Failure::running)?;
         }
@@ -170,21 +170,6 @@ impl Saved {
         }
         Ok(taken)
     }
-
-    /// The sweep's scenario in full. Another command may have written its own to the folder.
-    fn resolved(&self) -> Result<String, Failure> {
-        let path = self.folder.join(RESOLVED);
-        let text =
-            fs::read_to_string(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
-        match self.sweep.is_of(&text) {
-            true => Ok(text),
-            false => Err(Failure::BadInput(format!(
-                "{}: must be the scenario of the sweep that {SWEEP} describes, got another, which a later command wrote; \
-                 {RUN_AGAIN}",
-                path.display()
-            ))),
-        }
-    }
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
@@ -200,7 +185,6 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
 /// All runs of a sweep, from one folder or several.
 pub struct Union {
     sweep: Sweep,
-    resolved: String,
     /// Where each run is, in their order.
     paths: Vec<PathBuf>,
     folders: Vec<PathBuf>,
@@ -261,7 +245,6 @@ impl Union {
         }
         Ok(Union {
             sweep: first.sweep.clone(),
-            resolved: first.resolved()?,
             paths,
             folders: parts.iter().map(Saved::runs).collect(),
         })
@@ -320,7 +303,7 @@ impl Union {
         let results = RunFolder {
             scenario: &self.sweep.scenario,
             seed: self.sweep.seed,
-            resolved_scenario: &self.resolved,
+            resolved_scenario: &self.sweep.resolved,
             runs: &runs,
             validation: None,
             manifest: &manifest,

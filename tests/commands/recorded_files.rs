@@ -36,6 +36,49 @@ fn a_fault_behind_what_is_replayed_is_no_fault_of_the_run() {
     assert_eq!(run("", "{}").status.code(), Some(2), "who replays all of it meets it");
 }
 
+/// A card that was measured and a run's results may not be had again.
+#[test]
+fn no_page_is_written_over_what_it_shows() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["simulate", "s.yaml", "--out", "run"]);
+    let read = ["card/card.yaml", "run/summary.json"];
+    let before = read.map(|name| fs::read(at.join(name)).unwrap());
+    for (command, flag) in [
+        (
+            &["profile", "show", "./card", "--report", "card/card.yaml"][..],
+            "--report",
+        ),
+        (
+            &["profile", "compare", "cpu", "./card", "--report", "./card/card.yaml"],
+            "--report",
+        ),
+        (&["report", "run", "--out", "run/summary.json"], "--out"),
+    ] {
+        let output = tenantry(at, command);
+        let message = String::from_utf8_lossy(&output.stderr);
+        let must = format!("{flag}: must be another file than those that are read");
+        assert!(output.status.code() == Some(2) && message.contains(&must), "{message}");
+    }
+    assert!(before == read.map(|name| fs::read(at.join(name)).unwrap()));
+    // Its own page is made anew.
+    good(at, &["report", "run", "--out", "run/report.html"]);
+}
+
+/// The first look at a pipe would take what comes first from it.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_trace() {
+    let folder = folder();
+    let output = tenantry(folder.path(), &["trace", "convert", "/dev/null", "t.csv"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("/dev/null: must be a file, since it is looked at before it is read"),
+        "{message}"
+    );
+}
+
 /// A recording may not be had again, and a scenario neither.
 #[test]
 fn nothing_is_recorded_over_what_is_read() {

@@ -117,6 +117,20 @@ fn shards_merge_to_what_one_sweep_and_simulate_write() {
     }
 }
 
+/// The scenario in a folder is that of the command that wrote to it last.
+#[test]
+fn what_is_merged_has_the_sweeps_scenario_whatever_a_later_command_wrote() {
+    let place = folder();
+    let at = place.path();
+    good(at, &sweep(&["--shard", "1/1", "--out", "part"]));
+    good(at, &["merge", "part", "--out", "merged"]);
+    good(at, &["simulate", "s.yaml", "--seed", "9", "--out", "part"]);
+    good(at, &["merge", "part", "--out", "again"]);
+    for name in &SAME[..4] {
+        assert_eq!(file(&at.join("merged"), name), file(&at.join("again"), name), "{name}");
+    }
+}
+
 /// What a shard replays is what all shards replay.
 #[test]
 fn a_changed_file_or_card_is_another_sweep() {
