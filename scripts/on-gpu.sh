@@ -121,8 +121,9 @@ source_digest() {
         LC_ALL=C sort --zero-terminated | xargs -0 sha256sum | sha256sum | cut -c 1-16
 }
 
+# The program that is linked with libtorch does all that `tenantry` does, so that one is enough.
 pack() {
-    local program=target/release/tenantry limit=$((60 << 20)) bytes
+    local program=target/release/tenantry-torch limit=$((60 << 20)) bytes
     make --quiet build
     mkdir -p .gpu/lib .gpu/results
     source_digest >.gpu/source

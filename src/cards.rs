@@ -251,7 +251,6 @@ pub fn server(run: &RunSpec, card: &Card) -> Result<Server, String> {
 }
 
 /// What a run's models take on all of its cards together: cards that come later have been made ready by then.
-#[cfg(feature = "libtorch")]
 pub fn models_bytes(run: &RunSpec, card: &Card) -> u64 {
     let mut all_there = run.clone();
     let system = &mut all_there.system;

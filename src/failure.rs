@@ -20,14 +20,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// For commands that need the executor.
-    #[cfg(not(feature = "libtorch"))]
-    pub fn without_libtorch() -> Failure {
-        Failure::Running(
-            "this binary was built without libtorch and cannot execute or measure; build it with `make build`".into(),
-        )
-    }
-
     /// The contract's exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
@@ -39,7 +31,6 @@ impl Failure {
     }
 
     /// The same, and what there is all the same.
-    #[cfg(feature = "libtorch")]
     pub fn with(self, more: impl fmt::Display) -> Failure {
         match self {
             Failure::Running(why) => Failure::Running(format!("{why}; {more}")),

@@ -1,75 +1,83 @@
-//! The command line: one short file for each subcommand in `commands/`, and nothing that a library crate could do.
+//! `tenantry`: simulates, plans and reports, and hands over to `tenantry-torch` what is done on a device.
 
-mod cards;
-mod caveats;
-mod cli;
-mod commands;
-#[cfg(feature = "libtorch")]
-mod device;
-mod failure;
-mod interrupt;
-mod keep;
-mod output;
-mod planning;
-mod progress;
-mod runs;
-mod sweep;
-mod time_range;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 
-use clap::Parser;
+use tenantry::OnDevice;
+use tenantry::cli::{DoctorArgs, OutputArgs};
+use tenantry::commands::doctor::{self, Finding};
+use tenantry::failure::Failure;
 
-use cli::{Cli, Command};
-
-/// Who reads our output may have enough of it, as `head` has: then the process ends, as others do, and does not panic.
-#[cfg(unix)]
-fn end_with_the_reader() {
-    // SAFETY: no handler of ours is installed, and no other thread runs yet.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+fn main() -> ExitCode {
+    tenantry::main(hand_over)
 }
 
-fn main() -> std::process::ExitCode {
-    #[cfg(unix)]
-    end_with_the_reader();
-    // What is not could stand in no JSON.
-    if let Some(broken) = std::env::args_os().find(|argument| argument.to_str().is_none()) {
-        let message = format!("{}: must be UTF-8, got other bytes", broken.to_string_lossy());
-        let failure = failure::Failure::BadInput(message);
-        eprintln!("{failure}");
-        return failure.exit_code();
+fn hand_over(asked: OnDevice, output: &OutputArgs) -> Result<(), Failure> {
+    match (program(), asked) {
+        (Some(program), OnDevice::Doctor(DoctorArgs { device: None })) => match broken(&program) {
+            None => become_of(&program),
+            Some(broken) => doctor::run(without(broken), output),
+        },
+        (Some(program), _) => become_of(&program),
+        (None, OnDevice::Doctor(DoctorArgs { device: None })) => doctor::run(without(missing()), output),
+        (None, _) => Err(Failure::Running(format!(
+            "{PROGRAM}: must lie beside this program, which cannot execute or measure by itself; build it with `make build`"
+        ))),
     }
-    let Cli { output, command } = Cli::parse();
-    let result = match command {
-        Command::Simulate(args) => commands::simulate::run(&args, &output),
-        Command::Plan(args) => commands::plan::run(&args, &output),
-        Command::Sweep(args) => commands::sweep::run(&args, &output),
-        Command::Merge(args) => commands::merge::run(&args, &output),
-        #[cfg(feature = "libtorch")]
-        Command::Execute(args) => commands::execute::run(&args, &output),
-        #[cfg(feature = "libtorch")]
-        Command::Validate(args) => commands::validate::run(&args, &output),
-        #[cfg(feature = "libtorch")]
-        Command::Cascade { command } => commands::cascade::run(&command, &output),
-        Command::Trace { command } => commands::trace::run(&command, &output),
-        Command::Reproduce(args) => commands::reproduce::run(&args, &output),
-        Command::Report(args) => commands::report::run(&args, &output),
-        Command::Profile(args) => commands::profile::run(&args, &output),
-        Command::New(args) => commands::new::run(&args, &output),
-        Command::Check(args) => commands::check::run(&args, &output),
-        Command::Schema => commands::schema::run(),
-        Command::Presets(args) => commands::presets::run(&args, &output),
-        Command::Scenarios(args) => commands::scenarios::run(&args, &output),
-        Command::Completions(args) => commands::completions::run(&args, &output),
-        Command::Doctor(args) => commands::doctor::run(&args, &output),
-        #[cfg(not(feature = "libtorch"))]
-        Command::Execute(_) | Command::Validate(_) | Command::Cascade { .. } => {
-            Err(failure::Failure::without_libtorch())
-        }
+}
+
+const PROGRAM: &str = "tenantry-torch";
+
+/// The program that is linked with libtorch, where this one was built with it.
+fn program() -> Option<PathBuf> {
+    let here = std::env::current_exe().ok()?;
+    let program = here.with_file_name(format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX));
+    program.is_file().then_some(program)
+}
+
+/// Goes on as another program with the same arguments, under the name that the user gave this one.
+#[cfg(unix)]
+fn become_of(program: &PathBuf) -> Result<(), Failure> {
+    use std::os::unix::process::CommandExt;
+
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    let error = command.args(arguments).exec();
+    Err(Failure::Running(format!("{}: {error}", program.display())))
+}
+
+/// Runs another program with the same arguments, and ends as it does.
+#[cfg(not(unix))]
+fn become_of(program: &PathBuf) -> Result<(), Failure> {
+    match Command::new(program).args(std::env::args_os().skip(1)).status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => Err(Failure::Running(format!("{}: {error}", program.display()))),
+    }
+}
+
+/// What there is to say of devices.
+fn without(libtorch: Finding) -> Vec<Finding> {
+    vec![libtorch, Finding::good("GPU", "not looked for without libtorch")]
+}
+
+fn missing() -> Finding {
+    Finding::bad(
+        "libtorch",
+        "not in this build: it simulates but cannot execute or measure",
+        "build it with `make build`",
+    )
+}
+
+/// What keeps the other program from starting: mostly that libtorch is not where it was.
+fn broken(program: &PathBuf) -> Option<Finding> {
+    let why = match Command::new(program).arg("--version").output() {
+        Ok(ended) if ended.status.success() => return None,
+        Ok(ended) => String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
+        Err(error) => format!("{}: {error}", program.display()),
     };
-    match result {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    let remedy = "`make setup`, or name the `lib` folder of a libtorch 2.11 in LD_LIBRARY_PATH";
+    Some(Finding::bad("libtorch", why, remedy))
 }

@@ -17,7 +17,6 @@ pub fn counting(what: &'static str, quiet: bool) -> ProgressBar {
 }
 
 /// A bar of time, whose message says how much is left: what takes long is not how many steps there are.
-#[cfg(feature = "libtorch")]
 pub fn timed(what: &'static str, quiet: bool) -> ProgressBar {
     styled(1, what, quiet, "{prefix} {wide_bar} {msg}")
 }

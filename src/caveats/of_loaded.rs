@@ -134,7 +134,6 @@ impl Loaded {
     }
 
     /// A sentence on each card that is of another kind of device than the one that executes.
-    #[cfg(feature = "libtorch")]
     pub fn device_caveats(&self, is_cpu: bool) -> Vec<String> {
         { self.cards.values() }
             .filter_map(|card| crate::caveats::of_another_device(card, is_cpu))

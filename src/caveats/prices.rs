@@ -409,7 +409,6 @@ impl Measured {
 }
 
 /// A sentence on a card of another kind of device than the one that executes: what is compared are two devices.
-#[cfg(feature = "libtorch")]
 pub fn of_another_device(card: &Card, is_cpu: bool) -> Option<String> {
     let device = &card.device;
     (is_cpu != (device.kind == DeviceKind::Cpu)).then(|| {

@@ -7,13 +7,13 @@ use tenantry_profiles::{Card, DeviceKind, Source, UNKNOWN_PROCESSOR, cores, proc
 use tenantry_reports::human;
 
 use crate::cards::card_folders;
-use crate::cli::{DoctorArgs, OutputArgs};
+use crate::cli::OutputArgs;
 use crate::failure::Failure;
 use crate::output::{free_bytes, print, provenance};
 
 /// One thing that was looked at.
 #[derive(Serialize)]
-struct Finding {
+pub struct Finding {
     what: &'static str,
     ok: bool,
     found: String,
@@ -22,7 +22,7 @@ struct Finding {
 }
 
 impl Finding {
-    fn good(what: &'static str, found: impl Into<String>) -> Finding {
+    pub fn good(what: &'static str, found: impl Into<String>) -> Finding {
         Finding {
             what,
             ok: true,
@@ -31,7 +31,7 @@ impl Finding {
         }
     }
 
-    fn bad(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    pub fn bad(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding {
             what,
             ok: false,
@@ -41,12 +41,10 @@ impl Finding {
     }
 }
 
-pub fn run(args: &DoctorArgs, output: &OutputArgs) -> Result<(), Failure> {
-    if let Some(device) = &args.device {
-        return check(device, output);
-    }
-    let mut findings = vec![host(), libtorch()];
-    findings.extend(gpu());
+/// `of_libtorch` is what was found of libtorch and its devices.
+pub fn run(of_libtorch: Vec<Finding>, output: &OutputArgs) -> Result<(), Failure> {
+    let mut findings = vec![host()];
+    findings.extend(of_libtorch);
     findings.extend([cpu_profile(), disk()]);
     let line = |finding: &Finding| {
         let mark = if finding.ok { "ok     " } else { "missing" };
@@ -67,67 +65,6 @@ pub fn run(args: &DoctorArgs, output: &OutputArgs) -> Result<(), Failure> {
     })
 }
 
-/// Whether what a device computes is right.
-#[cfg(feature = "libtorch")]
-fn check(device: &str, output: &OutputArgs) -> Result<(), Failure> {
-    use tenantry_executor::precision::{self, Check};
-    use tenantry_profiles::DType;
-
-    let torch = tenantry_executor::find_device(device).map_err(Failure::bad_input)?;
-    let described = tenantry_executor::describe(torch).map_err(Failure::running)?;
-    let interrupt = crate::interrupt::flag();
-    let checks = precision::check(torch, DType::ALL, &interrupt);
-    let (broken, failed) = (checks.broken().count(), checks.failed.len());
-    let row = |check: &Check| {
-        let mark = if check.holds() { "ok   " } else { "WRONG" };
-        let Check {
-            what,
-            dtype,
-            error,
-            tolerance,
-            effect,
-        } = check;
-        format!("{mark} {dtype:4}  {what:38}  off by {error:.1e} of at most {tolerance:.0e}; without it {effect:.1e}")
-    };
-    let json = serde_json::json!({
-        "device": described.name,
-        "driver": described.driver,
-        "libtorch": described.libtorch,
-        "checks": checks.checks.iter().map(|check| serde_json::json!({
-            "what": check.what,
-            "dtype": check.dtype,
-            "holds": check.holds(),
-            "error": check.error,
-            "tolerance": check.tolerance,
-            "effect": check.effect,
-        })).collect::<Vec<_>>(),
-        "unavailable": checks.unavailable,
-        "failed": checks.failed,
-    });
-    print(output, &json, || {
-        let driver = described.driver.as_ref();
-        let driver = driver.map_or_else(String::new, |driver| format!(", driver {driver}"));
-        let head = format!("{}{driver}, against double precision on the CPU:", described.name);
-        let rows = checks.checks.iter().map(row);
-        let words = checks.failed.iter().chain(&checks.unavailable).cloned();
-        let all = [head].into_iter().chain(rows).chain(words);
-        all.collect::<Vec<_>>().join("\n")
-    })?;
-    match (broken, failed) {
-        (0, 0) if checks.interrupted => Err(Failure::Interrupted("the other results were not looked at".into())),
-        (0, 0) => Ok(()),
-        _ => Err(Failure::Running(format!(
-            "{broken} of {} results of {device} are not what the CPU's are in double precision; {failed} more failed",
-            checks.checks.len()
-        ))),
-    }
-}
-
-#[cfg(not(feature = "libtorch"))]
-fn check(_: &str, _: &OutputArgs) -> Result<(), Failure> {
-    Err(Failure::without_libtorch())
-}
-
 fn host() -> Finding {
     let cores = cores();
     let found = format!(
@@ -141,58 +78,8 @@ fn host() -> Finding {
     Finding::good("processor", found)
 }
 
-#[cfg(feature = "libtorch")]
-fn libtorch() -> Finding {
-    Finding::good("libtorch", tenantry_executor::LIBTORCH_VERSION)
-}
-
-#[cfg(not(feature = "libtorch"))]
-fn libtorch() -> Finding {
-    Finding::bad(
-        "libtorch",
-        "not in this build: it simulates but cannot execute or measure",
-        "build it with `make build`",
-    )
-}
-
-/// The first GPU, and its profile.
-#[cfg(feature = "libtorch")]
-fn gpu() -> Vec<Finding> {
-    let described = tenantry_executor::find_device("cuda:0").and_then(tenantry_executor::describe);
-    match described {
-        Ok(device) => {
-            let driver = { device.driver.as_ref() }.map_or_else(String::new, |driver| format!(", driver {driver}"));
-            let found = format!("{}, {}{driver}", device.name, human::bytes(device.memory_bytes as f64));
-            vec![Finding::good("GPU", found), gpu_profile(&device.name)]
-        }
-        // What the driver of an NVIDIA card leaves where it is loaded.
-        Err(error) if Path::new("/proc/driver/nvidia").exists() => {
-            vec![Finding::bad("GPU", "one that libtorch does not see", error.to_string())]
-        }
-        Err(_) => vec![Finding::good("GPU", "none; real runs use the CPU")],
-    }
-}
-
-#[cfg(not(feature = "libtorch"))]
-fn gpu() -> Vec<Finding> {
-    vec![Finding::good("GPU", "not looked for without libtorch")]
-}
-
-/// A card that was measured on a device of this name.
-#[cfg(feature = "libtorch")]
-fn gpu_profile(device: &str) -> Finding {
-    match measured(|card| card.device.name == device).first() {
-        Some(card) => Finding::good("profile of the GPU", format!("{}, {}", card.name, provenance(card))),
-        None => Finding::bad(
-            "profile of the GPU",
-            "none that was measured on such a card",
-            "measure it with `tenantry profile --device cuda:0 --suite full --out out/gpu`, and give it to --profile",
-        ),
-    }
-}
-
 /// The measured cards that are found by their names alone.
-fn measured(which: impl Fn(&Card) -> bool) -> Vec<Card> {
+pub fn measured(which: impl Fn(&Card) -> bool) -> Vec<Card> {
     let folders = card_folders();
     let cards = Card::available(&folders).into_iter();
     cards

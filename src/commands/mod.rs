@@ -1,23 +1,17 @@
-//! The subcommands.
+//! The subcommands that need no device.
 
-#[cfg(feature = "libtorch")]
-pub mod cascade;
-pub mod check;
-pub mod completions;
+pub(crate) mod check;
+pub(crate) mod completions;
 pub mod doctor;
-#[cfg(feature = "libtorch")]
-pub mod execute;
-pub mod merge;
-pub mod new;
-pub mod plan;
-pub mod presets;
+pub(crate) mod merge;
+pub(crate) mod new;
+pub(crate) mod plan;
+pub(crate) mod presets;
 pub mod profile;
-pub mod report;
-pub mod reproduce;
-pub mod scenarios;
-pub mod schema;
-pub mod simulate;
-pub mod sweep;
-pub mod trace;
-#[cfg(feature = "libtorch")]
-pub mod validate;
+pub(crate) mod report;
+pub(crate) mod reproduce;
+pub(crate) mod scenarios;
+pub(crate) mod schema;
+pub(crate) mod simulate;
+pub(crate) mod sweep;
+pub(crate) mod trace;

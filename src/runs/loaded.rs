@@ -1,23 +1,14 @@
 //! A scenario with the cards that its runs name, and what of it cannot be run.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-#[cfg(feature = "libtorch")]
-use tenantry_executor::{ExecutorError, machine::execute::check};
 use tenantry_profiles::Card;
-#[cfg(feature = "libtorch")]
-use tenantry_reports::human;
-#[cfg(feature = "libtorch")]
-use tenantry_scenarios::Files;
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{RunSpec, Scenario};
 
 use super::scenario;
 use crate::cards::{card_of, card_of_option, complete, on_card, refusal};
 use crate::cli::ScenarioArgs;
-#[cfg(feature = "libtorch")]
-use crate::device::Device;
 use crate::failure::Failure;
 
 /// A scenario with the cards that its runs name.
@@ -134,13 +125,11 @@ impl Loaded {
     }
 
     /// All cards, with what the runs call them.
-    #[cfg(feature = "libtorch")]
     pub fn cards_by_name(&self) -> impl Iterator<Item = (&String, &Card)> {
         self.cards.iter()
     }
 
     /// Has every op of a card of this name take so many times as long; the card's own name.
-    #[cfg(feature = "libtorch")]
     pub fn at_pace(&mut self, name: &str, ratio: f64) -> &str {
         let card = self.cards.get_mut(name).expect("it was named by these runs");
         *card = card.at_pace(ratio);
@@ -161,85 +150,6 @@ impl Loaded {
     /// The card of one of the runs.
     pub fn card(&self, run: &RunSpec) -> &Card {
         &self.cards[&run.card]
-    }
-
-    /// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, or the host whose memory is
-    /// all cards', weights and texts that are not there.
-    #[cfg(feature = "libtorch")]
-    pub fn check_executable(&self, device: &Device) -> Result<(), Failure> {
-        // Other seeds change nothing of that.
-        for (index, run) in self.by_system().filter(|(_, run)| run.repeat == 0) {
-            if let Err(ExecutorError::Input { what, must, got }) = check(&run.system) {
-                let key = format!("systems[{index}].generation.{what}");
-                return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
-            }
-            crate::cards::server(run, self.card(run)).map_err(Failure::BadInput)?;
-            let models_bytes = crate::cards::models_bytes(run, self.card(run));
-            let there = device.available_host_bytes();
-            if device.is_cpu() && models_bytes > there {
-                let must = format!(
-                    "a system whose models fit the memory that is free on this machine, {}",
-                    human::bytes(there as f64)
-                );
-                let got = format!("{} on all cards together", human::bytes(models_bytes as f64));
-                let key = format!("systems[{index}]");
-                return Err(Failure::bad_input(self.scenario.wrong(&key, &must, got)));
-            }
-        }
-        self.check_files()
-    }
-
-    /// The runs, each with the place of its system in the scenario.
-    #[cfg(feature = "libtorch")]
-    fn by_system(&self) -> impl Iterator<Item = (usize, &RunSpec)> {
-        let mut systems: Vec<&str> = Vec::new();
-        self.runs.iter().map(move |run| {
-            let name = run.system.name.as_str();
-            let known = systems.iter().position(|known| *known == name);
-            let index = known.unwrap_or_else(|| {
-                systems.push(name);
-                systems.len() - 1
-            });
-            (index, run)
-        })
-    }
-
-    #[cfg(feature = "libtorch")]
-    fn check_files(&self) -> Result<(), Failure> {
-        let mut checked = 0;
-        for (index, run) in self.by_system() {
-            if index < checked {
-                continue;
-            }
-            checked += 1;
-            let own = format!("systems[{index}].files");
-            let Files {
-                model,
-                models,
-                domains,
-                tenants,
-                corpus,
-            } = &run.files;
-            let several = |key: &'static str, paths: &[PathBuf]| -> Vec<(String, PathBuf)> {
-                let paths = paths.iter().enumerate();
-                paths
-                    .map(|(index, path)| (format!("{key}[{index}]"), path.clone()))
-                    .collect()
-            };
-            let one = |key: &str, path: &Option<PathBuf>| path.clone().map(|path| (key.to_owned(), path));
-            let named = models.iter().map(|(key, path)| (format!("models.{key}"), path.clone()));
-            let all = { one("model", model).into_iter() }
-                .chain(one("tenants", tenants))
-                .chain(named)
-                .chain(several("domains", domains))
-                .chain(several("corpus", corpus));
-            if let Some((key, path)) = { all }.into_iter().find(|(_, path)| !path.exists()) {
-                let must = "a path that can be read, relative to the folder you are in";
-                let error = self.scenario.wrong(&format!("{own}.{key}"), must, path.display());
-                return Err(Failure::bad_input(error));
-            }
-        }
-        Ok(())
     }
 
     /// All cards, that of the first run first, for the manifest.
@@ -270,7 +180,6 @@ impl Loaded {
     }
 
     /// The scenario's limits on the difference between the machines.
-    #[cfg(feature = "libtorch")]
     pub fn limits(&self) -> tenantry_reports::Limits {
         match &self.scenario.validate {
             None => tenantry_reports::Limits::default(),

@@ -1,6 +1,6 @@
 //! The program, as its users call it: each module is what one command, or a part of it, must do.
 //!
-//! One binary, since each would be linked with libtorch, and the tests of several files run beside each other.
+//! One binary, which takes less time to link than several, and the tests of several files run beside each other.
 
 mod common;
 
@@ -35,3 +35,5 @@ mod twitter_clip;
 mod unanswered;
 mod vllm_run;
 mod warm_up;
+#[cfg(unix)]
+mod without_libtorch;

@@ -1,17 +1,10 @@
-//! `tenantry profile`: measure a card, or look at a profile.
+//! `tenantry profile show`, `compare`, `derive` and `import`: what measures nothing.
 
 mod compare;
 mod derive;
 mod import;
-#[cfg(feature = "libtorch")]
-mod measure;
-#[cfg(feature = "libtorch")]
-mod needs;
 mod plots;
-mod show;
-
-#[cfg(feature = "libtorch")]
-pub use needs::models_of;
+pub mod show;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use tenantry_profiles::{DType, ModelShape, did_you_mean};
@@ -19,21 +12,18 @@ use tenantry_profiles::{DType, ModelShape, did_you_mean};
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand, Suite};
 use crate::failure::Failure;
 
-pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
-    if let (Some(_), Some(option)) = (&args.command, measuring(args)) {
+/// Does what is asked; `beside` are the other options of `tenantry profile`, which say what to measure.
+pub fn run(command: &ProfileCommand, beside: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
+    if let Some(option) = measuring(beside) {
         return Err(Failure::BadInput(format!(
             "{option}: must be left out beside show, compare, derive and import, which measure nothing, got one"
         )));
     }
-    match &args.command {
-        Some(ProfileCommand::Show(show)) => show::run(show, output),
-        Some(ProfileCommand::Compare(compare)) => compare::run(compare, output),
-        Some(ProfileCommand::Derive(derive)) => derive::run(derive, output),
-        Some(ProfileCommand::Import(import)) => import::run(import, output),
-        #[cfg(feature = "libtorch")]
-        None => measure::run(args, output),
-        #[cfg(not(feature = "libtorch"))]
-        None => Err(Failure::without_libtorch()),
+    match command {
+        ProfileCommand::Show(show) => show::run(show, output),
+        ProfileCommand::Compare(compare) => compare::run(compare, output),
+        ProfileCommand::Derive(derive) => derive::run(derive, output),
+        ProfileCommand::Import(import) => import::run(import, output),
     }
 }
 
@@ -73,7 +63,7 @@ fn measuring(args: &ProfileArgs) -> Option<&'static str> {
 }
 
 /// The built-in models of `--models`, or these where it names none.
-fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, Failure> {
+pub fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, Failure> {
     let names: Vec<&str> = match named {
         [] => otherwise.to_vec(),
         named => named.iter().map(String::as_str).collect(),

@@ -19,11 +19,11 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
 
-use crate::cards::{cluster, workload, workload_failure};
-use crate::caveats::{AnotherRate, of_workload};
-use crate::failure::Failure;
-use crate::keep::{Kept, Watch};
-use crate::runs::{run_failure, seen, summarized};
+use tenantry::cards::{cluster, workload, workload_failure};
+use tenantry::caveats::{AnotherRate, of_workload};
+use tenantry::failure::Failure;
+use tenantry::keep::{Kept, Watch};
+use tenantry::runs::{run_failure, seen, summarized};
 
 /// A device of this machine.
 pub struct Device {

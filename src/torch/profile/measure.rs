@@ -9,12 +9,12 @@ use tenantry_profiles::{Card, DType, Tables};
 use tenantry_reports::manifest::quoted;
 
 use super::needs::{Needs, needs};
-use super::show;
-use crate::cli::{OutputArgs, ProfileArgs, Suite};
 use crate::device::Device;
-use crate::failure::Failure;
-use crate::output::{next, print, say, today};
-use crate::{interrupt, progress};
+use tenantry::cli::{OutputArgs, ProfileArgs, Suite};
+use tenantry::commands::profile::show;
+use tenantry::failure::Failure;
+use tenantry::output::{next, print, say, today};
+use tenantry::{interrupt, progress};
 
 /// Of weights and of the order of measurement.
 const SEED: u64 = 7;

@@ -7,7 +7,7 @@ use tenantry_cascade::candidates::Candidate;
 use tenantry_executor::cascade::{ClassifierConfig, described};
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels};
 
-use crate::failure::Failure;
+use tenantry::failure::Failure;
 
 /// The offered load, as a share of what the slowest model alone does.
 const LOAD: f64 = 0.5;

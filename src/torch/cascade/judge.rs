@@ -7,10 +7,10 @@ use tenantry_executor::cascade::{
 use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 
 use super::{Asked, failure, table};
-use crate::cli::{CascadeJudgeArgs, OutputArgs};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::{print, say};
+use tenantry::cli::{CascadeJudgeArgs, OutputArgs};
+use tenantry::failure::Failure;
+use tenantry::interrupt;
+use tenantry::output::{print, say};
 
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let reroute = super::reroute(args.cut_off, args.slope)?;

@@ -5,10 +5,10 @@ use tenantry_executor::cascade::{ExampleSize, make_example};
 use tenantry_executor::find_device;
 
 use super::{Unfinished, failure};
-use crate::cli::{CascadeExampleArgs, OutputArgs};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::{Started, print, say};
+use tenantry::cli::{CascadeExampleArgs, OutputArgs};
+use tenantry::failure::Failure;
+use tenantry::interrupt;
+use tenantry::output::{Started, print, say};
 
 pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();

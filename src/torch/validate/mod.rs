@@ -10,20 +10,21 @@ use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use self::both::Both;
 use self::drift::drift_caveats;
-use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, recording_caveats};
-use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
-use crate::failure::Failure;
-use crate::keep::{Keep, More};
-use crate::output::{Started, next, style};
-use crate::runs::{Loaded, Outcome};
-use crate::{interrupt, progress};
+use crate::executable;
+use tenantry::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, recording_caveats};
+use tenantry::cli::{OutputArgs, ValidateArgs};
+use tenantry::failure::Failure;
+use tenantry::keep::{Keep, More};
+use tenantry::output::{Started, next, style};
+use tenantry::runs::{Loaded, Outcome};
+use tenantry::{interrupt, progress};
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
-    loaded.check_executable(&device)?;
+    executable::check(&loaded, &device)?;
     loaded.check_priced()?;
     let keep = Keep::new(&args.keep, More::default(), &args.out, &loaded)?;
     let interrupt = interrupt::flag();

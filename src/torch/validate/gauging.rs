@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_executor::profiler::{Pace, gauge};
 use tenantry_profiles::{DType, ModelShape};
 
-use crate::commands::profile::models_of;
 use crate::device::Device;
-use crate::failure::Failure;
-use crate::runs::Loaded;
+use crate::profile::models_of;
+use tenantry::failure::Failure;
+use tenantry::runs::Loaded;
 
 /// What was measured of it so far.
 pub struct Gauging {

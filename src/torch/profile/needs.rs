@@ -10,10 +10,10 @@ use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 use tenantry_traces::{Entry, TraceError};
 
-use super::models;
-use crate::cli::{ProfileArgs, ScenarioArgs, Suite};
-use crate::failure::Failure;
-use crate::runs::scenario;
+use tenantry::cli::{ProfileArgs, ScenarioArgs, Suite};
+use tenantry::commands::profile::models;
+use tenantry::failure::Failure;
+use tenantry::runs::scenario;
 
 /// What is measured where neither models nor a scenario are given.
 const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];

@@ -8,11 +8,11 @@ use tenantry_reports::Run;
 use tenantry_reports::summary::VIRTUAL;
 
 use super::gauging::Gauging;
-use crate::caveats::AnotherRate;
 use crate::device::Device;
-use crate::failure::Failure;
-use crate::keep::{Keep, Kept};
-use crate::runs::{Loaded, SimulatedRun, labels, simulate};
+use tenantry::caveats::AnotherRate;
+use tenantry::failure::Failure;
+use tenantry::keep::{Keep, Kept};
+use tenantry::runs::{Loaded, SimulatedRun, labels, simulate};
 
 /// The two machines, and what is kept of their runs.
 pub struct Both<'a> {

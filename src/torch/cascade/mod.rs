@@ -15,9 +15,9 @@ use tenantry_profiles::DType;
 use tenantry_reports::terminal;
 use tenantry_traces::whole;
 
-use crate::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
-use crate::failure::Failure;
-use crate::output::style;
+use tenantry::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
+use tenantry::failure::Failure;
+use tenantry::output::style;
 
 pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure> {
     // As everywhere in serving, an op runs on one core.

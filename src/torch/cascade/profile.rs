@@ -14,10 +14,10 @@ use tenantry_executor::cascade::{
 use tenantry_traces::outcome::ProfiledModels;
 
 use super::{Asked, Unfinished, failure, table};
-use crate::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::{print, say};
+use tenantry::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
+use tenantry::failure::Failure;
+use tenantry::interrupt;
+use tenantry::output::{print, say};
 
 pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !(args.tolerance > 0.0 && args.tolerance.is_finite()) {

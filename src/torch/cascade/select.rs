@@ -11,9 +11,9 @@ use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
 use super::{scenario, table};
-use crate::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
-use crate::failure::Failure;
-use crate::output::{next, print, say, write_in_folder};
+use tenantry::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
+use tenantry::failure::Failure;
+use tenantry::output::{next, print, say, write_in_folder};
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !(args.accuracy > 0.0 && args.accuracy <= 100.0) {

@@ -4,20 +4,21 @@ use tenantry_core::command::FailureReason;
 use tenantry_reports::validation::UNANSWERED;
 use tenantry_reports::{Run, Summary, group, human, terminal};
 
-use crate::caveats::{another_rate_caveat, interrupted_caveat, of_runs, recording_caveats};
-use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
-use crate::failure::Failure;
-use crate::keep::{Keep, More};
-use crate::output::{Started, next, style};
-use crate::runs::{Loaded, Outcome, labels};
-use crate::{interrupt, progress};
+use crate::executable;
+use tenantry::caveats::{another_rate_caveat, interrupted_caveat, of_runs, recording_caveats};
+use tenantry::cli::{ExecuteArgs, OutputArgs};
+use tenantry::failure::Failure;
+use tenantry::keep::{Keep, More};
+use tenantry::output::{Started, next, style};
+use tenantry::runs::{Loaded, Outcome, labels};
+use tenantry::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, None)?;
-    loaded.check_executable(&device)?;
+    executable::check(&loaded, &device)?;
     let more = More {
         record: args.record.as_deref(),
         answers: args.answers,

@@ -1,0 +1,6 @@
+//! `tenantry profile --device …`.
+
+pub mod measure;
+mod needs;
+
+pub use needs::models_of;
