@@ -152,11 +152,6 @@ impl Leap {
         self.drawn.map(|(_, ppm)| ppm)
     }
 
-    /// Starts later than it was going to.
-    pub fn delay(&mut self, by: Duration) {
-        self.segment.end.at += by;
-    }
-
     /// Begins the segment after the one that is over, with the factors that hold from here on: that of jitter up to the end of the block,
     /// where there is any.
     pub fn next_segment(&mut self, prices: &StepPrices, stretch_ppm: u64, jitter_ppm: Option<u64>) {

@@ -318,6 +318,25 @@ impl PoolSpec {
         }
     }
 
+    /// Parameters of an encoder that are computed with: above a table, those of the upper layers alone, since what is looked up stands for the embedding too.
+    pub fn encoder_parameters(&self) -> u64 {
+        let layers = u64::from(self.computed_layers()) * self.model.layer_parameters();
+        match self.plot {
+            None => layers + self.model.embedding_parameters(),
+            Some(_) => layers,
+        }
+    }
+
+    /// What the model that its tenants share takes on a card; nothing where each of them has one of its own.
+    pub fn shared_model_bytes(&self) -> u64 {
+        let parameters = match (self.tenant_state, &self.generation) {
+            (TenantState::Model, _) => 0,
+            (_, Some(_)) => self.decoder_parameters(),
+            (_, None) => self.encoder_parameters(),
+        };
+        parameters * self.dtype.bytes()
+    }
+
     /// What of the members' tokens a decoder's steps look up themselves.
     pub fn lookups_in_steps(&self) -> LookupsInSteps {
         match self.plot {

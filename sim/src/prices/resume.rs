@@ -134,6 +134,15 @@ impl Prices {
         anew_ns.max(left_ns)
     }
 
+    /// The kind of lane whose idleness an op pays for: what it is work for, but of a card that was measured without look-ups' idleness, on a lane of copies,
+    /// theirs is the nearest that is known.
+    pub fn cools_as(&self, lane: LaneKind, working_as: LaneKind) -> LaneKind {
+        match (lane, working_as, &self.lookup_resume) {
+            (LaneKind::Copy, LaneKind::Lookup, None) => LaneKind::Copy,
+            _ => working_as,
+        }
+    }
+
     /// Whether an op takes longer after this: nothing does on cards where it was not measured.
     pub fn cools_down(&self, lane: LaneKind, pool: PoolId, before: Before) -> bool {
         self.resume_after(lane, pool, before).is_some()

@@ -94,6 +94,7 @@ impl VirtualMachine {
         };
         let state = &mut self.lanes[lane.index()];
         let (working_as, card, made_before) = (working_as(state.kind, kind), state.card, state.steps);
+        let cools_as = self.prices.cools_as(state.kind, working_as);
         let mut spread = self.prices.spread(lane.0, state.ops);
         // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
         let idle = self.now.since(free_since);
@@ -152,8 +153,7 @@ impl VirtualMachine {
             _ => ModelBefore::Same,
         };
         let before = Before { idle, model };
-        let mut delay_ns = 0;
-        if self.prices.cools_down(working_as, pool, before) {
+        if self.prices.cools_down(cools_as, pool, before) {
             let work_ns = match &work {
                 Work::Whole { left_ns, .. } => *left_ns,
                 Work::Steps => {
@@ -163,11 +163,11 @@ impl VirtualMachine {
             };
             let warmth = &mut self.lanes[lane.index()].warmth;
             let prices = &self.prices;
-            let resume_ns = prices.resume_ns(working_as, pool, before, work_ns, warmth, &mut spread);
+            let resume_ns = prices.resume_ns(cools_as, pool, before, work_ns, warmth, &mut spread);
             match &mut work {
                 Work::Whole { left_ns, .. } => *left_ns += resume_ns,
-                // The whole run's, before its first step: most of it is the first steps'.
-                Work::Steps => delay_ns = resume_ns,
+                // The whole run's in its first step: most of it is the first steps'.
+                Work::Steps => self.leaps[op.batch.slot as usize].plan.costs.first_ns += resume_ns,
             }
         }
         self.beside[card].starts(working_as);
@@ -190,12 +190,7 @@ impl VirtualMachine {
                 let at = since + Duration(scaled(left_ns, stretch_ppm));
                 self.pending.lane_ends(at, lane);
             }
-            Work::Steps => {
-                if delay_ns > 0 {
-                    self.leaps[op.batch.slot as usize].delay(Duration(scaled(delay_ns, stretch_ppm)));
-                }
-                self.next_segment(lane, op, stretch_ppm);
-            }
+            Work::Steps => self.next_segment(lane, op, stretch_ppm),
         }
         self.restretch_neighbours(lane, card, 1);
         if far_end.is_some() {

@@ -12,8 +12,8 @@ use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, TenantState};
 use tenantry_core::testing;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    Card, Changing, Contention, Cost, DeviceKind, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape,
-    OtherCores, ResumeRow, Stats, Tier, TokensOf,
+    Card, Changing, Contention, CopyResumeRow, Cost, DeviceKind, Direction, DispatchOperation, HandOverRow,
+    LookupOutcome, LookupResumeRow, ModelShape, OtherCores, ResumeRow, Stats, Tier, TokensOf,
 };
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};

@@ -34,6 +34,53 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
     assert!(throughput(PipelineSpec::LAYERWISE) < synchronous);
 }
 
+/// A card that was measured without the idleness of look-ups has that of copies, which is for look-ups on their lane alone.
+#[test]
+fn a_look_up_on_a_lane_of_copies_that_was_idle_takes_longer() {
+    let duration_ns = |lookup_lanes, copy_resume_us: Option<f64>, lookup_resume_us: Option<f64>| {
+        let mut card = synthetic_card();
+        card.tables.copy_resume = { copy_resume_us.iter() }
+            .map(|&us| CopyResumeRow {
+                idle_us: 1_000,
+                work_us: 1,
+                stats: Stats::exact(us),
+            })
+            .collect();
+        card.tables.lookup_resume = { lookup_resume_us.iter() }
+            .map(|&us| LookupResumeRow {
+                threads: testing::PLOT.threads,
+                idle_us: 1_000,
+                work_us: 1,
+                stats: Stats::exact(us),
+            })
+            .collect();
+        let mut system = system();
+        let pool = &mut system.pool;
+        pool.pipeline = PipelineSpec::PREFETCH_RETRIEVAL;
+        // So nothing is copied.
+        pool.tenant_state = TenantState::Head;
+        pool.plot = Some(PlotSpec {
+            lower_layers: 1,
+            ..testing::PLOT
+        });
+        let cluster = ClusterSpec {
+            lookup_lanes,
+            ..cluster(1, memory_for(&system, 1, 0))
+        };
+        let entries = vec![request(0, 1_000_000, 0, 128)];
+        let record = run_listed(&card, cluster, &system, 1, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, 1);
+        record.latency.mean_ns()
+    };
+    let longer_us = |lookup_lanes, copies, lookups| {
+        (duration_ns(lookup_lanes, copies, lookups) - duration_ns(lookup_lanes, None, None)) / 1e3
+    };
+    // The look-up and, where its states are staged by the same lane right after it, not that once more.
+    assert!((longer_us(0, Some(40.0), None) - 40.0).abs() < 0.01);
+    assert!((longer_us(0, Some(40.0), Some(7.0)) - 7.0).abs() < 0.01);
+    assert!((longer_us(1, None, Some(7.0)) - 7.0).abs() < 0.01);
+}
+
 /// A card without lanes for look-ups makes them on the lane of copies, as look-ups.
 #[test]
 fn on_a_lane_of_copies_a_look_up_is_slowed_and_slows_as_a_look_up() {

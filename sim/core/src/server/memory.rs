@@ -123,13 +123,7 @@ impl Memory {
         let dtype_bytes = pool.dtype.bytes();
         let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
         let layers = u64::from(pool.computed_layers());
-        // Representations that are looked up stand for the embedding too.
-        let below = if pool.plot.is_some() {
-            0
-        } else {
-            model.embedding_parameters()
-        };
-        let backbone = (layers * model.layer_parameters() + below) * dtype_bytes;
+        let backbone = pool.encoder_parameters() * dtype_bytes;
         let (shared_bytes, tenant_bytes) = match pool.tenant_state {
             TenantState::Model => (heads, backbone),
             TenantState::Adapters { bottleneck, .. } => {
