@@ -249,24 +249,3 @@ pub fn server(run: &RunSpec, card: &Card) -> Result<Server, String> {
     Server::on_card(card, &cluster(run, card), &run.system, run.tenants)
         .map_err(|error| does_not_fit(run, &error).unwrap_or_else(|| format!("system {}: {error}", run.system.name)))
 }
-
-/// What a run's models take on all of its cards together: cards that come later have been made ready by then.
-pub fn models_bytes(run: &RunSpec, card: &Card) -> u64 {
-    let mut all_there = run.clone();
-    let system = &mut all_there.system;
-    system
-        .pool
-        .runtimes
-        .iter_mut()
-        .for_each(|runtimes| runtimes.scale = None);
-    system
-        .pool
-        .generation
-        .iter_mut()
-        .for_each(|generation| generation.scale = None);
-    let stages = system.route.iter_mut().flat_map(|route| &mut route.stages);
-    stages.for_each(|stage| stage.scale = None);
-    // Where there are none without scaling, those at the start are what is known.
-    let server = server(&all_there, card).or_else(|_| server(run, card));
-    server.map_or(0, |server| server.memory().shared_bytes)
-}

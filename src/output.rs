@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -58,13 +58,18 @@ pub fn check_not_read(flag: &str, out: &Path, read: impl IntoIterator<Item = imp
     }
 }
 
-/// What a command may read of a folder: all of its files but pages, which are made anew.
-pub fn read_of(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path());
-    files
-        .filter(|file| file.extension().is_none_or(|extension| extension != "html"))
-        .collect()
+/// What figures and tables are kept in, and never pages.
+const OF_RESULTS: [&str; 5] = ["csv", "gz", "json", "parquet", "yaml"];
+
+/// Refuses to write a page over what lies in a folder of results or a card, from which it is made.
+pub fn check_no_result(flag: &str, page: &Path, folder: &Path) -> Result<(), Failure> {
+    // Where there is no such file yet, nothing is lost.
+    let (Ok(there), Ok(folder)) = (page.canonicalize(), folder.canonicalize()) else {
+        return Ok(());
+    };
+    let extension = there.extension().and_then(|extension| extension.to_str());
+    let is_result = there.starts_with(folder) && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
+    check_not_read(flag, page, is_result.then_some(page))
 }
 
 /// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.

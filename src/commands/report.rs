@@ -14,7 +14,7 @@ use tenantry_reports::{ReportError, terminal};
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Started, check_folder, check_not_read, print, read_of, say, style, write_in_folder};
+use crate::output::{Started, check_folder, check_no_result, print, say, style, write_in_folder};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -81,7 +81,7 @@ fn check_places(args: &ReportArgs) -> Result<(), Failure> {
                 page.display()
             )));
         }
-        check_not_read("--out", page, args.folders.iter().flat_map(|folder| read_of(folder)))?;
+        { args.folders.iter() }.try_for_each(|folder| check_no_result("--out", page, folder))?;
         page.parent().map_or(Ok(()), |folder| check_folder("--out", folder))?;
     }
     args.figures

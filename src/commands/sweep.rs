@@ -105,7 +105,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
             )
         });
     }
-    let written = Union::of(&[saved])?.write(&args.out, &started, events.into_inner())?;
+    let written = Union::of(&[saved])?.write(&args.out, &started, events.into_inner(), &interrupt)?;
     publish(&written, &args.out, output)
 }
 

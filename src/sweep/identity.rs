@@ -49,6 +49,7 @@ pub struct Sweep {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
     /// The scenario in full: another command may write its own to the folder.
+    #[serde(default)]
     pub resolved: String,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -252,12 +253,25 @@ impl Union {
 
     /// Reads all runs and writes them to `folder` as `tenantry simulate` would have.
     /// `here` is how many events the calling command simulated itself.
-    pub fn write(&self, folder: &Path, started: &Started, here: u64) -> Result<Written, Failure> {
+    pub fn write(
+        &self,
+        folder: &Path,
+        started: &Started,
+        here: u64,
+        interrupt: &AtomicBool,
+    ) -> Result<Written, Failure> {
         let mut runs = Vec::new();
         let mut refused: BTreeMap<String, usize> = BTreeMap::new();
         let (mut events, mut extrapolated, mut tables) = (0, Vec::new(), BTreeSet::new());
         let (mut of_workloads, mut another_rate) = (Vec::new(), Vec::new());
+        let go_on = || match interrupt.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Failure::Interrupted(
+                "the runs are saved, and not put together yet: the same command does".into(),
+            )),
+        };
         for path in &self.paths {
+            go_on()?;
             let saved: SavedRun = read(path).map_err(|failure| match failure {
                 Failure::BadInput(message) => Failure::BadInput(format!("{message}; {RUN_AGAIN}")),
                 failure => failure,
@@ -308,6 +322,8 @@ impl Union {
             validation: None,
             manifest: &manifest,
         };
+        // From here on it writes to the end: what lay there before goes.
+        go_on()?;
         let page = results.write(folder).map_err(Failure::running)?;
         // Now that every run is there, what killed processes left half written can go.
         for runs in &self.folders {

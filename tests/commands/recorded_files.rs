@@ -42,7 +42,8 @@ fn no_page_is_written_over_what_it_shows() {
     let folder = folder();
     let at = folder.path();
     good(at, &["simulate", "s.yaml", "--out", "run"]);
-    let read = ["card/card.yaml", "run/summary.json"];
+    good(at, &["sweep", "s.yaml", "--out", "swept"]);
+    let read = ["card/card.yaml", "run/summary.json", "swept/runs/000000.json"];
     let before = read.map(|name| fs::read(at.join(name)).unwrap());
     for (command, flag) in [
         (
@@ -54,6 +55,7 @@ fn no_page_is_written_over_what_it_shows() {
             "--report",
         ),
         (&["report", "run", "--out", "run/summary.json"], "--out"),
+        (&["report", "swept", "--out", "swept/runs/000000.json"], "--out"),
     ] {
         let output = tenantry(at, command);
         let message = String::from_utf8_lossy(&output.stderr);
@@ -61,22 +63,30 @@ fn no_page_is_written_over_what_it_shows() {
         assert!(output.status.code() == Some(2) && message.contains(&must), "{message}");
     }
     assert!(before == read.map(|name| fs::read(at.join(name)).unwrap()));
-    // Its own page is made anew.
-    good(at, &["report", "run", "--out", "run/report.html"]);
+    // Its own page is made anew, whatever it is called.
+    for page in ["run/report.html", "run/page.htm", "run/page"] {
+        for _ in 0..2 {
+            good(at, &["report", "run", "--out", page]);
+        }
+    }
 }
 
-/// The first look at a pipe would take what comes first from it.
+/// The first look at a pipe would take what comes first from it, and wait for ever where nobody writes to it.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_no_trace() {
     let folder = folder();
-    let output = tenantry(folder.path(), &["trace", "convert", "/dev/null", "t.csv"]);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(
-        message.contains("/dev/null: must be a file, since it is looked at before it is read"),
-        "{message}"
-    );
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("fifo"))
+        .status();
+    assert!(made.unwrap().success());
+    for pipe in ["/dev/null", "fifo"] {
+        let output = tenantry(folder.path(), &["trace", "convert", pipe, "t.csv"]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let must = format!("{pipe}: must be a file, since it is looked at before it is read");
+        assert!(message.contains(&must), "{message}");
+    }
 }
 
 /// A recording may not be had again, and a scenario neither.

@@ -12,7 +12,7 @@ use super::table;
 use crate::cards::{find_card, folder_of};
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_not_read, print, provenance, read_of, say, to_stdout, write_in_folder};
+use crate::output::{Started, check_no_result, print, provenance, say, to_stdout, write_in_folder};
 
 const HEADER: [&str; 12] = [
     "Family",
@@ -43,11 +43,7 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     let card = find_card(name)?;
     if let Some(path) = &args.report {
-        check_not_read(
-            "--report",
-            path,
-            folder_of(name).iter().flat_map(|folder| read_of(folder)),
-        )?;
+        folder_of(name).map_or(Ok(()), |folder| check_no_result("--report", path, &folder))?;
     }
     let tables = describe(&card);
     if let Some(path) = &args.report {

@@ -1,6 +1,6 @@
 //! `tenantry profile --device …`.
 
 pub mod measure;
-mod needs;
+pub(crate) mod needs;
 
 pub use needs::models_of;

@@ -245,7 +245,7 @@ fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use tenantry_profiles::PetKind;

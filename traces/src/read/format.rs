@@ -384,18 +384,18 @@ enum Start {
 impl Start {
     fn of(path: &Path) -> Result<Start, TraceError> {
         let mut magic = Vec::new();
-        let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
-        let kind = file
-            .metadata()
-            .map_err(|source| TraceError::io(path, source))?
-            .file_type();
-        // What a pipe gave to this look nobody would read again.
+        let kind = std::fs::metadata(path).map_err(|source| TraceError::io(path, source))?;
+        let kind = kind.file_type();
+        // What a pipe gave to this look nobody would read again; and to open one waits for who writes.
         if !kind.is_file() && !kind.is_dir() {
             return Err(TraceError::File {
                 path: path.to_owned(),
-                message: "must be a file, since it is looked at before it is read, got a pipe or a device".into(),
+                message: "must be a file, since it is looked at before it is read, got a pipe or a device; \
+                          save it to a file first"
+                    .into(),
             });
         }
+        let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
         let read = file.take(parquet::MAGIC.len() as u64).read_to_end(&mut magic);
         read.map_err(|source| TraceError::io(path, source))?;
         if magic == parquet::MAGIC {
