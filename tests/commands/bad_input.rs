@@ -86,6 +86,16 @@ const CASES: &[Case] = &[
     (&["simulate", "not.yaml"], 2, &["not.yaml"]),
     (&["simulate", "latin1.yaml"], 2, &["latin1.yaml", "UTF-8"]),
     (&["simulate", "quickstrat"], 2, &["did you mean quickstart?"]),
+    (
+        &["check", "quickstart", "--set", "slo.at=98"],
+        2,
+        &["slo.at: must be", "got 98; did you mean p98?"],
+    ),
+    (
+        &["check", "quickstart", "--set", "cluster.gpu_memory=256 mib"],
+        2,
+        &["got 256 mib; did you mean 256 MiB?"],
+    ),
     // Keys and values.
     (
         &["simulate", "s.yaml", "--set", "tenants.cuont=5"],

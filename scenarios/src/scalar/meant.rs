@@ -1,4 +1,4 @@
-//! What is meant by a time that is written as elsewhere: `2m`, `1h30min`.
+//! What is meant by a quantity that is written as elsewhere: a time of `2m` or `1h30min`, a rate of `500/sec`, memory of `16 gib`.
 
 use super::quantity::number_and_unit;
 
@@ -73,13 +73,48 @@ fn parts(text: &str) -> Option<Vec<(f64, &'static Unit)>> {
     (!parts.is_empty()).then_some(parts)
 }
 
+/// A rate as it must be written, of a text that is none; nothing where that is anybody's guess.
+pub(super) fn rate(text: &str) -> Option<String> {
+    let text = text.trim().to_lowercase();
+    let (number, per) = number_and_unit(&text)?;
+    let per = match per {
+        "rps" | "qps" | "hz" => "s",
+        "rpm" | "qpm" => "min",
+        per => {
+            let (what, per) = per.split_once('/').or_else(|| per.split_once("per "))?;
+            let known = ["", "r", "req", "reqs", "request", "requests", "query", "queries"];
+            let unit = UNITS.iter().find(|unit| unit.names.contains(&per.trim()))?;
+            known.contains(&what.trim()).then_some(unit.ours)?
+        }
+    };
+    Some(format!("{number}/{per}"))
+}
+
+/// An amount of memory as it must be written, of a text that is none. A letter alone stands for the larger unit of its two.
+pub(super) fn memory(text: &str) -> Option<String> {
+    let (number, unit) = number_and_unit(text)?;
+    let (number, unit) = match unit.to_lowercase().as_str() {
+        "b" | "byte" | "bytes" => (number, "B"),
+        "kb" => (number, "KB"),
+        "mb" => (number, "MB"),
+        "gb" => (number, "GB"),
+        "tb" => (number * 1e3, "GB"),
+        "k" | "ki" | "kib" => (number, "KiB"),
+        "m" | "mi" | "mib" => (number, "MiB"),
+        "g" | "gi" | "gib" => (number, "GiB"),
+        "t" | "ti" | "tib" => (number * 1024.0, "GiB"),
+        _ => return None,
+    };
+    Some(format!("{number} {unit}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Moment;
     use super::*;
 
     #[test]
-    fn times_of_elsewhere_are_understood() {
+    fn quantities_of_elsewhere_are_understood() {
         let meant = |text: &str| MeantTime::of(text).map(|meant| (meant.text, meant.was_joined));
         for (text, ours, was_joined) in [
             ("2m", "2min", false),
@@ -93,6 +128,28 @@ mod tests {
         ] {
             assert_eq!(meant(text), Some((ours.to_owned(), was_joined)), "{text}");
             assert!(serde_yaml::from_str::<Moment>(ours).is_ok(), "{ours}");
+        }
+        for (text, ours) in [
+            ("500/sec", Some("500/s")),
+            ("500 req/s", Some("500/s")),
+            ("1.5 requests per Second", Some("1.5/s")),
+            ("20 QPS", Some("20/s")),
+            ("30/m", Some("30/min")),
+            ("500", None),
+            ("500 apples/s", None),
+            ("500/fortnight", None),
+        ] {
+            assert_eq!(rate(text).as_deref(), ours, "{text}");
+        }
+        for (text, ours) in [
+            ("16 Gib", Some("16 GiB")),
+            ("16g", Some("16 GiB")),
+            ("1.5 TiB", Some("1536 GiB")),
+            ("2 Tb", Some("2000 GB")),
+            ("16", None),
+            ("16 apples", None),
+        ] {
+            assert_eq!(memory(text).as_deref(), ours, "{text}");
         }
         for text in ["", "2", "s", "two minutes", "1h-30min", "-2m", "5 apples", "1h30"] {
             assert_eq!(meant(text), None, "{text}");

@@ -55,7 +55,7 @@ trait Scalar: Sized {
     const MUST: &'static str;
     /// `None` where the value is not what [`MUST`](Self::MUST) says.
     fn read(plain: Plain<'_>) -> Option<Self>;
-    /// What may be meant by a text that is not.
+    /// What may be meant by a text, or a number, that is not.
     fn meant(_: &str) -> Option<String> {
         None
     }
@@ -69,7 +69,12 @@ struct ScalarVisitor<T>(PhantomData<T>);
 impl<T: Scalar> ScalarVisitor<T> {
     fn visit<E: de::Error>(&self, plain: Plain<'_>) -> Result<T, E> {
         let would_do = |meant: &String| T::read(Plain::Text(meant.into())).is_some();
-        let meant = plain.text().and_then(T::meant).filter(would_do);
+        let text = match &plain {
+            Plain::Text(text) => text.to_string(),
+            Plain::Whole(whole) => whole.to_string(),
+            Plain::Float(float) => float.to_string(),
+        };
+        let meant = T::meant(&text).filter(would_do);
         // What was there instead, the decoder knows; what is meant by it goes in its place.
         let meant = || de::Unexpected::Other(meant.as_deref().unwrap_or_default());
         T::read(plain).ok_or_else(|| E::invalid_value(meant(), self))

@@ -3,7 +3,7 @@
 use schemars::{Schema, json_schema};
 use tenantry_traces::{Duration, Time};
 
-use super::{MeantTime, Plain, Scalar};
+use super::{MeantTime, Plain, Scalar, meant};
 
 /// A decimal number and the unit behind it; spaces between them don't matter.
 pub(crate) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
@@ -202,6 +202,10 @@ impl Scalar for Rate {
         read_rate(&plain).filter(|&per_s| per_s > 0.0).map(Rate)
     }
 
+    fn meant(text: &str) -> Option<String> {
+        meant::rate(text)
+    }
+
     fn write(&self) -> Plain<'static> {
         Plain::Text(format!("{}/s", self.0).into())
     }
@@ -220,6 +224,10 @@ impl Scalar for RateOrZero {
 
     fn read(plain: Plain<'_>) -> Option<RateOrZero> {
         read_rate(&plain).filter(|&per_s| per_s >= 0.0).map(RateOrZero)
+    }
+
+    fn meant(text: &str) -> Option<String> {
+        meant::rate(text)
     }
 
     fn write(&self) -> Plain<'static> {
@@ -253,6 +261,10 @@ impl Scalar for Memory {
         let (amount, unit) = number_and_unit(plain.text()?)?;
         let (_, bytes) = MEMORY_UNITS.iter().find(|(name, _)| name.trim_start() == unit)?;
         whole_amount(amount, *bytes).filter(|&bytes| bytes > 0).map(Memory)
+    }
+
+    fn meant(text: &str) -> Option<String> {
+        meant::memory(text)
     }
 
     fn write(&self) -> Plain<'static> {
@@ -395,6 +407,10 @@ impl Scalar for AtQuantile {
     fn read(plain: Plain<'_>) -> Option<AtQuantile> {
         let percentile: f64 = plain.text()?.strip_prefix('p')?.parse().ok()?;
         (percentile > 0.0 && percentile < 100.0).then_some(AtQuantile(percentile))
+    }
+
+    fn meant(text: &str) -> Option<String> {
+        Some(format!("p{text}"))
     }
 
     fn write(&self) -> Plain<'static> {
