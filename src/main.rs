@@ -14,25 +14,35 @@ fn main() -> ExitCode {
 
 fn hand_over(asked: OnDevice, output: &OutputArgs) -> Result<(), Failure> {
     match (program(), asked) {
-        (Some(program), OnDevice::Doctor(DoctorArgs { device: None })) => match broken(&program) {
+        (Ok(program), OnDevice::Doctor(DoctorArgs { device: None })) => match broken(&program) {
             None => become_of(&program),
             Some(broken) => doctor::run(without(broken), output),
         },
-        (Some(program), _) => become_of(&program),
-        (None, OnDevice::Doctor(DoctorArgs { device: None })) => doctor::run(without(missing()), output),
-        (None, _) => Err(Failure::Running(format!(
-            "{PROGRAM}: must lie beside this program, which cannot execute or measure by itself; build it with `make build`"
-        ))),
+        (Ok(program), _) => become_of(&program),
+        (Err(why), OnDevice::Doctor(DoctorArgs { device: None })) => doctor::run(
+            without(Finding::bad("libtorch", why, "build it with `make build`")),
+            output,
+        ),
+        (Err(why), _) => Err(Failure::Running(format!("{why}; build it with `make build`"))),
     }
 }
 
 const PROGRAM: &str = "tenantry-torch";
 
-/// The program that is linked with libtorch, where this one was built with it.
-fn program() -> Option<PathBuf> {
-    let here = std::env::current_exe().ok()?;
+/// The program that is linked with libtorch, or why there is none.
+fn program() -> Result<PathBuf, String> {
+    // One that lies beside it all the same is of another build.
+    if !cfg!(feature = "libtorch") {
+        return Err("this program was built without libtorch and cannot execute or measure".into());
+    }
+    let here = std::env::current_exe().map_err(|error| format!("the program's own file: {error}"))?;
     let program = here.with_file_name(format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX));
-    program.is_file().then_some(program)
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!(
+            "{PROGRAM}: must lie beside this program, which cannot execute or measure by itself"
+        )),
+    }
 }
 
 /// Goes on as another program with the same arguments, under the name that the user gave this one.
@@ -63,19 +73,14 @@ fn without(libtorch: Finding) -> Vec<Finding> {
     vec![libtorch, Finding::good("GPU", "not looked for without libtorch")]
 }
 
-fn missing() -> Finding {
-    Finding::bad(
-        "libtorch",
-        "not in this build: it simulates but cannot execute or measure",
-        "build it with `make build`",
-    )
-}
-
 /// What keeps the other program from starting: mostly that libtorch is not where it was.
 fn broken(program: &PathBuf) -> Option<Finding> {
     let why = match Command::new(program).arg("--version").output() {
         Ok(ended) if ended.status.success() => return None,
-        Ok(ended) => String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
+        Ok(ended) => match String::from_utf8_lossy(&ended.stderr).trim() {
+            "" => format!("{PROGRAM} ends with {}", ended.status),
+            said => said.to_owned(),
+        },
         Err(error) => format!("{}: {error}", program.display()),
     };
     let remedy = "`make setup`, or name the `lib` folder of a libtorch 2.11 in LD_LIBRARY_PATH";

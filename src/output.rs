@@ -59,7 +59,7 @@ pub fn check_not_read(flag: &str, out: &Path, read: impl IntoIterator<Item = imp
 }
 
 /// What figures and tables are kept in, and never pages.
-const OF_RESULTS: [&str; 5] = ["csv", "gz", "json", "parquet", "yaml"];
+const OF_RESULTS: [&str; 6] = ["csv", "gz", "json", "parquet", "sbatch", "yaml"];
 
 /// Refuses to write a page over what lies in a folder of results or a card, from which it is made.
 pub fn check_no_result(flag: &str, page: &Path, folder: &Path) -> Result<(), Failure> {
@@ -67,8 +67,12 @@ pub fn check_no_result(flag: &str, page: &Path, folder: &Path) -> Result<(), Fai
     let (Ok(there), Ok(folder)) = (page.canonicalize(), folder.canonicalize()) else {
         return Ok(());
     };
-    let extension = there.extension().and_then(|extension| extension.to_str());
-    let is_result = there.starts_with(folder) && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
+    // A link in the folder to a file elsewhere is one of its results too.
+    let link = page.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let link = link.unwrap_or(Path::new(".")).canonicalize().unwrap_or_default();
+    let extension = page.extension().and_then(|extension| extension.to_str());
+    let is_inside = there.starts_with(&folder) || link.starts_with(&folder);
+    let is_result = is_inside && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
     check_not_read(flag, page, is_result.then_some(page))
 }
 

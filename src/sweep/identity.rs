@@ -48,7 +48,7 @@ pub struct Sweep {
     /// Whether they are of another machine or day is said where the runs are put together, which need not be where they were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
-    /// The scenario in full: another command may write its own to the folder.
+    /// The scenario in full: another command may write its own to the folder. Nothing of sweeps before there was it, which are only told apart.
     #[serde(default)]
     pub resolved: String,
 }

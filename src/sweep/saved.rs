@@ -199,6 +199,12 @@ impl Union {
         let [first, others @ ..] = parts else {
             return Err(Failure::BadInput("DIR: must be at least one folder, got none".into()));
         };
+        if first.sweep.resolved.is_empty() {
+            return Err(Failure::BadInput(format!(
+                "{}: must hold the scenario in full, got none, as earlier versions of tenantry left it; run it again",
+                first.folder.join(SWEEP).display()
+            )));
+        }
         for other in others {
             if let Some(difference) = first.sweep.difference(&other.sweep) {
                 return Err(Failure::BadInput(format!(

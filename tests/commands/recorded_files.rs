@@ -63,6 +63,14 @@ fn no_page_is_written_over_what_it_shows() {
         assert!(output.status.code() == Some(2) && message.contains(&must), "{message}");
     }
     assert!(before == read.map(|name| fs::read(at.join(name)).unwrap()));
+    #[cfg(unix)]
+    {
+        fs::create_dir(at.join("elsewhere")).unwrap();
+        fs::rename(at.join("run/summary.json"), at.join("elsewhere/summary")).unwrap();
+        std::os::unix::fs::symlink("../elsewhere/summary", at.join("run/summary.json")).unwrap();
+        let output = tenantry(at, &["report", "run", "--out", "run/summary.json"]);
+        assert_eq!(output.status.code(), Some(2), "a link is a result too");
+    }
     // Its own page is made anew, whatever it is called.
     for page in ["run/report.html", "run/page.htm", "run/page"] {
         for _ in 0..2 {

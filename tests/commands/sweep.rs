@@ -9,7 +9,7 @@ use serde_json::Value;
 use tenantry_profiles::Source;
 use tenantry_profiles::testing::synthetic_card;
 
-use crate::common::{check_bad, folder, good, names, tenantry};
+use crate::common::{Case, check_bad, folder, good, names, tenantry};
 
 const SWEEP: [&str; 4] = [
     "--set",
@@ -400,6 +400,19 @@ fn notes_and_cards_are_those_of_one_run() {
         let resolved = String::from_utf8(file(&at.join(out), "scenario.resolved.yaml")).unwrap();
         assert!(resolved.contains("card: ./other\n"), "{out}: {resolved}");
     }
+
+    // As earlier versions left it: there is nothing that could be written.
+    let path = at.join("swept/sweep.json");
+    let mut sweep: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    sweep.as_object_mut().unwrap().remove("resolved").unwrap();
+    fs::write(&path, sweep.to_string()).unwrap();
+    const MERGE: Case = (
+        &["merge", "swept", "--out", "merged"],
+        2,
+        &["sweep.json: must hold the scenario in full, got none"],
+    );
+    check_bad(at, &[MERGE]);
+    assert!(!file(&at.join("merged"), "scenario.resolved.yaml").is_empty());
 }
 
 /// Also of a rate by the hour that is not repeated.

@@ -1,6 +1,5 @@
-//! `tenantry` alone, without the program beside it that is linked with libtorch.
+//! `tenantry` alone, without the program that is linked with libtorch, and with another in its place.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -8,17 +7,19 @@ use tempfile::TempDir;
 
 /// The program in a folder of its own, and beside it, where there is to be one, a program that does as this line of a shell says.
 fn alone(beside: Option<&str>) -> (TempDir, PathBuf) {
-    // On the same disk, for a link. Who writes a program must not fork meanwhile, as other tests do: it would be busy.
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tenantry");
-    fs::hard_link(env!("CARGO_BIN_EXE_tenantry"), &program).unwrap();
+    // Who writes a program must not fork meanwhile, as other tests do: it would be busy.
+    let shell = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tenantry")]);
+        assert!(shell.current_dir(folder.path()).status().unwrap().success());
+    };
+    shell("cp \"$1\" tenantry");
     if let Some(line) = beside {
-        let script = format!("printf '#!/bin/sh\n{line}\n' >tenantry-torch && chmod +x tenantry-torch");
-        let made = Command::new("sh")
-            .args(["-c", &script])
-            .current_dir(folder.path())
-            .status();
-        assert!(made.unwrap().success());
+        shell(&format!(
+            "printf '#!/bin/sh\n{line}\n' >tenantry-torch && chmod +x tenantry-torch"
+        ));
     }
     (folder, program)
 }
@@ -37,6 +38,12 @@ const ON_A_DEVICE: [&[&str]; 5] = [
     &["doctor", "--device", "cpu"],
 ];
 
+/// Why there is none.
+const WHY: &str = match cfg!(feature = "libtorch") {
+    true => "tenantry-torch: must lie beside this program, which cannot execute or measure by itself",
+    false => "this program was built without libtorch and cannot execute or measure",
+};
+
 /// It does what needs no device; what needs one it refuses, and says what is missing.
 #[test]
 fn a_copied_program_simulates_by_itself() {
@@ -48,14 +55,27 @@ fn a_copied_program_simulates_by_itself() {
     for args in ON_A_DEVICE {
         let (code, _, said) = run(&program, args);
         assert_eq!(code, Some(1), "{args:?}: {said}");
-        assert!(said.contains("tenantry-torch: must lie beside this program"), "{said}");
+        assert!(said.contains(&format!("{WHY}; build it with `make build`")), "{said}");
     }
     let (code, found, _) = run(&program, &["doctor"]);
     assert_eq!(code, Some(0));
-    assert!(found.contains("missing libtorch: not in this build"), "{found}");
+    assert!(found.contains(&format!("missing libtorch: {WHY}")), "{found}");
+}
+
+/// What lies beside a program that was built without libtorch is of another build.
+#[cfg(not(feature = "libtorch"))]
+#[test]
+fn another_builds_program_is_left_alone() {
+    let (_folder, program) = alone(Some("exit 7"));
+    for args in ON_A_DEVICE {
+        let (code, _, said) = run(&program, args);
+        assert_eq!(code, Some(1), "{args:?}: {said}");
+        assert!(said.contains(WHY), "{said}");
+    }
 }
 
 /// What needs a device is done by the other program: with the same arguments, and it ends as that one does.
+#[cfg(feature = "libtorch")]
 #[test]
 fn what_needs_a_device_is_handed_over() {
     let (_folder, program) = alone(Some("echo \"$@\"; exit 7"));
@@ -70,14 +90,20 @@ fn what_needs_a_device_is_handed_over() {
 }
 
 /// A libtorch that is not where it was is what `doctor` is for.
+#[cfg(feature = "libtorch")]
 #[test]
 fn doctor_says_why_the_other_program_does_not_start() {
-    let (_folder, program) = alone(Some("echo libtorch_cpu.so: cannot open >&2; exit 127"));
-    let (code, found, _) = run(&program, &["doctor"]);
-    assert_eq!(code, Some(0));
-    assert!(
-        found.contains("missing libtorch: libtorch_cpu.so: cannot open"),
-        "{found}"
-    );
-    assert!(found.contains("LD_LIBRARY_PATH"), "{found}");
+    for (line, why) in [
+        (
+            "echo libtorch_cpu.so: cannot open >&2; exit 127",
+            "libtorch_cpu.so: cannot open",
+        ),
+        ("kill -SEGV $$", "tenantry-torch ends with signal: 11"),
+    ] {
+        let (_folder, program) = alone(Some(line));
+        let (code, found, _) = run(&program, &["doctor"]);
+        assert_eq!(code, Some(0));
+        assert!(found.contains(&format!("missing libtorch: {why}")), "{found}");
+        assert!(found.contains("LD_LIBRARY_PATH"), "{found}");
+    }
 }

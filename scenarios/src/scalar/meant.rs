@@ -94,7 +94,7 @@ pub(super) fn rate(text: &str) -> Option<String> {
 pub(super) fn memory(text: &str) -> Option<String> {
     let (number, unit) = number_and_unit(text)?;
     let (number, unit) = match unit.to_lowercase().as_str() {
-        "b" | "byte" | "bytes" => (number, "B"),
+        "byte" | "bytes" => (number, "B"),
         "kb" => (number, "KB"),
         "mb" => (number, "MB"),
         "gb" => (number, "GB"),

@@ -401,6 +401,12 @@ impl AtQuantile {
     }
 }
 
+impl std::fmt::Display for AtQuantile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
 impl Scalar for AtQuantile {
     const MUST: &'static str = "a quantile between p0 and p100, such as p98";
 
@@ -410,11 +416,22 @@ impl Scalar for AtQuantile {
     }
 
     fn meant(text: &str) -> Option<String> {
-        Some(format!("p{text}"))
+        let text = text
+            .trim()
+            .trim_start_matches(['p', 'P'])
+            .trim_end_matches(['%', 'p', 'P']);
+        let number: f64 = text.trim().parse().ok()?;
+        // Of a fraction the percentile; 1 may be either.
+        let percentile = match number {
+            ..1.0 => format!("{number}e2").parse().ok()?,
+            1.0 => return None,
+            _ => number,
+        };
+        Some(AtQuantile(percentile).to_string())
     }
 
     fn write(&self) -> Plain<'static> {
-        Plain::Text(format!("p{}", self.0).into())
+        Plain::Text(self.to_string().into())
     }
 
     fn schema() -> Schema {
@@ -519,6 +536,17 @@ mod tests {
         assert_eq!(read::<AtQuantile>("p99.9").unwrap().fraction(), 0.999);
         for text in ["p0", "p100", "98", "q98", "pNaN"] {
             assert_eq!(read::<AtQuantile>(text), None, "{text}");
+        }
+        for (text, meant) in [
+            ("98", Some("p98")),
+            ("98%", Some("p98")),
+            ("P99.9", Some("p99.9")),
+            ("0.999", Some("p99.9")),
+            ("0.07", Some("p7")),
+            ("1", None),
+            ("median", None),
+        ] {
+            assert_eq!(AtQuantile::meant(text).as_deref(), meant, "{text}");
         }
     }
 }

@@ -166,7 +166,7 @@ impl VirtualMachine {
             let resume_ns = prices.resume_ns(cools_as, pool, before, work_ns, warmth, &mut spread);
             match &mut work {
                 Work::Whole { left_ns, .. } => *left_ns += resume_ns,
-                // The whole run's in its first step: most of it is the first steps'.
+                // The whole run's in its first step: most of it is the first steps'. So it is slowed by what runs beside it, and varies with its block.
                 Work::Steps => self.leaps[op.batch.slot as usize].plan.costs.first_ns += resume_ns,
             }
         }

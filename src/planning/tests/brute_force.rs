@@ -44,7 +44,7 @@ pub const QUESTIONS: [Question; 10] = [
     Question {
         name: "how many tenants",
         set: &["workload.arrivals.poisson.rate=300/s"],
-        plan: "{find: most-tenants, tenants: {from: 100, to: 100000}, precision: 4%}",
+        plan: "{find: most-tenants, tenants: {from: 100, to: 40000}, precision: 4%}",
     },
     Question {
         name: "how many tenants when each has a model",
@@ -54,7 +54,7 @@ pub const QUESTIONS: [Question; 10] = [
             "workload.stop.requests=2000",
             "slo.latency=250ms",
         ],
-        plan: "{find: most-tenants, tenants: {from: 100, to: 200000}, precision: 8%}",
+        plan: "{find: most-tenants, tenants: {from: 100, to: 60000}, precision: 8%}",
     },
     Question {
         name: "how much load",
@@ -150,7 +150,7 @@ fn cascades_runtimes_and_tasks_are_searched_as_brute_force_does() {
             "plan/cascade-or-large-model",
             &[
                 "workload.stop.requests=4000",
-                "plan.gpus={from: 1, to: 24}",
+                "plan.gpus={from: 1, to: 16}",
                 "plan.repeats=2",
             ],
         ),
@@ -159,7 +159,7 @@ fn cascades_runtimes_and_tasks_are_searched_as_brute_force_does() {
             &[
                 "workload.stop.requests=6000",
                 "workload.arrivals.poisson.rate=3000/s",
-                "plan.gpus={from: 1, to: 24}",
+                "plan.gpus={from: 1, to: 16}",
                 "plan.repeats=2",
             ],
         ),
