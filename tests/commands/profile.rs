@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{folder, good, good_json, interrupted_when, tenantry};
+use crate::common::{folder, good, good_json, tenantry};
 use tenantry_profiles::{Card, Source};
 
 fn refused(folder: &Path, args: &[&str]) -> String {
@@ -372,7 +372,7 @@ fn an_interrupted_profile_is_kept_and_gone_on_with() {
     let at = folder.path();
     let interrupted = || {
         let args = ["profile", "--device", "cpu", "--models", "tiny", "--out", "out/here"];
-        interrupted_when(at, &args, |line| line.starts_with("measuring tiny on cpu"))
+        crate::common::interrupted_when(at, &args, |line| line.starts_with("measuring tiny on cpu"))
     };
     let first = interrupted();
     assert!(first.contains("out/here.partial keeps what was measured"), "{first}");
