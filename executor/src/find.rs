@@ -21,7 +21,13 @@ pub fn find_device(name: &str) -> Result<Device, ExecutorError> {
         (Ok(()), 0) => "cpu, since libtorch sees no GPU here".to_owned(),
         (_, count) => format!("cpu, or cuda:0 to cuda:{}", count - 1),
     };
-    let refused = || ExecutorError::input("device", must(), name);
+    // Upper case for lower, and `cuda` or `gpu` for the first.
+    let meant = || match name.to_lowercase().as_str() {
+        "cpu" => "; did you mean cpu?",
+        "cuda" | "gpu" | "cuda:0" if Cuda::device_count() > 0 => "; did you mean cuda:0?",
+        _ => "",
+    };
+    let refused = || ExecutorError::input("device", must(), format!("{name}{}", meant()));
     let index = name
         .strip_prefix("cuda:")
         .and_then(|index| index.parse::<usize>().ok())
@@ -40,12 +46,15 @@ mod tests {
     #[test]
     fn devices_are_found_by_name() {
         assert_eq!(find_device("cpu").unwrap(), Device::Cpu);
-        for name in ["gpu", "cuda", "cuda:x", "cuda:99", "CPU"] {
-            let error = find_device(name).unwrap_err().to_string();
+        let refused = |name: &str| find_device(name).unwrap_err().to_string();
+        for name in ["gpu", "cuda", "cuda:x", "cuda:99"] {
+            let error = refused(name);
             assert!(
-                error.starts_with("device: must be cpu") && error.ends_with(&format!("got {name}")),
+                error.starts_with("device: must be cpu") && error.contains(&format!("got {name}")),
                 "{error}"
             );
         }
+        let error = refused("CPU");
+        assert!(error.ends_with("got CPU; did you mean cpu?"), "{error}");
     }
 }

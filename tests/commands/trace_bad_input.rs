@@ -3,6 +3,12 @@
 use crate::common::{Case, check_bad, names, traces};
 
 const BAD: &[Case] = &[
+    // Generating.
+    (
+        &["trace", "generate", "quickstart"],
+        2,
+        &["OUT: must be given after the scenario, got quickstart alone"],
+    ),
     // Describing.
     (&["trace"], 2, &["info", "convert", "generate", "fit"]),
     (&["trace", "info"], 2, &["<FILE>"]),

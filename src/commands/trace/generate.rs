@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
-use tenantry_scenarios::{Override, Scenario};
+use tenantry_scenarios::{Override, Scenario, shipped_names};
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::ArrivalsSpec;
@@ -21,9 +21,20 @@ use crate::output::{check_not_read, next, print, say};
 use crate::progress;
 use crate::runs;
 
+/// No trace can be called so.
+fn names_scenario(word: &str) -> bool {
+    word.ends_with(".yaml") || shipped_names().contains(&word)
+}
+
 pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let (name, out) = match &args.scenario_and_out[..] {
         [name, out] => (Some(name.as_str()), Path::new(out)),
+        [scenario] if names_scenario(scenario) => {
+            return Err(Failure::BadInput(format!(
+                "OUT: must be given after the scenario, got {scenario} alone; such as `tenantry trace generate {scenario} \
+                 requests.csv`"
+            )));
+        }
         [out] => (None, Path::new(out)),
         _ => unreachable!("the command line takes one or two"),
     };
