@@ -1,6 +1,6 @@
 //! `tenantry`: simulates, plans and reports, and hands over to `tenantry-torch` what is done on a device.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use tenantry::OnDevice;
@@ -47,7 +47,7 @@ fn program() -> Result<PathBuf, String> {
 
 /// Goes on as another program with the same arguments, under the name that the user gave this one.
 #[cfg(unix)]
-fn become_of(program: &PathBuf) -> Result<(), Failure> {
+fn become_of(program: &Path) -> Result<(), Failure> {
     use std::os::unix::process::CommandExt;
 
     let mut arguments = std::env::args_os();
@@ -61,7 +61,7 @@ fn become_of(program: &PathBuf) -> Result<(), Failure> {
 
 /// Runs another program with the same arguments, and ends as it does.
 #[cfg(not(unix))]
-fn become_of(program: &PathBuf) -> Result<(), Failure> {
+fn become_of(program: &Path) -> Result<(), Failure> {
     match Command::new(program).args(std::env::args_os().skip(1)).status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => Err(Failure::Running(format!("{}: {error}", program.display()))),
@@ -74,7 +74,7 @@ fn without(libtorch: Finding) -> Vec<Finding> {
 }
 
 /// What keeps the other program from starting: mostly that libtorch is not where it was.
-fn broken(program: &PathBuf) -> Option<Finding> {
+fn broken(program: &Path) -> Option<Finding> {
     let why = match Command::new(program).arg("--version").output() {
         Ok(ended) if ended.status.success() => return None,
         Ok(ended) => match String::from_utf8_lossy(&ended.stderr).trim() {

@@ -11,6 +11,7 @@ use tenantry_reports::folder::json;
 use tenantry_reports::manifest::{Host, Manifest, ProfileSource};
 use tenantry_reports::terminal::Style;
 use tenantry_reports::whole::write_whole;
+use tenantry_traces::whole::folder_of;
 
 use crate::cli::OutputArgs;
 use crate::failure::Failure;
@@ -30,10 +31,7 @@ pub fn make_folder(folder: &Path) -> Result<(), Failure> {
 
 /// Makes the folder that a file is to lie in, where it is missing.
 pub fn make_folder_of(file: &Path) -> Result<(), Failure> {
-    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => make_folder(folder),
-        None => Ok(()),
-    }
+    make_folder(folder_of(file))
 }
 
 /// Writes a file whole or not at all, in a folder that is made where it is missing.
@@ -68,10 +66,9 @@ pub fn check_no_result(flag: &str, page: &Path, folder: &Path) -> Result<(), Fai
         return Ok(());
     };
     // A link in the folder to a file elsewhere is one of its results too.
-    let link = page.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let link = link.unwrap_or(Path::new(".")).canonicalize().unwrap_or_default();
+    let lies_in = folder_of(page).canonicalize().unwrap_or_default();
     let extension = page.extension().and_then(|extension| extension.to_str());
-    let is_inside = there.starts_with(&folder) || link.starts_with(&folder);
+    let is_inside = there.starts_with(&folder) || lies_in.starts_with(&folder);
     let is_result = is_inside && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
     check_not_read(flag, page, is_result.then_some(page))
 }

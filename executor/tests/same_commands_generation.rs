@@ -453,7 +453,7 @@ fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
     let (pool, model) = (&system.pool, &system.pool.model);
     let generation = pool.generation.as_ref().expect("it generates");
     let (layers, slots) = (u64::from(pool.computed_layers()), u64::from(generation.slots));
-    let backbone = pool.decoder_parameters();
+    let backbone = pool.computed_parameters();
     let parameters = match (pool.tenant_state, generation.lora) {
         (TenantState::Model, _) => slots * backbone,
         (TenantState::Adapters { bottleneck, .. }, _) => {

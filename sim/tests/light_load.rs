@@ -72,7 +72,7 @@ fn a_card_is_asked_for_when_none_is_lightly_loaded_and_returned_when_it_has_no_l
         });
         finished.next().expect("all leave")
     };
-    let model_bytes = system.pool.decoder_parameters() * system.pool.dtype.bytes();
+    let model_bytes = system.pool.computed_parameters() * system.pool.dtype.bytes();
     let changes = cards(&record);
     let asked_us = 2_000.0 + 8.0;
     let loaded_us = asked_us + 10_000.0 + 8.0 + 5.0 + 100.0 + model_bytes as f64 / 10e3 + 20.0;

@@ -2,15 +2,15 @@
 
 use rayon::prelude::*;
 use tenantry_profiles::DeviceKind;
+use tenantry_reports::Run;
 use tenantry_reports::summary::VIRTUAL;
-use tenantry_reports::{Run, Summary, terminal};
 
 use crate::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, once, recording_caveats};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::{Keep, More};
-use crate::output::{Started, next, style};
-use crate::runs::{Loaded, Outcome, SimulatedRun, labels, simulate};
+use crate::output::{Started, next};
+use crate::runs::{Loaded, SimulatedRun, labels, publish, simulate};
 use crate::{interrupt, progress};
 
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -64,15 +64,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(of_runs(&runs));
     let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);
-    let outcome = Outcome {
-        loaded: &loaded,
-        folder: &args.out,
-        runs: &runs,
-        validation: None,
-        manifest: &manifest,
-        value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
-    };
-    outcome.publish(output, || terminal::systems(&runs, style()))?;
+    publish(&loaded, &args.out, &runs, &manifest, output)?;
     if interrupted {
         return Err(Failure::Interrupted(format!(
             "what was simulated until then is in {}",

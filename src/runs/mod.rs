@@ -8,7 +8,7 @@ use tenantry_reports::RunLabels;
 use tenantry_scenarios::{Override, RunSpec, Scenario};
 
 pub use self::loaded::Loaded;
-pub use self::outcome::Outcome;
+pub use self::outcome::{Outcome, publish};
 pub use self::simulated::{SimulatedRun, failure_of, run_failure, seen, simulate, simulate_watched, summarized};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;

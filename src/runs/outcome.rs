@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use tenantry_reports::manifest::Manifest;
-use tenantry_reports::{Run, RunFolder, Validation};
+use tenantry_reports::{Run, RunFolder, Summary, Validation, terminal};
 
 use super::Loaded;
 use crate::cli::OutputArgs;
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::output::{print, say, style};
 
 /// What a command that ran a scenario leaves: the folder, and on the terminal the result, what must be known about it, and where the
 /// page lies.
@@ -35,6 +35,25 @@ impl<T: serde::Serialize> Outcome<'_, T> {
         say(output, &format!("report: {}", page.display()));
         Ok(())
     }
+}
+
+/// Writes and prints the outcome of runs on one machine.
+pub fn publish(
+    loaded: &Loaded,
+    folder: &Path,
+    runs: &[Run],
+    manifest: &Manifest,
+    output: &OutputArgs,
+) -> Result<(), Failure> {
+    let outcome = Outcome {
+        loaded,
+        folder,
+        runs,
+        validation: None,
+        manifest,
+        value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, runs),
+    };
+    outcome.publish(output, || terminal::systems(runs, style()))
 }
 
 impl Loaded {

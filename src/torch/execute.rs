@@ -2,7 +2,7 @@
 
 use tenantry_core::command::FailureReason;
 use tenantry_reports::validation::UNANSWERED;
-use tenantry_reports::{Run, Summary, group, human, terminal};
+use tenantry_reports::{Run, group, human};
 
 use crate::device::Device;
 use crate::executable;
@@ -10,8 +10,8 @@ use tenantry::caveats::{another_rate_caveat, interrupted_caveat, of_runs, record
 use tenantry::cli::{ExecuteArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::keep::{Keep, More};
-use tenantry::output::{Started, next, style};
-use tenantry::runs::{Loaded, Outcome, labels};
+use tenantry::output::{Started, next};
+use tenantry::runs::{Loaded, labels, publish};
 use tenantry::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -63,15 +63,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.sort();
     caveats.dedup();
     let manifest = started.manifest(&loaded.all_cards(), Some(device.name()), 0, caveats);
-    let outcome = Outcome {
-        loaded: &loaded,
-        folder: &args.out,
-        runs: &runs,
-        validation: None,
-        manifest: &manifest,
-        value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
-    };
-    outcome.publish(output, || terminal::systems(&runs, style()))?;
+    publish(&loaded, &args.out, &runs, &manifest, output)?;
     if let Some(why) = stopped {
         return Err(why.with(format!("what was executed until then is in {}", args.out.display())));
     }

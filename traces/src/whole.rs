@@ -29,10 +29,15 @@ pub fn begin_part(path: &Path) -> io::Result<NamedTempFile> {
     beside(Builder::new().prefix(PREFIX), path)
 }
 
+/// The folder that a path lies in: the one that one is in, of a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 /// The system's own error has the temporary name in it, which the user has not asked for.
 fn beside(builder: &Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     builder.tempfile_in(folder).map_err(|error| {
         let kind = error.kind();
         io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))

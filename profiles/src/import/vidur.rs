@@ -321,10 +321,11 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
         .iter()
         .flat_map(|(workers, line)| line.iter().map(|(bytes, us)| ([*workers, *bytes], us.median_us)));
     // Those that were pooled are in the table.
-    let kept: BTreeSet<[u64; 2]> = points.keys().copied().collect();
     let is_pooled =
-        |workers, bytes| { knots.iter() }.any(|&knot| is_near(bytes, knot) && kept.contains(&[workers, knot]));
-    let left_out = every.filter(|([workers, bytes], _)| !is_pooled(*workers, *bytes));
+        |workers, bytes| { knots.iter() }.any(|&knot| is_near(bytes, knot) && points.contains_key(&[workers, knot]));
+    let left_out: Vec<_> = every
+        .filter(|([workers, bytes], _)| !is_pooled(*workers, *bytes))
+        .collect();
     let source = format!("{SOURCE}, network/*/{column}.csv, one machine; sizes within 1/8 of each are pooled");
     draft.collective(operation, points, &source, |points| {
         error_where_left_out(Family::Collective, points, left_out)

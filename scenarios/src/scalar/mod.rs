@@ -68,16 +68,17 @@ struct ScalarVisitor<T>(PhantomData<T>);
 
 impl<T: Scalar> ScalarVisitor<T> {
     fn visit<E: de::Error>(&self, plain: Plain<'_>) -> Result<T, E> {
-        let would_do = |meant: &String| T::read(Plain::Text(meant.into())).is_some();
-        let text = match &plain {
-            Plain::Text(text) => text.to_string(),
-            Plain::Whole(whole) => whole.to_string(),
-            Plain::Float(float) => float.to_string(),
-        };
-        let meant = T::meant(&text).filter(would_do);
-        // What was there instead, the decoder knows; what is meant by it goes in its place.
-        let meant = || de::Unexpected::Other(meant.as_deref().unwrap_or_default());
-        T::read(plain).ok_or_else(|| E::invalid_value(meant(), self))
+        T::read(plain.clone()).ok_or_else(|| {
+            let text = match plain {
+                Plain::Text(text) => text,
+                Plain::Whole(whole) => whole.to_string().into(),
+                Plain::Float(float) => float.to_string().into(),
+            };
+            let would_do = |meant: &String| T::read(Plain::Text(meant.into())).is_some();
+            let meant = T::meant(&text).filter(would_do).unwrap_or_default();
+            // What was there instead, the decoder knows; what is meant by it goes in its place.
+            E::invalid_value(de::Unexpected::Other(&meant), self)
+        })
     }
 }
 

@@ -308,33 +308,23 @@ impl PoolSpec {
         self.plot.map_or(0, |plot| plot.lower_layers)
     }
 
-    /// Parameters of a decoder that are computed with: all or, above a table, those of the upper layers and what comes after them.
-    pub fn decoder_parameters(&self) -> u64 {
-        match self.plot {
-            None => self.model.parameters(),
-            Some(_) => {
-                u64::from(self.computed_layers()) * self.model.layer_parameters() + self.model.output_parameters()
-            }
-        }
-    }
-
-    /// Parameters of an encoder that are computed with: above a table, those of the upper layers alone, since what is looked up stands for the embedding too.
-    pub fn encoder_parameters(&self) -> u64 {
+    /// Parameters of the model that are computed with: all or, above a table, those of the upper layers and, of a decoder, what comes after them. What is
+    /// looked up stands for the embedding too.
+    pub fn computed_parameters(&self) -> u64 {
         let layers = u64::from(self.computed_layers()) * self.model.layer_parameters();
-        match self.plot {
-            None => layers + self.model.embedding_parameters(),
-            Some(_) => layers,
+        match (self.plot, &self.generation) {
+            (None, _) => self.model.parameters(),
+            (Some(_), Some(_)) => layers + self.model.output_parameters(),
+            (Some(_), None) => layers,
         }
     }
 
     /// What the model that its tenants share takes on a card; nothing where each of them has one of its own.
     pub fn shared_model_bytes(&self) -> u64 {
-        let parameters = match (self.tenant_state, &self.generation) {
-            (TenantState::Model, _) => 0,
-            (_, Some(_)) => self.decoder_parameters(),
-            (_, None) => self.encoder_parameters(),
-        };
-        parameters * self.dtype.bytes()
+        match self.tenant_state {
+            TenantState::Model => 0,
+            TenantState::Adapters { .. } | TenantState::Head => self.computed_parameters() * self.dtype.bytes(),
+        }
     }
 
     /// What of the members' tokens a decoder's steps look up themselves.

@@ -67,7 +67,7 @@ pub fn hierarchical(generation: GenerationSpec, pipeline: PipelineSpec) -> Syste
 pub fn memory(system: &SystemSpec, pages: u32) -> u64 {
     let (pool, generation) = (&system.pool, system.pool.generation.as_ref().expect("it generates"));
     let (model, layers) = (&pool.model, u64::from(pool.computed_layers()));
-    let backbone = pool.decoder_parameters();
+    let backbone = pool.computed_parameters();
     let tenants = match (pool.tenant_state, generation.lora) {
         (TenantState::Model, _) => backbone * u64::from(generation.slots),
         (TenantState::Adapters { bottleneck, .. }, _) => {

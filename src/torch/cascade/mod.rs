@@ -83,10 +83,7 @@ impl<'a> Unfinished<'a> {
             );
             return Err(Failure::BadInput(message));
         }
-        let parent = folder
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
+        let parent = whole::folder_of(folder);
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", parent.display()));
         std::fs::create_dir_all(parent).map_err(failed)?;
         let beside = whole::begin_folder(parent).map_err(failed)?;

@@ -72,7 +72,7 @@ fn system(generation: GenerationSpec) -> SystemSpec {
 fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
     let (pool, generation) = (&system.pool, system.pool.generation.as_ref().unwrap());
     let (model, layers) = (&pool.model, u64::from(pool.computed_layers()));
-    let backbone = pool.decoder_parameters();
+    let backbone = pool.computed_parameters();
     let tenants = match (pool.tenant_state, generation.lora) {
         (TenantState::Model, _) => backbone * u64::from(generation.slots),
         (TenantState::Adapters { bottleneck, .. }, _) => {

@@ -123,7 +123,7 @@ impl Memory {
         let dtype_bytes = pool.dtype.bytes();
         let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
         let layers = u64::from(pool.computed_layers());
-        let backbone = pool.encoder_parameters() * dtype_bytes;
+        let backbone = pool.computed_parameters() * dtype_bytes;
         let (shared_bytes, tenant_bytes) = match pool.tenant_state {
             TenantState::Model => (heads, backbone),
             TenantState::Adapters { bottleneck, .. } => {

@@ -33,7 +33,7 @@ impl GenerationMemory {
         let dtype_bytes = pool.dtype.bytes();
         let cards = u64::from(generation.tensor_parallel);
         let layers = u64::from(pool.computed_layers());
-        let backbone = pool.decoder_parameters();
+        let backbone = pool.computed_parameters();
         let (shared, stored, slots) = match (pool.tenant_state, generation.lora) {
             (TenantState::Model, _) => (0, backbone, generation.slots),
             (TenantState::Adapters { bottleneck, .. }, _) => {
