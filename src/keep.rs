@@ -24,7 +24,7 @@ use tenantry_traces::{Duration, Ticket, Time, TraceError};
 use crate::cli::KeepArgs;
 use crate::commands::trace::names;
 use crate::failure::Failure;
-use crate::output::{check_folder, check_not_read, make_folder, make_folder_of};
+use crate::output::{check_apart, check_file, check_folder, make_folder, make_folder_of};
 use crate::runs::Loaded;
 use crate::time_range;
 
@@ -118,13 +118,16 @@ impl Keep {
         }
         if let Some(record) = record {
             let scenarios = runs.iter().map(|run| PathBuf::from(&run.file));
-            check_not_read(
+            check_file(
                 "--record",
                 record,
                 loaded.scenario.inputs().into_iter().chain(scenarios),
             )?;
         }
         check_folder("--out", out)?;
+        for name in OF_RUNS {
+            check_apart(("--record", record), ("--out's", Some(&out.join(name))))?;
+        }
         if args.requests || answers || window.is_some() {
             make_folder(out)?;
         }

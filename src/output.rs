@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -40,60 +40,106 @@ pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
     write_whole(path, text.as_bytes()).map_err(Failure::running)
 }
 
-/// Refuses to write over a file that is `read`, by whichever of its names: a recording may not be had again.
-pub fn check_not_read(flag: &str, out: &Path, read: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
-    // Where there is no such file yet, nothing is lost.
-    let Ok(there) = out.canonicalize() else {
+/// Refuses a file that cannot be written, before minutes of work are done for it, and to write over one that is `read`, by whichever of its
+/// names: a recording may not be had again.
+pub fn check_file(flag: &str, out: &Path, read: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
+    let got = out.display();
+    let refused = |must: &str| Err(Failure::BadInput(format!("{flag}: must be {must}")));
+    if let Ok(there) = out.canonicalize() {
+        let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == there);
+        if there.is_dir() {
+            return refused(&format!(
+                "a file, or one that can be made, got {got}, which is a folder"
+            ));
+        }
+        // A new file would take its place.
+        if !there.is_file() {
+            return refused(&format!(
+                "a file, or one that can be made, got {got}, which is a device or a pipe"
+            ));
+        }
+        if read.into_iter().any(|path| is_it(path.as_ref())) {
+            return refused(&format!("another file than those that are read, got {got}"));
+        }
+    }
+    match check_can_write_in(folder_of(out)) {
+        Ok(()) => Ok(()),
+        Err(Unwritable { must, why }) => refused(&format!("a file, or one that {must}, got {got}, {why}")),
+    }
+}
+
+/// Refuses two flags the same file: the second would take the place of the first.
+pub fn check_apart(first: (&str, Option<&Path>), second: (&str, Option<&Path>)) -> Result<(), Failure> {
+    let ((flag, Some(path)), (other_flag, Some(other))) = (first, second) else {
         return Ok(());
     };
-    let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == there);
-    match read.into_iter().any(|path| is_it(path.as_ref())) {
+    match place_of(path) == place_of(other) {
         false => Ok(()),
         true => Err(Failure::BadInput(format!(
-            "{flag}: must be another file than those that are read, got {}",
-            out.display()
+            "{flag}: must be another file than {other_flag}, got {} for both",
+            path.display()
         ))),
     }
+}
+
+/// Where a file lies or is to lie, by whichever path.
+pub fn place_of(file: &Path) -> PathBuf {
+    let folder = folder_of(file);
+    let folder = { folder.canonicalize() }.or_else(|_| std::path::absolute(folder));
+    let folder = folder.unwrap_or_else(|_| folder_of(file).to_owned());
+    file.file_name().map_or(folder.clone(), |name| folder.join(name))
 }
 
 /// What figures and tables are kept in, and never pages.
 const OF_RESULTS: [&str; 6] = ["csv", "gz", "json", "parquet", "sbatch", "yaml"];
 
-/// Refuses to write a page over what lies in a folder of results or a card, from which it is made.
-pub fn check_no_result(flag: &str, page: &Path, folder: &Path) -> Result<(), Failure> {
-    // Where there is no such file yet, nothing is lost.
-    let (Ok(there), Ok(folder)) = (page.canonicalize(), folder.canonicalize()) else {
-        return Ok(());
-    };
+/// Refuses a page that cannot be written, and to write it over what lies in folders of results or cards, from which it is made.
+pub fn check_page(flag: &str, page: &Path, folders: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
+    let there = page.canonicalize().unwrap_or_default();
     // A link in the folder to a file elsewhere is one of its results too.
     let lies_in = folder_of(page).canonicalize().unwrap_or_default();
+    let is_in = |folder: &Path| {
+        { folder.canonicalize() }.is_ok_and(|folder| there.starts_with(&folder) || lies_in.starts_with(&folder))
+    };
+    let is_inside = folders.into_iter().any(|folder| is_in(folder.as_ref()));
     let extension = page.extension().and_then(|extension| extension.to_str());
-    let is_inside = there.starts_with(&folder) || lies_in.starts_with(&folder);
     let is_result = is_inside && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
-    check_not_read(flag, page, is_result.then_some(page))
+    check_file(flag, page, is_result.then_some(page))
 }
 
 /// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.
 pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
-    let refused = |must: &str, why: String| {
-        let got = folder.display();
-        Err(Failure::BadInput(format!("{flag}: must be {must}, got {got}, {why}")))
-    };
+    let got = folder.display();
+    check_can_write_in(folder).map_err(|Unwritable { must, why }| {
+        Failure::BadInput(format!(
+            "{flag}: must be a folder, or one that {must}, got {got}, {why}"
+        ))
+    })
+}
+
+/// Why nothing can be written in a folder.
+struct Unwritable {
+    must: &'static str,
+    why: String,
+}
+
+/// Whether there is such a folder, or one could be made, and be written to.
+fn check_can_write_in(folder: &Path) -> Result<(), Unwritable> {
     // Of a relative path the last is nothing: the folder that one is in.
     let there = { folder.ancestors() }.find(|folder| folder.as_os_str().is_empty() || folder.exists());
     let there = there
         .filter(|there| !there.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
+    let refused = |must, why: String| Err(Unwritable { must, why });
     if !there.is_dir() {
-        let why = format!("where {} is a file", there.display());
-        return refused("a folder, or one that can be made", why);
+        return refused("can be made", format!("where {} is a file", there.display()));
     }
     match tempfile::tempfile_in(there) {
         Ok(_) => Ok(()),
-        Err(error) => {
-            let why = format!("where {} cannot be: {}", there.display(), error.kind());
-            refused("a folder that can be written to", why)
-        }
+        Err(error) => refused(
+            "can be written to",
+            format!("where {} cannot be: {}", there.display(), error.kind()),
+        ),
     }
 }
 

@@ -14,7 +14,7 @@ use tenantry_reports::{ReportError, terminal};
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Started, check_folder, check_no_result, print, say, style, write_in_folder};
+use crate::output::{Started, check_folder, check_page, print, say, style, write_in_folder};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -75,14 +75,7 @@ fn check_places(args: &ReportArgs) -> Result<(), Failure> {
         )));
     }
     if let Some(page) = &args.out {
-        if page.is_dir() {
-            return Err(Failure::BadInput(format!(
-                "--out: must be a file, or one that can be made, got {}, which is a folder",
-                page.display()
-            )));
-        }
-        { args.folders.iter() }.try_for_each(|folder| check_no_result("--out", page, folder))?;
-        page.parent().map_or(Ok(()), |folder| check_folder("--out", folder))?;
+        check_page("--out", page, &args.folders)?;
     }
     args.figures
         .as_deref()

@@ -79,6 +79,71 @@ fn no_page_is_written_over_what_it_shows() {
     }
 }
 
+/// Found out before work is done for it, and before a device or a pipe is replaced by a file.
+#[test]
+fn a_file_that_cannot_be_written_is_found_at_once() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["trace", "generate", "s.yaml", "t.csv"]);
+    fs::create_dir(at.join("there")).unwrap();
+    let commands = [
+        (&["trace", "generate", "s.yaml"][..], "OUT"),
+        (&["trace", "convert", "t.csv"], "OUT"),
+        (&["trace", "info", "t.csv", "--report"], "--report"),
+        (&["trace", "fit", "requests", "t.csv", "--out"], "--out"),
+        (&["profile", "show", "cpu", "--report"], "--report"),
+        (&["profile", "compare", "cpu", "cpu-epyc", "--report"], "--report"),
+        (&["simulate", "s.yaml", "--record"], "--record"),
+        (&["report", "there", "--out"], "--out"),
+    ];
+    let places = [
+        ("there", "a file, or one that can be made, got there, which is a folder"),
+        (
+            "s.yaml/t.csv",
+            "a file, or one that can be made, got s.yaml/t.csv, where s.yaml is a file",
+        ),
+        (
+            "/dev/null",
+            "a file, or one that can be made, got /dev/null, which is a device or a pipe",
+        ),
+    ];
+    for (command, flag) in commands {
+        for (place, must) in places {
+            let output = tenantry(at, &[command, &[place]].concat());
+            let message = String::from_utf8_lossy(&output.stderr);
+            let must = format!("{flag}: must be {must}");
+            assert!(
+                output.status.code() == Some(2) && message.contains(&must),
+                "{command:?}: {message}"
+            );
+        }
+    }
+}
+
+/// The second of two files would take the place of the first.
+#[test]
+fn two_files_are_not_given_one_name() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["trace", "generate", "s.yaml", "t.csv"]);
+    for (command, must) in [
+        (
+            &[
+                "trace", "fit", "requests", "t.csv", "--out", "f.yaml", "--report", "./f.yaml",
+            ][..],
+            "--out: must be another file than --report, got f.yaml for both",
+        ),
+        (
+            &["simulate", "s.yaml", "--out", "run", "--record", "run/summary.csv"],
+            "--record: must be another file than --out's, got run/summary.csv for both",
+        ),
+    ] {
+        let output = tenantry(at, command);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && message.contains(must), "{message}");
+    }
+}
+
 /// The first look at a pipe would take what comes first from it, and wait for ever where nobody writes to it.
 #[cfg(unix)]
 #[test]

@@ -517,7 +517,11 @@ const BAD: &[Case] = &[
         2,
         &["r.json: must end in .parquet, .csv or .csv.gz"],
     ),
-    (&["simulate", "s.yaml", "--record", "s.yaml/r.csv"], 1, &["s.yaml"]),
+    (
+        &["simulate", "s.yaml", "--record", "s.yaml/r.csv"],
+        2,
+        &["--record: must be a file, or one that can be made, got s.yaml/r.csv, where s.yaml is a file"],
+    ),
     (
         &["simulate", "s.yaml", "--record", "r.csv", "--set", "repeats=2"],
         2,

@@ -215,7 +215,7 @@ const BAD: &[Case] = &[
     (
         &["report", "card", "--out", "s.yaml/page.html"],
         2,
-        &["--out: must be a folder, or one that can be made, got s.yaml, where s.yaml is a file"],
+        &["--out: must be a file, or one that can be made, got s.yaml/page.html, where s.yaml is a file"],
     ),
     (
         &["report", "broken"],

@@ -71,8 +71,8 @@ const BAD: &[Case] = &[
     ),
     (
         &["trace", "info", "own.csv", "--report", "own.csv/page.html"],
-        1,
-        &["own.csv: "],
+        2,
+        &["--report: must be a file, or one that can be made, got own.csv/page.html, where own.csv is a file"],
     ),
     (
         &["trace", "info", "chat.json", "--tokenizer", "not-a-tokenizer.json"],
@@ -108,8 +108,8 @@ const BAD: &[Case] = &[
     ),
     (
         &["trace", "convert", "own.csv", "none.csv/out.csv"],
-        1,
-        &["none.csv/out.csv: cannot write in the folder none.csv"],
+        2,
+        &["OUT: must be a file, or one that can be made, got none.csv/out.csv, where none.csv is a file"],
     ),
     (&["trace", "convert", "broken.csv", "out.csv"], 2, &["broken.csv:3"]),
     (

@@ -14,7 +14,7 @@ use super::source::{self, Watchdog, must_be_left_out};
 use super::{columns, names, workload};
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
-use crate::output::{check_not_read, next, print, say};
+use crate::output::{check_file, next, print, say};
 use crate::time_range;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -103,12 +103,12 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Refuses to write over the file that is read.
+/// Refuses what cannot be written, and to write over the file that is read.
 fn check_out(args: &TraceConvertArgs) -> Result<(), Failure> {
     let names = names::OF.map(|of| names::file(&args.out, of));
-    { names.iter() }
-        .chain([&args.out])
-        .try_for_each(|out| check_not_read("OUT", out, [&args.file]))
+    std::iter::once(&args.out)
+        .chain(&names)
+        .try_for_each(|out| check_file("OUT", out, [&args.file]))
 }
 
 /// What is otherwise than in the file: left out, filled in, or called by a number.

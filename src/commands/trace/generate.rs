@@ -17,7 +17,7 @@ use crate::caveats::{AnotherRate, another_rate_of_trace};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::keep::without_cancellations;
-use crate::output::{check_not_read, next, print, say};
+use crate::output::{check_file, next, print, say};
 use crate::progress;
 use crate::runs;
 
@@ -48,7 +48,7 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
         ));
     }
     let files = scenario.inputs().into_iter().chain(name.map(PathBuf::from));
-    check_not_read("OUT", out, files)?;
+    check_file("OUT", out, files)?;
     let mut watchdog = Watchdog::new();
     let mut workload = build(&spec).map_err(|error| workload_failure(name, &error))?;
     let mut file = source::create(out, spec.management != ManagementSpec::None)?;

@@ -17,7 +17,7 @@ use tenantry_traces::whole;
 
 use tenantry::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
 use tenantry::failure::Failure;
-use tenantry::output::style;
+use tenantry::output::{check_folder, style};
 
 pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure> {
     // As everywhere in serving, an op runs on one core.
@@ -83,6 +83,7 @@ impl<'a> Unfinished<'a> {
             );
             return Err(Failure::BadInput(message));
         }
+        check_folder("--out", folder)?;
         let parent = whole::folder_of(folder);
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", parent.display()));
         std::fs::create_dir_all(parent).map_err(failed)?;

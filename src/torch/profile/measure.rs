@@ -7,13 +7,14 @@ use serde_json::json;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
 use tenantry_profiles::{Card, DType, Tables};
 use tenantry_reports::manifest::quoted;
+use tenantry_traces::whole::folder_of;
 
 use super::needs::{Needs, needs};
 use crate::device::Device;
 use tenantry::cli::{OutputArgs, ProfileArgs, Suite};
 use tenantry::commands::profile::show;
 use tenantry::failure::Failure;
-use tenantry::output::{next, print, say, today};
+use tenantry::output::{check_folder, next, print, say, today};
 use tenantry::{interrupt, progress};
 
 /// Of weights and of the order of measurement.
@@ -38,7 +39,10 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         let must = "--again: must be with --suite full, whose points held out say what is off";
         return Err(Failure::BadInput(format!("{must}, got a quick suite")));
     }
-    // Better to know before than after measuring.
+    // Better to know before than after measuring. What is measured is kept beside the card meanwhile.
+    [&out, folder_of(&out)]
+        .into_iter()
+        .try_for_each(|folder| check_folder("--out", folder))?;
     Card::check_place(&out)?;
     let there = keeps(args).then(|| Card::load(&out)).transpose()?;
     let again = match &there {

@@ -18,7 +18,7 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_not_read, print, say, style, to_stdout, write_in_folder};
+use crate::output::{Started, check_apart, check_file, print, say, style, to_stdout, write_in_folder};
 
 /// Keys of a scenario: a dotted path and a value.
 type Keys = Vec<(&'static str, Value)>;
@@ -41,9 +41,10 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
     let format = source::format(&args.file, &args.read)?;
     for (flag, out) in [("--out", &args.out), ("--report", &args.report)] {
         if let Some(out) = out {
-            check_not_read(flag, out, [&args.file])?;
+            check_file(flag, out, [&args.file])?;
         }
     }
+    check_apart(("--out", args.out.as_deref()), ("--report", args.report.as_deref()))?;
     let is_rates = args.kind == FitKind::Twitter && format == Format::Counts;
     let is_requests = args.kind == FitKind::Requests;
     if let (Some(tenants), false) = (args.tenants, is_requests || args.kind == FitKind::AzureFunctions) {
