@@ -72,24 +72,29 @@ impl RuntimeServer {
         self.moving = moving;
     }
 
-    /// An instance gets nothing more: its line is dispatched anew, and it goes on to `next` when it has nothing in hand.
-    pub(super) fn leave(&mut self, now: Time, instance: InstanceId, next: Option<RuntimeRef>, commands: &mut Commands) {
-        let state = &mut self.instances[instance.index()];
-        let State::Serving(runtime) = state.state else {
-            unreachable!("only who serves leaves")
-        };
-        state.state = State::Leaving(next);
-        self.streams[usize::from(runtime.stream)].levels.remove(instance);
-        let mut moving = std::mem::take(&mut self.moving);
-        let line = state.queue.view(&self.requests);
-        moving.extend(line.iter().map(|waiting| waiting.id));
-        for &id in &moving {
-            state.queue.remove(&mut self.requests, id);
+    /// Instances get nothing more: their lines are dispatched anew, to others, and each goes on to its next runtime when it has nothing in hand.
+    pub(super) fn leave(&mut self, now: Time, leaving: &[(InstanceId, Option<RuntimeRef>)], commands: &mut Commands) {
+        for &(instance, next) in leaving {
+            let state = &mut self.instances[instance.index()].state;
+            let State::Serving(runtime) = *state else {
+                unreachable!("only who serves leaves")
+            };
+            *state = State::Leaving(next);
+            self.streams[usize::from(runtime.stream)].levels.remove(instance);
         }
-        self.fleet.counts.redispatched += moving.len() as u64;
-        moving.drain(..).for_each(|id| self.dispatch(now, id, commands));
-        self.moving = moving;
-        self.vacated(now, instance, commands);
+        for &(instance, _) in leaving {
+            let state = &mut self.instances[instance.index()];
+            let mut moving = std::mem::take(&mut self.moving);
+            let line = state.queue.view(&self.requests);
+            moving.extend(line.iter().map(|waiting| waiting.id));
+            for &id in &moving {
+                state.queue.remove(&mut self.requests, id);
+            }
+            self.fleet.counts.redispatched += moving.len() as u64;
+            moving.drain(..).for_each(|id| self.dispatch(now, id, commands));
+            self.moving = moving;
+            self.vacated(now, instance, commands);
+        }
     }
 
     /// An instance that leaves may have nothing in hand any more.

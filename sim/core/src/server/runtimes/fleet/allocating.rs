@@ -90,16 +90,17 @@ impl RuntimeServer {
         while self.fleet.changing == 0
             && let Some(batch) = self.fleet.plan.pop()
         {
+            let mut leaving = Vec::with_capacity(batch.len());
             for change in batch {
                 let instance = InstanceId(change.instance);
                 // Its card may have been released since.
                 if self.instances[instance.index()].state == State::Serving(self.runtime(change.from)) {
                     self.fleet.changing += 1;
                     self.instances[instance.index()].replaced = true;
-                    let next = self.runtime(change.to);
-                    self.leave(now, instance, Some(next), commands);
+                    leaving.push((instance, Some(self.runtime(change.to))));
                 }
             }
+            self.leave(now, &leaving, commands);
         }
     }
 

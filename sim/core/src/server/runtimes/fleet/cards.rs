@@ -50,9 +50,8 @@ impl RuntimeServer {
         // What was still to be changed counted on it: it is planned anew without.
         self.fleet.is_to_be_planned |= !self.fleet.plan.is_empty();
         self.fleet.plan.clear();
-        for index in self.on_gpu(gpu) {
-            self.leave(now, InstanceId(index as u32), None, commands);
-        }
+        let leaving = self.on_gpu(gpu).map(|index| (InstanceId(index as u32), None));
+        self.leave(now, &leaving.collect::<Vec<_>>(), commands);
         self.remember(now, self.deployed());
     }
 
