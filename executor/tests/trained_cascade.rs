@@ -241,7 +241,7 @@ fn effects_are_counted_again(effect: &EnsembleEffect, rejoined: &[Vec<f64>], sav
 }
 
 /// Calibration on real logits, of a model trained here until it knows its few items by heart: too sure of others, which a temperature mends on items that it
-/// was not fitted to. (`sim/cascade/tests/real_logits.rs` has models of others, where their tables are at hand.)
+/// was not fitted to. (`sim/cascade/tests/all/real_logits.rs` has models of others, where their tables are at hand.)
 #[test]
 fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
     use_one_core();

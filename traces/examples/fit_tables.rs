@@ -4,7 +4,7 @@
 //! `cargo run --release -p tenantry-traces --example fit_tables -- FOLDER`, with the folder of public recordings. Fits are on every second
 //! row, of the rates on the first half in time, of tenants on a half that is dealt out by size; nothing here is fitted anew but the cascades.
 
-#[path = "../tests/common/described.rs"]
+#[path = "../tests/all/common/described.rs"]
 mod described;
 
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Fitted to published latencies of BERT on seven cards (TensorRT and FasterTransformer; `profiles/tests/roofline.rs`
+    /// Fitted to published latencies of BERT on seven cards (TensorRT and FasterTransformer; `profiles/tests/all/roofline.rs`
     /// fits them again); the memory's part is aiconfigurator's.
     pub const FITTED: Factors = Factors {
         launch_us: 9.0,
@@ -49,7 +49,7 @@ fn in_words(median: f64, p95: f64) -> String {
 /// Published tables are of fused kernels that nothing holds up; the H200 that was measured for this project issues each op from the host. So a card
 /// that nobody measured may be as far off as the worst.
 ///
-/// `profiles/tests/roofline.rs` computes it again from the shipped cards.
+/// `profiles/tests/all/roofline.rs` computes it again from the shipped cards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DerivedError {
     /// Cards that have such tables.

@@ -1,0 +1,14 @@
+//! What must hold of the crate, as who uses it sees it: one program, so that what tests share is compiled once.
+
+mod broken_profiles;
+mod composition;
+mod drift;
+mod extrapolation;
+mod imports;
+mod imports_by_hand;
+mod limits;
+mod paper_cards;
+mod quantiles;
+mod roofline;
+mod store;
+mod surfaces;

@@ -1,0 +1,5 @@
+//! What must hold of the crate, as who uses it sees it: one program, so that what tests share is compiled once.
+
+mod calibration;
+mod candidates;
+mod real_logits;

@@ -1,0 +1,15 @@
+//! What must hold of the crate, as who uses it sees it: one program, so that what tests share is compiled once.
+
+mod activity;
+mod arrivals;
+mod common;
+mod correlated;
+mod files;
+mod fits;
+mod generators;
+mod laws;
+mod outcomes;
+mod readers;
+mod recordings;
+mod replayed;
+mod tenants;
