@@ -8,7 +8,8 @@ use crate::common::{check_bad, good};
 use serde_json::Value;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sensitivity.md");
-const BEGIN: &str = "<!-- generated from here on: UPDATE=1 cargo test --release --features libtorch --test commands sensitivity -->\n\n";
+const BEGIN: &str =
+    "<!-- generated from here on: UPDATE=1 cargo test --features libtorch --test commands sensitivity -->\n\n";
 
 /// The assumptions and interpretations of each paper's card, in order: what must be varied.
 fn assumed() -> Vec<(String, Vec<String>)> {
