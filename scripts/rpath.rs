@@ -26,7 +26,7 @@ pub fn highs(checkout: &Path) {
     inside(checkout, "third_party/highs/lib");
 }
 
-/// A folder of the checkout, seen from `target/release` (programs) and `target/release/deps` (tests), so that a checkout can
+/// A folder of the checkout, seen from `target/PROFILE` (programs) and `target/PROFILE/deps` (tests), so that a checkout can
 /// be moved; then by its full path, for a target folder elsewhere.
 fn inside(checkout: &Path, folder: &str) {
     rpath(&format!("$ORIGIN/../../{folder}"));

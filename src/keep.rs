@@ -125,9 +125,6 @@ impl Keep {
             )?;
         }
         check_folder("--out", out)?;
-        for name in OF_RUNS {
-            check_apart(("--record", record), ("--out's", Some(&out.join(name))))?;
-        }
         if args.requests || answers || window.is_some() {
             make_folder(out)?;
         }
@@ -136,6 +133,12 @@ impl Keep {
             (ANSWERS, answers),
             (TIMELINE_FILE, window.is_some()),
         ];
+        for name in OF_RUNS.into_iter().filter(|&name| !written.contains(&(name, false))) {
+            check_apart(
+                ("--record", record),
+                (&format!("{name} of --out"), Some(&out.join(name))),
+            )?;
+        }
         let not_written = written
             .into_iter()
             .filter(|(_, written)| !written)

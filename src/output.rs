@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -45,18 +45,18 @@ pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
 pub fn check_file(flag: &str, out: &Path, read: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
     let got = out.display();
     let refused = |must: &str| Err(Failure::BadInput(format!("{flag}: must be {must}")));
+    let no_file = |is: &str| refused(&format!("a file, or one that can be made, got {got}, which is {is}"));
+    if out.to_string_lossy().ends_with(std::path::is_separator) {
+        return no_file("a folder");
+    }
     if let Ok(there) = out.canonicalize() {
         let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == there);
         if there.is_dir() {
-            return refused(&format!(
-                "a file, or one that can be made, got {got}, which is a folder"
-            ));
+            return no_file("a folder");
         }
         // A new file would take its place.
         if !there.is_file() {
-            return refused(&format!(
-                "a file, or one that can be made, got {got}, which is a device or a pipe"
-            ));
+            return no_file("a device or a pipe");
         }
         if read.into_iter().any(|path| is_it(path.as_ref())) {
             return refused(&format!("another file than those that are read, got {got}"));
@@ -64,7 +64,7 @@ pub fn check_file(flag: &str, out: &Path, read: impl IntoIterator<Item = impl As
     }
     match check_can_write_in(folder_of(out)) {
         Ok(()) => Ok(()),
-        Err(Unwritable { must, why }) => refused(&format!("a file, or one that {must}, got {got}, {why}")),
+        Err(Unwritable { must, why }) => refused(&format!("a file{must}, got {got}, {why}")),
     }
 }
 
@@ -83,11 +83,20 @@ pub fn check_apart(first: (&str, Option<&Path>), second: (&str, Option<&Path>)) 
 }
 
 /// Where a file lies or is to lie, by whichever path.
-pub fn place_of(file: &Path) -> PathBuf {
-    let folder = folder_of(file);
-    let folder = { folder.canonicalize() }.or_else(|_| std::path::absolute(folder));
-    let folder = folder.unwrap_or_else(|_| folder_of(file).to_owned());
-    file.file_name().map_or(folder.clone(), |name| folder.join(name))
+fn place_of(file: &Path) -> PathBuf {
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let (folder, name) = (folder_of(&path), path.file_name());
+    let there = { folder.ancestors() }.find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let (above, mut place) = there.unwrap_or((Path::new(""), PathBuf::new()));
+    // Of folders that are not there yet none is a link.
+    for part in folder.strip_prefix(above).into_iter().flat_map(Path::components) {
+        match part {
+            Component::ParentDir => drop(place.pop()),
+            part => place.push(part),
+        }
+    }
+    place.extend(name);
+    place
 }
 
 /// What figures and tables are kept in, and never pages.
@@ -111,13 +120,28 @@ pub fn check_page(flag: &str, page: &Path, folders: impl IntoIterator<Item = imp
 pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
     let got = folder.display();
     check_can_write_in(folder).map_err(|Unwritable { must, why }| {
-        Failure::BadInput(format!(
-            "{flag}: must be a folder, or one that {must}, got {got}, {why}"
-        ))
+        Failure::BadInput(format!("{flag}: must be a folder{must}, got {got}, {why}"))
     })
 }
 
-/// Why nothing can be written in a folder.
+/// Refuses a path beside which nothing can be written, before anything is to be kept there.
+pub fn check_beside(flag: &str, path: &Path) -> Result<(), Failure> {
+    let got = path.display();
+    check_can_write_in(folder_of(path)).map_err(|Unwritable { must, why }| {
+        Failure::BadInput(format!("{flag}: must lie in a folder{must}, got {got}, {why}"))
+    })
+}
+
+/// Refuses a folder in which no card can be saved. One that is there is replaced by one that is written beside it.
+pub fn check_card_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
+    check_folder(flag, folder)?;
+    match folder.join("card.yaml").exists() {
+        true => check_beside(flag, folder),
+        false => Ok(()),
+    }
+}
+
+/// Why nothing can be written in a folder: what follows upon what it must be, and where it is otherwise.
 struct Unwritable {
     must: &'static str,
     why: String,
@@ -125,21 +149,23 @@ struct Unwritable {
 
 /// Whether there is such a folder, or one could be made, and be written to.
 fn check_can_write_in(folder: &Path) -> Result<(), Unwritable> {
-    // Of a relative path the last is nothing: the folder that one is in.
-    let there = { folder.ancestors() }.find(|folder| folder.as_os_str().is_empty() || folder.exists());
+    // Of a relative path the last is nothing: the folder that one is in. A link may lead nowhere.
+    let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.symlink_metadata().is_ok();
+    let there = folder.ancestors().find(is_there);
     let there = there
         .filter(|there| !there.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let refused = |must, why: String| Err(Unwritable { must, why });
+    let refused = |must, why: &str| {
+        let why = format!("where {} {why}", there.display());
+        Err(Unwritable { must, why })
+    };
     if !there.is_dir() {
-        return refused("can be made", format!("where {} is a file", there.display()));
+        let is = if there.exists() { "is a file" } else { "leads nowhere" };
+        return refused(", or one that can be made", is);
     }
     match tempfile::tempfile_in(there) {
         Ok(_) => Ok(()),
-        Err(error) => refused(
-            "can be written to",
-            format!("where {} cannot be: {}", there.display(), error.kind()),
-        ),
+        Err(error) => refused(" that can be written to", &format!("cannot be: {}", error.kind())),
     }
 }
 

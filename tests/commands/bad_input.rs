@@ -269,7 +269,7 @@ const CASES: &[Case] = &[
     (
         &["simulate", "s.yaml", "--out", "/proc/nothing"],
         2,
-        &["--out: must be a folder, or one that can be written to, got /proc/nothing, where /proc cannot be: "],
+        &["--out: must be a folder that can be written to, got /proc/nothing, where /proc cannot be: "],
     ),
 ];
 

@@ -1,6 +1,7 @@
 //! Files that a run reads: faults in them behind what it replays, and that nothing is written over them.
 
 use std::fs;
+use std::path::Path;
 
 use crate::common::{folder, good, names, tenantry};
 
@@ -80,12 +81,15 @@ fn no_page_is_written_over_what_it_shows() {
 }
 
 /// Found out before work is done for it, and before a device or a pipe is replaced by a file.
+#[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_written_is_found_at_once() {
     let folder = folder();
     let at = folder.path();
     good(at, &["trace", "generate", "s.yaml", "t.csv"]);
     fs::create_dir(at.join("there")).unwrap();
+    make_pipe(&at.join("fifo"));
+    std::os::unix::fs::symlink("nowhere", at.join("link")).unwrap();
     let commands = [
         (&["trace", "generate", "s.yaml"][..], "OUT"),
         (&["trace", "convert", "t.csv"], "OUT"),
@@ -97,21 +101,17 @@ fn a_file_that_cannot_be_written_is_found_at_once() {
         (&["report", "there", "--out"], "--out"),
     ];
     let places = [
-        ("there", "a file, or one that can be made, got there, which is a folder"),
-        (
-            "s.yaml/t.csv",
-            "a file, or one that can be made, got s.yaml/t.csv, where s.yaml is a file",
-        ),
-        (
-            "/dev/null",
-            "a file, or one that can be made, got /dev/null, which is a device or a pipe",
-        ),
+        ("there", "got there, which is a folder"),
+        ("new/", "got new/, which is a folder"),
+        ("s.yaml/t.csv", "got s.yaml/t.csv, where s.yaml is a file"),
+        ("link/t.csv", "got link/t.csv, where link leads nowhere"),
+        ("fifo", "got fifo, which is a device or a pipe"),
     ];
     for (command, flag) in commands {
-        for (place, must) in places {
+        for (place, got) in places {
             let output = tenantry(at, &[command, &[place]].concat());
             let message = String::from_utf8_lossy(&output.stderr);
-            let must = format!("{flag}: must be {must}");
+            let must = format!("{flag}: must be a file, or one that can be made, {got}");
             assert!(
                 output.status.code() == Some(2) && message.contains(&must),
                 "{command:?}: {message}"
@@ -134,8 +134,15 @@ fn two_files_are_not_given_one_name() {
             "--out: must be another file than --report, got f.yaml for both",
         ),
         (
-            &["simulate", "s.yaml", "--out", "run", "--record", "run/summary.csv"],
-            "--record: must be another file than --out's, got run/summary.csv for both",
+            &[
+                "simulate",
+                "s.yaml",
+                "--out",
+                "run",
+                "--record",
+                "run/../run/summary.csv",
+            ],
+            "--record: must be another file than summary.csv of --out, got run/../run/summary.csv for both",
         ),
     ] {
         let output = tenantry(at, command);
@@ -144,15 +151,18 @@ fn two_files_are_not_given_one_name() {
     }
 }
 
+#[cfg(unix)]
+fn make_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
+}
+
 /// The first look at a pipe would take what comes first from it, and wait for ever where nobody writes to it.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_no_trace() {
     let folder = folder();
-    let made = std::process::Command::new("mkfifo")
-        .arg(folder.path().join("fifo"))
-        .status();
-    assert!(made.unwrap().success());
+    make_pipe(&folder.path().join("fifo"));
     for pipe in ["/dev/null", "fifo"] {
         let output = tenantry(folder.path(), &["trace", "convert", pipe, "t.csv"]);
         let message = String::from_utf8_lossy(&output.stderr);

@@ -50,27 +50,23 @@ fn cards_go_while_nobody_is_inside() {
     assert!((11.9..14.1).contains(&more_s), "{more_s} s of further cards");
 }
 
-/// Three cards at the start, of which one goes as soon as it may.
-fn soon_two() -> ScaleSpec {
+/// A card that ends what it has in hand does not count any more: no second one goes, though the least is two.
+#[test]
+fn a_card_that_leaves_is_none_that_stays() {
     let scale = headroom(3, 3);
     let ScaleRule::Headroom(rule) = scale.rule else {
         unreachable!("it goes by headroom")
     };
-    ScaleSpec {
-        rule: ScaleRule::Headroom(HeadroomSpec {
-            interval: Duration::from_millis(10),
-            patience: 1,
-            cards_min: 2,
-            ..rule
-        }),
+    let rule = HeadroomSpec {
+        interval: Duration::from_millis(10),
+        patience: 1,
+        cards_min: 2,
+        ..rule
+    };
+    let system = of_long_ones(ScaleSpec {
+        rule: ScaleRule::Headroom(rule),
         ..scale
-    }
-}
-
-/// A card that ends what it has in hand does not count any more: no second one goes, though the least is two.
-#[test]
-fn a_card_that_leaves_is_none_that_stays() {
-    let system = of_long_ones(soon_two());
+    });
     // Two on each card, of 24 ms each: what goes at 30 ms has one in hand until 49 ms.
     let record = record(3, &system, (0..6).map(|n| at(n, 1, 500)).collect());
     let fleet = record.fleet.clone().unwrap();

@@ -7,12 +7,11 @@ mod write;
 
 use serde_json::json;
 use tenantry_reports::manifest::quoted;
-use tenantry_traces::whole::folder_of;
 
 use crate::cli::{NewArgs, OutputArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
-use crate::output::{check_folder, next, print, say, write_in_folder};
+use crate::output::{check_file, next, print, say, write_in_folder};
 use crate::runs::Loaded;
 
 use answers::{Answers, of_trace};
@@ -25,7 +24,7 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
             args.file.display()
         )));
     }
-    check_folder("FILE", folder_of(&args.file))?;
+    check_file("FILE", &args.file, &args.trace)?;
     let asks = Dialogue::is_possible() && !args.defaults && !output.quiet && !output.json;
     let args = if asks { &dialogue::complete(args)? } else { args };
     let of_trace = args.trace.as_deref().map_or(Ok(Default::default()), of_trace)?;

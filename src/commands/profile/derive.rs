@@ -11,7 +11,7 @@ use tenantry_reports::manifest::quoted;
 use super::{models, show, table};
 use crate::cli::{DeriveArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{check_folder, print, say, today};
+use crate::output::{check_card_folder, print, say, today};
 
 /// What is derived where no models are named.
 const DEFAULT_MODELS: [&str; 3] = ["bert-base", "bert-large", "llama-7b"];
@@ -29,7 +29,7 @@ fn save(card: &Card, args: &DeriveArgs, output: &OutputArgs) -> Result<PathBuf, 
         .out
         .clone()
         .unwrap_or_else(|| Path::new("profiles/cards").join(&card.name));
-    check_folder("--out", &out)?;
+    check_card_folder("--out", &out)?;
     check_replaces(card, &out)?;
     card.save(&out)?;
     say(output, &format!("profile: {}", out.display()));

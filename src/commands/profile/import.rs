@@ -7,13 +7,13 @@ use tenantry_reports::manifest::quoted;
 use super::{built_in, show};
 use crate::cli::{ImportArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{check_folder, next, print, today};
+use crate::output::{check_card_folder, next, print, today};
 
 pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned());
     let name =
         name.ok_or_else(|| Failure::BadInput(format!("--out: must be a folder's path, got {}", args.out.display())))?;
-    check_folder("--out", &args.out)?;
+    check_card_folder("--out", &args.out)?;
     let import = Import {
         source: args.from,
         gpu: args.gpu.clone(),

@@ -7,14 +7,13 @@ use serde_json::json;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
 use tenantry_profiles::{Card, DType, Tables};
 use tenantry_reports::manifest::quoted;
-use tenantry_traces::whole::folder_of;
 
 use super::needs::{Needs, needs};
 use crate::device::Device;
 use tenantry::cli::{OutputArgs, ProfileArgs, Suite};
 use tenantry::commands::profile::show;
 use tenantry::failure::Failure;
-use tenantry::output::{check_folder, next, print, say, today};
+use tenantry::output::{check_beside, check_folder, next, print, say, today};
 use tenantry::{interrupt, progress};
 
 /// Of weights and of the order of measurement.
@@ -40,9 +39,8 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(format!("{must}, got a quick suite")));
     }
     // Better to know before than after measuring. What is measured is kept beside the card meanwhile.
-    [&out, folder_of(&out)]
-        .into_iter()
-        .try_for_each(|folder| check_folder("--out", folder))?;
+    check_folder("--out", &out)?;
+    check_beside("--out", &out)?;
     Card::check_place(&out)?;
     let there = keeps(args).then(|| Card::load(&out)).transpose()?;
     let again = match &there {

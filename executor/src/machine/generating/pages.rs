@@ -84,7 +84,7 @@ mod tests {
     }
 
     proptest! {
-        // Some four million moves.
+        // Some one and a half million moves.
         #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
         #[test]

@@ -297,7 +297,7 @@ mod tests {
     }
 
     proptest! {
-        // Some two million moves.
+        // Some 750,000 moves.
         #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
         #[test]
