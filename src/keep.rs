@@ -133,22 +133,18 @@ impl Keep {
             (ANSWERS, answers),
             (TIMELINE_FILE, window.is_some()),
         ];
-        for name in OF_RUNS.into_iter().filter(|&name| !written.contains(&(name, false))) {
-            check_apart(
-                ("--record", record),
-                (&format!("{name} of --out"), Some(&out.join(name))),
-            )?;
+        let not_written = { written.into_iter() }.filter_map(|(name, written)| (!written).then_some(name));
+        let not_written: Vec<_> = not_written.collect();
+        for name in OF_RUNS.into_iter().filter(|name| !not_written.contains(name)) {
+            let own = format!("{name} of --out");
+            check_apart(("--record", record), (&own, Some(&out.join(name))))?;
         }
-        let not_written = written
-            .into_iter()
-            .filter(|(_, written)| !written)
-            .map(|(name, _)| name);
         Ok(Keep {
             requests: args.requests.then(|| out.join(REQUESTS)),
             answers: answers.then(|| out.join(ANSWERS)),
             timeline: window.map(|window| (out.join(TIMELINE_FILE), window)),
             record: record.map(Path::to_owned),
-            earlier: earlier(out, not_written.chain(OF_PLANS), "these runs"),
+            earlier: earlier(out, not_written.into_iter().chain(OF_PLANS), "these runs"),
         })
     }
 

@@ -102,18 +102,22 @@ fn place_of(file: &Path) -> PathBuf {
 /// What figures and tables are kept in, and never pages.
 const OF_RESULTS: [&str; 6] = ["csv", "gz", "json", "parquet", "sbatch", "yaml"];
 
-/// Refuses a page that cannot be written, and to write it over what lies in folders of results or cards, from which it is made.
-pub fn check_page(flag: &str, page: &Path, folders: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
-    let there = page.canonicalize().unwrap_or_default();
+/// Refuses a file that cannot be written, and to write it over what lies in folders of results or cards, from which it is made.
+pub fn check_no_result(
+    flag: &str,
+    out: &Path,
+    folders: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> Result<(), Failure> {
+    let there = out.canonicalize().unwrap_or_default();
     // A link in the folder to a file elsewhere is one of its results too.
-    let lies_in = folder_of(page).canonicalize().unwrap_or_default();
+    let lies_in = folder_of(out).canonicalize().unwrap_or_default();
     let is_in = |folder: &Path| {
         { folder.canonicalize() }.is_ok_and(|folder| there.starts_with(&folder) || lies_in.starts_with(&folder))
     };
     let is_inside = folders.into_iter().any(|folder| is_in(folder.as_ref()));
-    let extension = page.extension().and_then(|extension| extension.to_str());
+    let extension = out.extension().and_then(|extension| extension.to_str());
     let is_result = is_inside && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
-    check_file(flag, page, is_result.then_some(page))
+    check_file(flag, out, is_result.then_some(out))
 }
 
 /// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.

@@ -14,7 +14,7 @@ use tenantry_reports::{ReportError, terminal};
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Started, check_folder, check_page, print, say, style, write_in_folder};
+use crate::output::{Started, check_folder, check_no_result, print, say, style, write_in_folder};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -75,7 +75,7 @@ fn check_places(args: &ReportArgs) -> Result<(), Failure> {
         )));
     }
     if let Some(page) = &args.out {
-        check_page("--out", page, &args.folders)?;
+        check_no_result("--out", page, &args.folders)?;
     }
     args.figures
         .as_deref()

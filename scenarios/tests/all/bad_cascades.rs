@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use tenantry_scenarios::Scenario;
+use crate::bad_inputs;
 use tenantry_traces::outcome::{PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
 
 /// Two models that are right, to be broken in one place.
@@ -30,10 +30,7 @@ systems:
 ";
 
 fn errors(text: &str) -> String {
-    match Scenario::from_yaml("s.yaml", text, &[]) {
-        Ok(_) => "nothing wrong".to_string(),
-        Err(errors) => errors.to_string(),
-    }
+    bad_inputs::errors(text, &[])
 }
 
 /// What is replaced, by what, and all that is then said.

@@ -13,7 +13,7 @@ use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 use super::{scenario, table};
 use tenantry::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
 use tenantry::failure::Failure;
-use tenantry::output::{check_page, next, print, say, write_in_folder};
+use tenantry::output::{check_no_result, next, print, say, write_in_folder};
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
     if !(args.accuracy > 0.0 && args.accuracy <= 100.0) {
@@ -33,7 +33,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         super::reroute(0.0, slope)?;
     }
     if let Some(scenario) = &args.scenario {
-        check_page("--scenario", scenario, [&args.profiled])?;
+        check_no_result("--scenario", scenario, [&args.profiled])?;
     }
     let profiled = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
     let repository = repository(&profiled, &args.profiled)?;

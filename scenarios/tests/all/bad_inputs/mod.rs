@@ -26,7 +26,7 @@ slo: { latency: 100ms, at: p98 }
 validate: { mean: 5% }
 ";
 
-fn errors(text: &str, overrides: &[&str]) -> String {
+pub fn errors(text: &str, overrides: &[&str]) -> String {
     let overrides: Vec<String> = overrides.iter().map(|text| text.to_string()).collect();
     match Scenario::from_yaml("s.yaml", text, &overrides) {
         Ok(_) => "nothing wrong".to_string(),

@@ -19,7 +19,7 @@ use tenantry_profiles::{AdapterImplementation, Card};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
 use tenantry_traces::fit::cascade::SST_2;
 use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, KnownAverage, OutcomesSpec, PrunedPoint};
-use tenantry_traces::{Action, Change, Entry, Listed, ManageRequest, Request, Time, Workload};
+use tenantry_traces::{Action, Change, Entry, Listed, ManageRequest, Time, Workload};
 
 pub const ADAPTERS: TenantState = TenantState::Adapters {
     bottleneck: 16,
@@ -57,15 +57,7 @@ pub fn memory_for(system: &SystemSpec, tenants: u32, slots: u32) -> u64 {
 }
 
 pub fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32) -> Entry {
-    let arrival = Time(at_us * 1_000);
-    Entry::Request(Request {
-        ticket,
-        tenant,
-        arrival,
-        input_tokens,
-        output_tokens: 0,
-        class: 0,
-    })
+    decoders::request(ticket, at_us, tenant, input_tokens, 0)
 }
 
 /// What the synthetic card's two encoders make of requests: SST-2's, with words pruned as section 7.4 of Tabi has it.
