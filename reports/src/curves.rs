@@ -206,7 +206,8 @@ impl RunCurves {
             windows: windows.chunks(merge).map(sum).collect(),
             latency_sum_ns: windows
                 .chunks(merge)
-                .map(|windows| windows.iter().map(|window| window.latency_sum_ns as u64).sum())
+                .map(|windows| windows.iter().map(|window| window.latency_sum_ns).sum::<u128>())
+                .map(|sum_ns| u64::try_from(sum_ns).unwrap_or(u64::MAX))
                 .collect(),
             tenant_ms: curves.tenant_ms.clone(),
             lanes: curves.lanes.clone(),
@@ -249,7 +250,7 @@ pub fn shares() -> impl Iterator<Item = f64> {
 /// The share of requests that took at most `x_ms`, from latencies at each of [`shares`], linear between them.
 pub fn share_within(latency_ms: &[f64], x_ms: f64) -> f64 {
     let shares: Vec<f64> = shares().collect();
-    debug_assert_eq!(latency_ms.len(), shares.len());
+    assert_eq!(latency_ms.len(), shares.len());
     let above = latency_ms.partition_point(|&latency| latency <= x_ms);
     if above == 0 {
         return 0.0;

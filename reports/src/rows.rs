@@ -269,7 +269,7 @@ impl Column {
             (Values::Text(values), Value::Text(value)) => value.map(|value| values.push(value)),
             _ => unreachable!("rows have the types of the schema"),
         };
-        debug_assert!(self.optional || present.is_some(), "a required column has a value");
+        assert!(self.optional || present.is_some(), "a required column has a value");
         if self.optional {
             self.levels.push(i16::from(present.is_some()));
         }

@@ -251,7 +251,7 @@ impl Judge {
     /// What was seen.
     pub fn finish(mut self, record: &RunRecord, busy: f64) -> Sample {
         let hopeless = self.misses > self.misses_max;
-        debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
+        assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
         let mut latencies = Durations::default();
         let all = self.batches.iter().flat_map(|batch| &batch.latencies_ns);
         all.for_each(|latency| latencies.record(Duration(*latency)));

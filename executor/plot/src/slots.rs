@@ -101,7 +101,7 @@ impl Slots {
     #[inline]
     fn search(&self, hash: u64, key: &[u32]) -> Result<u32, usize> {
         let width = self.fragment_tokens + 1;
-        debug_assert_eq!(key.len(), self.fragment_tokens);
+        assert_eq!(key.len(), self.fragment_tokens);
         let words: &[u32] = self.memory.numbers();
         let mut at = self.home(hash) as usize;
         loop {

@@ -32,7 +32,7 @@ impl Sorter {
     }
 
     pub(crate) fn push(&mut self, record: &[u8]) -> io::Result<()> {
-        debug_assert_eq!(record.len(), self.width);
+        assert_eq!(record.len(), self.width);
         self.records.extend_from_slice(record);
         if self.records.len() >= self.records_max * self.width {
             self.spill()?;

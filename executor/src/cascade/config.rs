@@ -194,7 +194,7 @@ impl ClassifierConfig {
 
     /// The text of a `config.json` that [`read`](Self::read) and Hugging Face's loader take.
     pub(crate) fn to_json(&self) -> String {
-        debug_assert_eq!(self.family, Family::Bert, "only BERT's layout is written");
+        assert_eq!(self.family, Family::Bert, "only BERT's layout is written");
         let shape = &self.shape;
         let names = match &self.answer {
             Answer::Class(names) => names.clone(),

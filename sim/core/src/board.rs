@@ -204,7 +204,7 @@ impl Board {
     #[inline]
     fn batch(&self, batch: BatchId) -> &Batch {
         let state = &self.batches[batch.slot as usize];
-        debug_assert_eq!(state.generation, batch.generation, "the batch is live");
+        assert_eq!(state.generation, batch.generation, "the batch is live");
         state
     }
 
@@ -307,7 +307,7 @@ impl Board {
     /// The end of an op that ran has become known. Calls `woken` for each lane on which an op may have become ready.
     pub fn notice(&mut self, op: OpRef, mut woken: impl FnMut(LaneId)) -> Noticed {
         let batch = &mut self.batches[op.batch.slot as usize];
-        debug_assert_eq!(batch.generation, op.batch.generation, "the batch is live");
+        assert_eq!(batch.generation, op.batch.generation, "the batch is live");
         let index = op.index as usize;
         let OpState {
             op: Op { lane, told, .. },

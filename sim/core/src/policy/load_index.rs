@@ -216,7 +216,7 @@ impl Sets {
     #[inline]
     fn remove(&mut self, set: usize, number: usize) -> bool {
         let (start, at) = (self.start_of(set), number / 64);
-        debug_assert!(at < self.words, "it is in no set");
+        assert!(at < self.words, "it is in no set");
         let word = &mut self.bits[start + self.summaries + at];
         *word &= !(1 << (number % 64));
         // Without a branch, which nobody could foresee.

@@ -289,7 +289,7 @@ impl<'a> QueueView<'a> {
                 return None;
             }
             let (id, request) = requests.in_slot(slot);
-            debug_assert_eq!(request.batch, None, "requests in the queue do not run (slot {slot})");
+            assert_eq!(request.batch, None, "requests in the queue do not run (slot {slot})");
             slot = next(request);
             Some(Waiting {
                 id,

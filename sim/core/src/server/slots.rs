@@ -272,7 +272,7 @@ impl Slots {
             Order::Frequency(frequency) => {
                 let batches = frequency.batches[state.tenant as usize];
                 let there = frequency.unpinned.remove(&(batches, state.released, slot));
-                debug_assert!(there, "an evictable slot is listed");
+                assert!(there, "an evictable slot is listed");
             }
         }
     }

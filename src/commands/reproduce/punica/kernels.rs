@@ -26,7 +26,7 @@ pub fn figure_1(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let mut rows: Vec<Row> = of_figure
         .map(|outcome| {
             let what = outcome.what.trim_end_matches(" ms (Fig. 1)").trim_end_matches(',');
-            debug_assert_eq!(outcome.role, Role::Input);
+            assert_eq!(outcome.role, Role::Input);
             Row::input(FIGURE, what, "ms", outcome.paper, outcome.ours)
                 .note("without the host's work for each sequence, which a simulated step is charged beside it")
         })

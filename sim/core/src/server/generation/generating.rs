@@ -111,7 +111,7 @@ impl Generating {
         let since = sequence.since;
         let phases = self.phases(sequence.cached_tokens, since);
         let left = self.ahead.remove(self.place(ahead(sequence.cached_tokens, since)));
-        debug_assert_eq!(
+        assert_eq!(
             left,
             Some(ahead(sequence.cached_tokens, since)),
             "who leaves has joined"

@@ -120,7 +120,7 @@ impl RuntimeServer {
 
     /// A card's start-up is over.
     pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        debug_assert_eq!(self.instances[instance.index()].state, State::Starting, "at {now}");
+        assert_eq!(self.instances[instance.index()].state, State::Starting, "at {now}");
         let runtime = self.runtime_of_added();
         self.load(instance, runtime, commands);
         self.remember(now, self.deployed());
