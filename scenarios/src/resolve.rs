@@ -191,6 +191,8 @@ fn system_of(
         generation::check(system, model, raw, path, problems);
         if system.cascade.is_some() {
             system_rules::cascade(system, Rules::below(path, problems));
+        } else {
+            system_rules::queue(system, raw.cluster.gpus.0, Rules::below(path, problems));
         }
     }
     if let RawPadding::To(Count(tokens)) = system.padding {

@@ -31,7 +31,7 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
         }
     }
     // Rules give cards back down to it, and add none for its sake.
-    if (scale.start.0 + 1..=cards).contains(&scale.min.0) {
+    if (scale.start.0.saturating_add(1)..=cards).contains(&scale.min.0) {
         problems.push(Problem::new(
             path.key("min"),
             format!("at most start ({})", scale.start.0),

@@ -9,7 +9,7 @@ use crate::path::Path;
 use crate::raw::*;
 use crate::resolve::pipeline_of;
 use crate::rules::Rules;
-use crate::scalar::Part;
+use crate::scalar::{Count, Part};
 
 /// That no more instances are asked for than a cluster can have, of a system or of a cascade's stages together.
 pub(crate) fn instances(system: &RawSystem, gpus: u32, path: &Path, problems: &mut Vec<Problem>) {
@@ -47,6 +47,24 @@ pub(crate) fn own_models(system: &RawSystem, mut rules: Rules<'_>) {
         "synchronous or prefetch where tenant_state is model, since a whole model comes in one piece",
         "layerwise",
     );
+}
+
+/// Batches that nothing but requests fills are never filled on any instance where too few may wait.
+pub(crate) fn queue(system: &RawSystem, gpus: u32, mut rules: Rules<'_>) {
+    let RawAdmit::BoundedQueue { max_waiting } = system.admit else {
+        return;
+    };
+    let Some(RawBatch::FixedSize { size: Count(size) }) = system.batch else {
+        return;
+    };
+    let (instances, max_waiting) = (u64::from(gpus) * u64::from(system.instances_per_gpu.0), max_waiting.0);
+    let unfilled = instances * u64::from(size - 1);
+    let must = format!(
+        "more than {unfilled}, as many as can wait for batches of {size} on {instances} instances without filling \
+         one, or batch must be size-or-timeout"
+    );
+    let fills = u64::from(max_waiting) > unfilled;
+    rules.hold(fills, "admit.bounded-queue.max_waiting", must, max_waiting);
 }
 
 /// What must hold of a table that is looked up in.

@@ -34,9 +34,10 @@ pub fn whole_workload(
                 .collect(),
         })
         .collect();
-    let mut last = Time::ZERO;
+    let (mut first, mut last) = (None, Time::ZERO);
     while let Some(entry) = workload.next()? {
         if let Entry::Request(request) = entry {
+            first.get_or_insert(request.arrival);
             last = request.arrival;
             let stream = runtimes.stream_of(request.class);
             if let Some(fitting) = runtimes.streams[stream].fitting(request.input_tokens) {
@@ -46,7 +47,7 @@ pub fn whole_workload(
     }
     let slo = streams.iter().map(|stream| stream.slo).max();
     Ok(Question {
-        span: last.since(Time::ZERO).max(slo.unwrap_or_default()),
+        span: last.since(first.unwrap_or(last)).max(slo.unwrap_or_default()),
         streams,
         instances,
         solver,

@@ -440,7 +440,7 @@ fn arrivals() -> impl Strategy<Value = String> {
 
 fn system() -> impl Strategy<Value = String> {
     let decisions = (
-        any_of(&["open", "{bounded-queue: {max_waiting: 7}}"]),
+        any_of(&["open", "{bounded-queue: {max_waiting: 70000}}"]),
         any_of(&["f32", "bf16", "f16"]),
         any_of(&["head", "{adapters: {bottleneck: 4, implementation: loop}}"]),
         any_of(&["longest", "{to: 64}"]),

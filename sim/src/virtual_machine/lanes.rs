@@ -234,13 +234,16 @@ impl VirtualMachine {
         let (Some(counts), Some(plot)) = (&mut self.looked_up, &self.plot) else {
             return;
         };
-        // Of all together, so that small batches round nothing away.
+        // Of all together, so that small batches round nothing away, and fallbacks of what no domain has, so that no count falls as others rise.
         counts.tokens += fragments;
-        let share = |ppm: u32| (u128::from(counts.tokens) * u128::from(ppm) / 1_000_000) as u64;
+        let share = |of: u64, ppm: u32, whole_ppm: u32| {
+            (u128::from(of) * u128::from(ppm) / u128::from(whole_ppm.max(1))) as u64
+        };
         let (domain_hits_ppm, fallbacks_ppm) = plot.met_ppm();
-        counts.domain_hits = share(domain_hits_ppm);
-        counts.fallbacks = share(fallbacks_ppm);
-        counts.root_hits = counts.tokens - counts.domain_hits - counts.fallbacks;
+        counts.domain_hits = share(counts.tokens, domain_hits_ppm, 1_000_000);
+        let of_no_domain = counts.tokens - counts.domain_hits;
+        counts.fallbacks = share(of_no_domain, fallbacks_ppm, 1_000_000 - domain_hits_ppm);
+        counts.root_hits = of_no_domain - counts.fallbacks;
     }
 
     pub(super) fn lane_ends(&mut self, lane: LaneId) {

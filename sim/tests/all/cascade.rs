@@ -199,8 +199,8 @@ fn an_average_brings_what_is_said_of_its_weights() {
     assert!(unknown.contains("outcomes.averages"), "{unknown}");
 }
 
-/// Two items of which each of two models has one right, as sure of it as the other.
-fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
+/// Two items of which each of two models of `classes` has one right, as sure of it as the other.
+fn share_right_of_a_tie_of(classes: u32, dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("items.csv");
     let table = "tiny_conf,tiny_correct,large_conf,large_correct\n0.6,1,0.6,0\n0.6,0,0.6,1\n";
@@ -216,7 +216,8 @@ fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJ
         pruned: Vec::new(),
         averages: Vec::new(),
     });
-    let stages = vec![stage("tiny", &[0], dispatch), stage("bert-base", &[0], None)];
+    let mut stages = vec![stage("tiny", &[0], dispatch), stage("bert-base", &[0], None)];
+    stages.iter_mut().for_each(|stage| stage.pool.classes = classes);
     let mut system = routed(OrderSpec::OneByOne, stages);
     system.route.as_mut().expect("it has one").join = join;
     let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(4_000), ()).expect("the run is sound");
@@ -227,11 +228,17 @@ fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJ
         .collect()
 }
 
-/// Two models that disagree and are as sure of it are right as often as one that guesses.
+fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
+    share_right_of_a_tie_of(2, dispatch, join)
+}
+
+/// Two models that disagree and are as sure of it are right as often as one that guesses. A single number is right or wrong, as of two classes.
 #[test]
 fn a_tie_of_an_average_is_right_by_chance() {
-    let right = share_right_of_a_tie(ALL, AnswerJoin::Average(vec![1.0; 2]))[1];
-    assert!((right - 0.5).abs() < 0.03, "{right}");
+    for classes in [1, 2] {
+        let right = share_right_of_a_tie_of(classes, ALL, AnswerJoin::Average(vec![1.0; 2]))[1];
+        assert!((right - 0.5).abs() < 0.03, "{right}");
+    }
 }
 
 /// What a model answers alone whose answers weigh nothing beside the other's is its answer still, and no guess.

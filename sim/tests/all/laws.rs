@@ -43,21 +43,21 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         })
     ];
     let tier = prop_oneof![Just(Tier::Memory), Just(Tier::Disk)];
-    let plot =
-        (1u32..5, 1u32..4, tier, 0u32..=1_000_000).prop_map(|(fragment_tokens, threads, tier, domain_hits_ppm)| {
-            PlotSpec {
-                fragment_tokens,
-                threads,
-                tier,
+    // With half of the rest, or nothing, left for the root.
+    let plot = (1u32..5, 1u32..4, tier, 0u32..=1_000_000, 1u32..=2).prop_map(
+        |(fragment_tokens, threads, tier, domain_hits_ppm, part)| PlotSpec {
+            fragment_tokens,
+            threads,
+            tier,
+            domain_hits_ppm,
+            met: Met::Shares {
                 domain_hits_ppm,
-                met: Met::Shares {
-                    domain_hits_ppm,
-                    fallbacks_ppm: (1_000_000 - domain_hits_ppm) / 2,
-                },
-                domain_bytes: Some(1 << 20),
-                ..testing::PLOT
-            }
-        });
+                fallbacks_ppm: (1_000_000 - domain_hits_ppm) / part,
+            },
+            domain_bytes: Some(1 << 20),
+            ..testing::PLOT
+        },
+    );
     let plot = proptest::option::of(plot);
     let place = prop_oneof![Just(PlaceSpec::LeastLoaded), Just(PlaceSpec::RoundRobin)];
     let admit = prop_oneof![

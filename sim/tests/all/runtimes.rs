@@ -222,6 +222,44 @@ fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
     assert_eq!(after[0].1, [0, 0, 3], "{fleet:?}");
 }
 
+/// What falls due while nobody has come, or hardly anybody since the last time, is not decided by the first who comes: it begins anew with them, as at the start.
+#[test]
+fn no_allocation_is_made_of_one_request_after_a_silence() {
+    let AllocateSpec::Periodic(slowly) = periodic(1_000) else {
+        unreachable!("it is planned each period")
+    };
+    let first = AllocateSpec::Periodic(PeriodicSpec {
+        first: Duration::from_millis(300),
+        ..slowly
+    });
+    let mut spec = runtimes(PAPER, first);
+    spec.streams = vec![stream("all", &[128, 256, 512], ShapeKind::Static)];
+    let system = of(&spec, 1);
+    // Half of them short and half long; the first is short, by which alone all would be.
+    let from = |ticket: u64, ms: u64, count: u64| {
+        (0..count).map(move |n| at(ticket + n, ms + 10 * n, if n % 2 == 0 { 100 } else { 500 }))
+    };
+    // After a silence of less than a period, and of more.
+    for silence_ms in [500, 1_200, 5_000] {
+        let fleet = record(6, &system, from(0, silence_ms, 60).collect()).fleet.unwrap();
+        assert_eq!(fleet.decisions, 1, "{fleet:?}");
+        let first_change = &fleet.allocations[1];
+        assert!(first_change.0 >= Time((silence_ms + 300) * 1_000_000), "{fleet:?}");
+        let last = &fleet.allocations.last().unwrap().1;
+        assert!(last[0] > 0 && last[2] > 1, "{fleet:?}");
+    }
+    // Decided at 300 ms and due at 1,300; the load has ended at 400, and comes back at 1,350.
+    let entries = from(0, 0, 40).chain(from(40, 1_350, 25)).collect();
+    let fleet = record(6, &system, entries).fleet.unwrap();
+    assert_eq!(fleet.decisions, 1, "the load ends before 1,650 ms: {fleet:?}");
+    let entries = from(0, 0, 40).chain(from(40, 1_350, 60)).collect();
+    let fleet = record(6, &system, entries).fleet.unwrap();
+    assert_eq!(fleet.decisions, 2, "{fleet:?}");
+    // Where somebody comes all the time, nothing begins anew.
+    let fleet = record(6, &system, from(0, 0, 140).collect()).fleet.unwrap();
+    assert_eq!(fleet.decisions, 2, "{fleet:?}");
+}
+
 #[test]
 fn streams_have_runtimes_of_their_own_and_share_the_cards() {
     let mut spec = runtimes(PAPER, periodic(100));

@@ -51,6 +51,60 @@ fn a_refused_task_keeps_nobody_waiting_for_a_full_pool() {
     assert_eq!(record.tasks.expect("it has tasks").plans, 2);
 }
 
+/// Whoever is turned away takes the place that it would have had, on whichever card: nobody waits for it on another.
+#[test]
+fn a_refused_task_keeps_nobody_waiting_on_several_cards() {
+    let card = synthetic_card();
+    for place in [PlaceSpec::RoundRobin, PlaceSpec::LeastLoaded] {
+        for cards in 1..=4 {
+            let mut system = tasks(2);
+            system.pool.place = place;
+            of(&mut system).registrations[0].kind = "adaptors".into();
+            // Ten pools of four queries a card, of which one in each is the refused task's.
+            let entries = (0..40 * cards).map(|i| request(i, 100 * (i + 1), u32::from(i % 4 != 1), 32));
+            let run = run_listed(
+                &card,
+                cluster(cards as u32, MEMORY),
+                &system,
+                2,
+                Jitter::None,
+                entries.collect(),
+            );
+            let counts = run.record.counts;
+            assert_eq!(counts.served + counts.unfinished, 30 * cards);
+            // Who goes by load may leave each card's last pool unfilled.
+            let left = if place == PlaceSpec::RoundRobin { 0 } else { 3 * cards };
+            assert!(counts.unfinished <= left, "{place:?}, {cards} cards: {counts:?}");
+        }
+    }
+}
+
+/// Where fewer may wait than pools have places, those who find the queue full fill the pools of those who wait, and not of nobody.
+#[test]
+fn a_full_queue_keeps_nobody_waiting_on_many_cards() {
+    let card = synthetic_card();
+    for place in [PlaceSpec::RoundRobin, PlaceSpec::LeastLoaded] {
+        for cards in [2, 3, 8, 16] {
+            let mut system = tasks(2);
+            system.pool.place = place;
+            system.admit = AdmitSpec::BoundedQueue { max_waiting: 8 };
+            let entries = (0..400).map(|i| request(i, 10_000 * (i + 1), (i % 2) as u32, 32));
+            let record = run_listed(
+                &card,
+                cluster(cards, MEMORY),
+                &system,
+                2,
+                Jitter::None,
+                entries.collect(),
+            );
+            let counts = record.record.counts;
+            // Each pool of four has somebody in it.
+            assert!(counts.served >= 100 - 8, "{place:?}, {cards} cards: {counts:?}");
+            assert!(counts.unfinished <= 8, "{place:?}, {cards} cards: {counts:?}");
+        }
+    }
+}
+
 /// Of a thousand queries at once nearly all find the queue full. Whoever comes later waits for a full pool as before: pools of nobody but
 /// those who were turned away are none.
 #[test]

@@ -26,6 +26,10 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:14: systems[1].instances_per_gpu: must be a whole number from 1 to 1024, got 1025"),
     ("backbone: tiny", "backbone: { kind: encoder, layers: 70000, hidden: 4, heads: 1, intermediate: 4, vocabulary: 9, positions: 64 }",
      "s.yaml:6: models.backbone.layers: must be from 1 to 65535, got 70000"),
+    ("{ preset: bert-shared, name: shared }", "{ preset: bert-shared, name: shared, batch: { fixed-size: { size: 4 } }, instances_per_gpu: 2, admit: { bounded-queue: { max_waiting: 6 } } }",
+     "s.yaml:14: systems[1].admit.bounded-queue.max_waiting: must be more than 6, as many as can wait for batches of 4 on 2 instances without filling one, or batch must be size-or-timeout, got 6"),
+    ("validate: {", "plan: { find: fewest-cards, gpus: [3, 5], choices: { shared: { instances_per_gpu: [1025] } } }\nvalidate: {",
+     "s.yaml:16: plan.choices.shared.instances_per_gpu[0]: must be a whole number from 1 to 1024, got 1025"),
     // What nobody would hear of.
     ("{ preset: bert-shared, name: shared }", "{ preset: pets, runtimes: { slo: 1s, max_length: 64 } }",
      "s.yaml:7: tenants.kinds: must be given, since a system has tasks, got nothing\n\

@@ -62,7 +62,8 @@ impl Drawn {
                         }
                     })?),
                 },
-                classes: stage.pool.classes,
+                // A single number is right or wrong.
+                classes: stage.pool.classes.max(2),
             })
         };
         let stages = route
@@ -144,7 +145,7 @@ impl Drawn {
                 let answered = |stage| {
                     let confidence = f64::from(self.outcome(ticket, stage, 0.0).confidence);
                     // Of the other classes' probabilities only the sum is known.
-                    let each = (1.0 - confidence) / (classes - 1).max(1) as f64;
+                    let each = (1.0 - confidence) / (classes - 1) as f64;
                     let mut probabilities = vec![each; classes];
                     probabilities[self.class(ticket, stage)] = confidence;
                     (weights[stage], probabilities)
@@ -177,7 +178,7 @@ impl Drawn {
         if self.outcome(ticket, stage, 0.0).correct {
             return 0;
         }
-        let wrong = u64::from(self.stages[stage].classes.max(2) - 1);
+        let wrong = u64::from(self.stages[stage].classes - 1);
         let part = (1 << 32) | self.stages[stage].model as u64;
         1 + self.draws.part(part).about(ticket).below(wrong) as usize
     }

@@ -182,6 +182,7 @@ impl RuntimeServer {
         };
         // Who is turned away for the queue's sake needs instances like those who are let in.
         self.streams[stream].observed[fitting] += 1;
+        self.fleet.observed(now);
         if let Err(reason) = self.admit.admit(request, self.waiting) {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             self.fleet.turned_away(now);
@@ -254,7 +255,7 @@ impl RuntimeServer {
         self.waiting -= 1;
         self.fleet.gave_up(now);
         let waits = Waits::in_queue(now.since(self.requests[id].arrival));
-        self.finish(id, Verdict::Cancelled, waits, 0, commands);
+        self.finish(now, id, Verdict::Cancelled, waits, 0, commands);
     }
 
     fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
@@ -269,7 +270,7 @@ impl RuntimeServer {
                 let failure = done.failures.first().map(|failure| failure.reason);
                 let verdict = Verdict::of_run(cancelled, failure);
                 self.fleet.served(now, now.since(arrival), done.timing.busy);
-                self.finish(request, verdict, waits, 1, commands);
+                self.finish(now, request, verdict, waits, 1, commands);
                 self.instances[instance.index()].in_hand -= 1;
                 match self.instances[instance.index()].state {
                     State::Serving(runtime) => {
@@ -289,12 +290,23 @@ impl RuntimeServer {
         }
     }
 
-    fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
+    fn finish(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        verdict: Verdict,
+        waits: Waits,
+        batch_requests: u32,
+        commands: &mut Commands,
+    ) {
         let request = &self.requests[id];
         commands
             .list
             .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
         self.requests.discard(id);
+        if self.requests.is_empty() {
+            self.fleet.idle_since = now;
+        }
     }
 
     /// Hands an instance the next of its line for as long as it may have more in hand.

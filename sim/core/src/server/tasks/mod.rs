@@ -227,7 +227,7 @@ impl TaskServer {
             Ok(position) => position,
             Err(reason) => {
                 commands.list.push(Command::Finish(Finish::rejected(request, reason)));
-                self.turned_away(now, request.tenant, commands);
+                self.turned_away(now, request.tenant, reason, commands);
                 return;
             }
         };
@@ -244,25 +244,51 @@ impl TaskServer {
     /// A pool that waits for so many queries counts those that were turned away or have left: otherwise one refused task would keep all others
     /// waiting.
     fn leave_place(&mut self, instance: InstanceId) {
+        let gone = self.instances[instance.index()].gone + 1;
+        self.leave_places(instance, gone);
+    }
+
+    /// An instance counts `gone` of those that are not there, and no more of them than leave a place empty beside somebody. For placement they are
+    /// part of its load: who comes next fills another's pool.
+    fn leave_places(&mut self, instance: InstanceId, gone: u32) {
         let PlanningSpec::Pool { size, .. } = self.planning else {
             return;
         };
         let state = &mut self.instances[instance.index()];
         let waiting = state.queue.view(&self.requests).len();
-        state.gone = without_empty_pools(state.gone + 1, waiting, size);
+        let gone = without_empty_pools(gone, waiting, size);
+        let before = std::mem::replace(&mut state.gone, gone);
+        self.load_changed(instance, gone as i32 - before as i32);
     }
 
-    fn turned_away(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
-        if let PlanningSpec::Pool { .. } = self.planning {
-            let position = match self.repository.entry(tenant) {
-                Entry::Loaded(task) => task.position,
-                // Of one that has no stream, any.
-                Entry::Unknown | Entry::Refused(_) => tenant,
+    /// A query that is turned away takes the place that it would have had. Where it is for too many who wait, nobody can come to fill their pools, and it
+    /// is a place beside one of them.
+    fn turned_away(&mut self, now: Time, tenant: u32, reason: RejectReason, commands: &mut Commands) {
+        let PlanningSpec::Pool { .. } = self.planning else {
+            return;
+        };
+        let position = match self.repository.entry(tenant) {
+            Entry::Loaded(task) => task.position,
+            // Of one that has no stream, any.
+            Entry::Unknown | Entry::Refused(_) => tenant,
+        };
+        let (mut instance, stream) = (self.instance_for(position), self.stream_of(position));
+        self.placed[stream] += 1;
+        if reason == RejectReason::QueueFull {
+            let somebody_waits = |instance: &InstanceId| {
+                let queue = &self.instances[instance.index()].queue;
+                queue.view(&self.requests).len() > 0
             };
-            let instance = self.instance_for(position);
-            self.leave_place(instance);
-            self.advance(now, instance, commands);
+            instance = { self.from(instance) }.find(somebody_waits).unwrap_or(instance);
         }
+        self.leave_place(instance);
+        self.advance(now, instance, commands);
+    }
+
+    /// All instances of an instance's stream, from it on.
+    fn from(&self, instance: InstanceId) -> impl Iterator<Item = InstanceId> + use<> {
+        let (streams, instances) = (self.loads.len() as u32, self.instances.len() as u32);
+        (0..instances / streams).map(move |card| InstanceId((instance.0 + card * streams) % instances))
     }
 
     /// The position of the request's task among those loaded, if it is let in.
@@ -462,12 +488,13 @@ impl TaskServer {
         self.repository.counts.plans += 1;
         if let PlanningSpec::Pool { size, .. } = &self.planning {
             let missing = size - pool.len() as u32;
-            state.gone = state.gone.saturating_sub(missing);
+            let gone = state.gone.saturating_sub(missing);
             for query in &pool {
                 state.queue.remove(&mut self.requests, query.id);
             }
-            state.gone = without_empty_pools(state.gone, state.queue.view(&self.requests).len(), *size);
+            self.leave_places(instance, gone);
         }
+        let state = &mut self.instances[instance.index()];
         let batching = match self.engine {
             EngineSpec::Shared { batching, .. } if pool.len() > 1 => batching,
             EngineSpec::Shared { .. } => {

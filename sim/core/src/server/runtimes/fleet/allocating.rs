@@ -1,6 +1,6 @@
 //! How many instances each runtime has: asked of the solver each period, carried out a few instances at a time.
 
-use tenantry_traces::Time;
+use tenantry_traces::{Duration, Time};
 
 use super::RuntimeServer;
 use crate::command::Commands;
@@ -41,10 +41,13 @@ impl RuntimeServer {
         let question = Question {
             streams: streams.collect(),
             instances,
-            span: now.since(self.fleet.observed_since),
+            span: self
+                .fleet
+                .observed_since
+                .map_or(Duration::ZERO, |since| now.since(since)),
             solver: periodic.solver,
         };
-        self.fleet.observed_since = now;
+        self.fleet.observed_since = Some(now);
         self.fleet.solving = true;
         let batch = self.running.insert(Running::Solve);
         let lane = self.topology.solver.expect("a pool that asks has a solver");

@@ -58,8 +58,10 @@ pub(super) struct Fleet {
     next_allocation: Time,
     /// A timer is set and has not come.
     armed: bool,
-    /// Since when requests have been counted.
-    observed_since: Time,
+    /// Since when requests have been counted: since the first came, and then since each decision.
+    observed_since: Option<Time>,
+    /// When somebody left last and nobody stayed; time zero before the first comes.
+    pub idle_since: Time,
     solving: bool,
     /// The last answer,
     answer: Vec<u32>,
@@ -109,7 +111,8 @@ impl Fleet {
             scaler: spec.scale.map(|scale| Scaler::new(scale.rule)),
             next_allocation: Time::ZERO + periodic.map_or(Duration::ZERO, |periodic| periodic.first),
             armed: false,
-            observed_since: Time::ZERO,
+            observed_since: None,
+            idle_since: Time::ZERO,
             solving: false,
             answer: Vec::new(),
             is_to_be_planned: false,
@@ -128,6 +131,12 @@ impl Fleet {
             card_bytes: u64::from(instances_per_gpu) * largest.max().unwrap_or(0),
             cards_most: cards,
         }
+    }
+
+    /// A request was counted.
+    #[inline]
+    pub fn observed(&mut self, now: Time) {
+        self.observed_since.get_or_insert(now);
     }
 
     /// A request was turned away since too many wait.
@@ -177,6 +186,12 @@ impl Fleet {
             shared_bytes: u64::from(self.cards_most) * (self.card_bytes + self.heads_bytes),
             ..MemoryUse::default()
         }
+    }
+
+    /// Whether nobody has been inside for more than half of the time in which requests were counted.
+    fn was_mostly_silent(&self, now: Time) -> bool {
+        let silence = now.since(self.idle_since).0;
+        { self.observed_since }.is_none_or(|since| 2 * silence > now.since(since).0)
     }
 
     /// When something is due next; nothing where nothing ever is.
@@ -299,15 +314,16 @@ impl RuntimeServer {
     }
 
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come. Requests that were counted before a whole period without any say nothing
-    /// of those who come after it.
+    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
     pub(super) fn fleet_idled(&mut self, now: Time, somebody_comes: bool, commands: &mut Commands) {
         if let Some(periodic) = self.fleet.periodic
-            && now >= self.fleet.next_allocation + periodic.period
+            && now >= self.fleet.next_allocation
+            && self.fleet.was_mostly_silent(now)
         {
+            // Hardly anybody was seen, of whom nothing follows for those who come now: it begins anew.
             self.streams.iter_mut().for_each(|stream| stream.observed.fill(0));
-            self.fleet.observed_since = now;
-            self.fleet.next_allocation = now + periodic.period;
+            self.fleet.observed_since = None;
+            self.fleet.next_allocation = now + periodic.first;
         }
         while let Some(at) = { self.fleet.scaler.as_ref() }.and_then(|scaler| scaler.missed(now, somebody_comes)) {
             let asked = Asked {
