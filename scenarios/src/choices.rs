@@ -6,7 +6,7 @@ use serde_yaml::Value;
 use crate::decode::decode;
 use crate::error::{PROBLEMS_MAX, Problem};
 use crate::path::Path;
-use crate::plan::Way;
+use crate::plan::{Way, numbers_of_cards};
 use crate::raw::{RawPlan, RawScenario};
 use crate::resolve::resolve;
 use crate::scenario::written;
@@ -88,11 +88,12 @@ pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
         ..raw.clone()
     };
     let tree: Value = serde_yaml::from_str(&written(&alone)).expect("what was written can be read");
+    let gpus = numbers_to_check(raw, plan);
     let mut problems: Vec<Problem> = Vec::new();
     for (index, system) in raw.systems.iter().enumerate() {
         let place = Path::default().key("systems").index(index);
         for choices in combinations(plan, &system.name.0) {
-            for problem in wrong(&tree, &place, &choices) {
+            for problem in wrong(&tree, &place, &choices, &gpus) {
                 // Each value is in many combinations, and would be wrong in all of them.
                 if !problems.contains(&problem) {
                     problems.push(problem);
@@ -106,8 +107,17 @@ pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// What is wrong with one combination for the system at `place`.
-fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>]) -> Vec<Problem> {
+/// Numbers of cards of which one must do for a combination: some take cards by twos, say. From the most on, and no more than show it.
+fn numbers_to_check(raw: &RawScenario, plan: &RawPlan) -> Vec<u32> {
+    const ENOUGH: usize = 64;
+    let mut gpus = numbers_of_cards(raw, plan);
+    gpus.sort_unstable_by(|a, b| b.cmp(a));
+    gpus.truncate(ENOUGH);
+    gpus
+}
+
+/// What is wrong with one combination for the system at `place`, with whichever of these numbers of cards: as it is with the first of them.
+fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Vec<Problem> {
     let mut tree = tree.clone();
     let chosen = |choice: &Choice<'_>| place.join(Path::parse(choice.key).expect("keys were checked").steps());
     for choice in choices {
@@ -115,9 +125,16 @@ fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>]) -> Vec<Problem> {
             return vec![problem.moved(choice.source.clone())];
         }
     }
-    let Err(problems) = decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) else {
-        return Vec::new();
-    };
+    let of_cluster = Path::default().key("cluster").key("gpus");
+    let mut problems = None;
+    for &count in gpus {
+        of_cluster.set(&mut tree, count.into()).expect("a cluster has cards");
+        match decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) {
+            Ok(_) => return Vec::new(),
+            Err(found) => drop(problems.get_or_insert(found)),
+        }
+    }
+    let problems = problems.unwrap_or_default();
     let blame = |problem: Problem| {
         let path = problem.path();
         match choices.iter().find(|choice| path.starts_with(&chosen(choice))) {

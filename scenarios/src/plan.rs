@@ -120,11 +120,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         let must = "left out beside plan, which says itself what is tried";
         problems.push(Problem::new(Path::default().key("sweep"), must, "a sweep"));
     }
-    let gpus = match &plan.gpus {
-        None => vec![raw.cluster.gpus.0],
-        Some(RawNumbers::List(list)) => list.iter().map(|count| count.0).collect(),
-        Some(RawNumbers::Between(between)) => (between.from.0..=between.to.0).take(LEVELS_MAX).collect(),
-    };
+    let gpus = numbers_of_cards(raw, plan);
     let precision = plan.precision.fraction();
     let tenants = plan.tenants.map_or(vec![raw.tenants.count.0], |between| {
         let (from, to) = (f64::from(between.from.0), f64::from(between.to.0));
@@ -186,6 +182,15 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         confidence: plan.confidence.fraction(),
         repeats: plan.repeats.0,
     }))
+}
+
+/// The numbers of cards that are tried, as they are given.
+pub(crate) fn numbers_of_cards(raw: &RawScenario, plan: &RawPlan) -> Vec<u32> {
+    match &plan.gpus {
+        None => vec![raw.cluster.gpus.0],
+        Some(RawNumbers::List(list)) => list.iter().map(|count| count.0).collect(),
+        Some(RawNumbers::Between(between)) => (between.from.0..=between.to.0).take(LEVELS_MAX).collect(),
+    }
 }
 
 /// What this question does not ask, and would leave aside.

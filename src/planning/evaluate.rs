@@ -114,11 +114,7 @@ impl<'a> Evaluator<'a> {
         let mut offers = Vec::new();
         let mut cards = BTreeMap::new();
         for (card, price) in &plan.cards {
-            let mut found = card_of(scenario, card)?;
-            for run in scenario.runs() {
-                complete(&mut found, &run);
-            }
-            cards.insert(card.as_str(), found);
+            cards.insert(card.as_str(), card_of(scenario, card)?);
             offers.extend(plan.ways.iter().enumerate().map(|(index, way)| Offer {
                 way,
                 index,
@@ -151,9 +147,13 @@ impl<'a> Evaluator<'a> {
         };
         for (candidate, levels) in evaluator.levels.iter().enumerate() {
             let level = levels.len() - 1;
-            evaluator
-                .scenario_of(Cell { candidate, level }, 1)
-                .map_err(Failure::BadInput)?;
+            let made = evaluator.scenario_of(Cell { candidate, level }, 1);
+            let card = evaluator.cards.get_mut(evaluator.offers[candidate].card);
+            let card = card.expect("each offer's card was found");
+            // Its choices may need what no other offer does.
+            for run in made.map_err(Failure::BadInput)?.runs() {
+                complete(card, &run);
+            }
         }
         evaluator.one_workload = evaluator.has_one_workload()?;
         if evaluator.one_workload {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_scenarios::Scenario;
 use tenantry_sim::plan::Cell;
 
-use super::{BASE, evaluator};
+use super::{BASE, evaluator, planned};
 
 fn numbers_of_cards(scenario: &Scenario) -> Vec<Vec<u32>> {
     let levels = evaluator(scenario).levels;
@@ -34,6 +35,37 @@ fn numbers_of_cards_that_are_not_valid_are_left_out() {
     );
     let most = asked("plan={find: highest-rate, gpus: {from: 2, to: 7}, load: {from: 1, to: 2}, precision: 99%}");
     assert_eq!(most, [vec![7, 7, 7], vec![6, 6, 6]]);
+}
+
+/// What a choice needs and the card was not measured with is derived for it as for a scenario that says so, and its numbers of cards are the plan's.
+#[test]
+fn a_choice_is_priced_and_placed_as_if_the_scenario_had_it() {
+    let set = [
+        "card=a100-sxm",
+        "models.backbone=llama-7b",
+        "tenants.count=20",
+        "workload={arrivals: {poisson: {rate: 2/s}}, lengths: {input: {fixed: 128}, output: {fixed: 32}}, stop: \
+         {requests: 40}}",
+        "systems=[{preset: punica}]",
+        "slo={ttft: 1s, tpot: 100ms, at: p90}",
+        "plan={find: fewest-cards, gpus: [3, 4], choices: {punica: {generation.lora.rank: [16, 37], \
+         generation.tensor_parallel: [1, 2]}}}",
+    ];
+    let scenario = Scenario::from_yaml("choices", BASE, &set.map(str::to_owned)).unwrap();
+    assert_eq!(numbers_of_cards(&scenario), [vec![3, 4], vec![4], vec![3, 4], vec![4]]);
+    for option in planned(&scenario).report.options {
+        assert!(!option.verdict.starts_with(CANNOT_RUN) && option.runs > 0, "{option:?}");
+    }
+    // No number of cards that is tried is one for it.
+    let never = ["plan={find: fewest-cards, gpus: [3, 5], choices: {punica: {generation.tensor_parallel: [2]}}}"];
+    let set: Vec<String> = set.into_iter().chain(never).map(str::to_owned).collect();
+    let refused = Scenario::from_yaml("choices", BASE, &set).unwrap_err().to_string();
+    assert!(
+        refused.contains(
+            "plan.choices.punica.generation.tensor_parallel[0]: must be a divisor of cluster.gpus (5), got 2"
+        ),
+        "{refused}"
+    );
 }
 
 /// 3 cards at 1.1 cost 3.3, and as much as 2 at 1.65, however binary fractions add up.
