@@ -55,7 +55,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 22] = [
+const METRICS: [Metric; 24] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -77,10 +77,22 @@ const METRICS: [Metric; 22] = [
         |run| Some(run.ttft_ms?.mean),
     ),
     latency(
+        "TTFT at SLO ms",
+        Shown::WhereSomeRun(|run| run.slo.as_ref().is_some_and(|slo| slo.ttft_ms.is_some())),
+        "Time to the first token at the quantile that the target is about.",
+        |run| run.ttft_ms?.at(&run.slo.as_ref()?.at),
+    ),
+    latency(
         "TPOT ms",
         Shown::WhereSomeHaveIt,
         "Mean time from one token of a request to its next.",
         |run| Some(run.tpot_ms?.mean),
+    ),
+    latency(
+        "TPOT at SLO ms",
+        Shown::WhereSomeRun(|run| run.slo.as_ref().is_some_and(|slo| slo.tpot_ms.is_some())),
+        "Time from one token of a request to its next at the quantile that the target is about.",
+        |run| run.tpot_ms?.at(&run.slo.as_ref()?.at),
     ),
     latency(
         "Longest gap ms",
@@ -266,6 +278,23 @@ mod tests {
         let columns = shown(&groups);
         let p95 = columns.iter().find(|metric| metric.title == "p95 ms").unwrap();
         assert!(groups.iter().all(|group| group.mean(p95.read).is_some()));
+    }
+
+    /// What a target of tokens is judged by stands beside the means.
+    #[test]
+    fn a_target_of_tokens_shows_what_it_is_judged_by() {
+        let mut runs = testing::runs();
+        let titles = |runs: &[crate::Run]| -> Vec<&'static str> {
+            shown(&Group::all(runs)).iter().map(|metric| metric.title).collect()
+        };
+        assert!(!titles(&runs).iter().any(|title| title.contains("at SLO")));
+        let latency = runs[0].summary.latency_ms;
+        let slo = runs[0].summary.slo.as_mut().unwrap();
+        (slo.at, slo.ttft_ms) = ("p95".into(), Some(500.0));
+        runs[0].summary.ttft_ms = latency;
+        assert!(titles(&runs).contains(&"TTFT at SLO ms") && !titles(&runs).contains(&"TPOT at SLO ms"));
+        let read = METRICS.iter().find(|metric| metric.title == "TTFT at SLO ms").unwrap().read;
+        assert_eq!(read(&runs[0].summary), Some(latency.unwrap().p95));
     }
 
     /// Of two seeds of which one has refused nobody, half as many were refused.
