@@ -8,6 +8,7 @@ use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_plot::Texts;
 use tenantry_profiles::roofline::Need;
 use tenantry_profiles::{Card, DeviceKind, ModelShape, ProfileError};
+use tenantry_reports::human;
 use tenantry_scenarios::{RunSpec, Scenario};
 use tenantry_sim::{MetError, Prices};
 use tenantry_traces::generate::TenantGroups;
@@ -192,14 +193,49 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
     }
 }
 
-/// That a run's cards are too small, by the key that says how large they are.
-pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
+/// That a run's cards are too small, by the key that says how large they are, and how large they must be.
+pub fn does_not_fit(run: &RunSpec, card: &Card, error: &ServerError) -> Option<String> {
+    let Missing { model, .. } = missing(run, error)?;
+    let there = cluster(run, card);
+    let lacks = |gpu_memory_bytes: u64| {
+        let larger = ClusterSpec {
+            gpu_memory_bytes,
+            ..there.clone()
+        };
+        missing(run, &Server::on_card(card, &larger, &run.system, run.tenants).err()?)
+    };
+    // What is missed first is not all: tenants' parameters come after what they share, and a model after the one before it.
+    let (mut enough, mut of_tenants) = (there.gpu_memory_bytes, "");
+    while let Some(more) = lacks(enough) {
+        enough += more.bytes;
+        if more.is_of_tenants {
+            of_tenants = " and one tenant's parameters for each instance";
+        }
+    }
     // Of the card where the scenario does not say.
     let key = match run.gpu_memory_bytes {
         Some(_) => "cluster.gpu_memory",
         None => "card",
     };
-    let (file, system) = (&run.file, &run.system.name);
+    Some(format!(
+        "{}: {key}: must be of at least {} of memory for system {} with {model}{of_tenants}, got {}",
+        run.file,
+        size(enough, f64::ceil),
+        run.system.name,
+        size(there.gpu_memory_bytes, f64::floor)
+    ))
+}
+
+/// What a server lacks of each card's memory to be made.
+struct Missing {
+    model: String,
+    /// Above 0; more may be missing once they are there.
+    bytes: u64,
+    is_of_tenants: bool,
+}
+
+fn missing(run: &RunSpec, error: &ServerError) -> Option<Missing> {
+    let pool = &run.system.pool;
     match error {
         ServerError::BackboneDoesNotFit {
             model,
@@ -207,24 +243,43 @@ pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
             available_bytes,
         } => {
             // Cards that share a model share what it takes.
-            let generation = run.system.pool.generation.as_ref();
-            let cards = generation.map_or(1, |generation| generation.tensor_parallel.into());
-            let (needed, available) = (needed_bytes.div_ceil(cards), available_bytes / cards);
-            Some(format!(
-                "{file}: {key}: must be of at least {needed} bytes of memory for system {system} with {model}, got \
-                 {available}"
-            ))
+            let cards = { pool.generation.as_ref() }.map_or(1, |generation| generation.tensor_parallel.into());
+            Some(Missing {
+                model: model.clone(),
+                bytes: (needed_bytes - available_bytes).div_ceil(cards),
+                is_of_tenants: false,
+            })
         }
         ServerError::TenantDoesNotFit {
             model,
             tenant_bytes,
             free_bytes,
-        } => Some(format!(
-            "{file}: {key}: must leave each instance of system {system} the {tenant_bytes} bytes that one tenant's \
-             parameters of {model} are, got {free_bytes}"
-        )),
+        } => Some(Missing {
+            model: model.clone(),
+            bytes: (tenant_bytes - free_bytes) * u64::from(pool.instances_per_gpu),
+            is_of_tenants: true,
+        }),
         _ => None,
     }
+}
+
+/// An amount of memory that a scenario may have, in three digits: `3.19 MiB`.
+fn size(bytes: u64, round: fn(f64) -> f64) -> String {
+    // Scenarios know no larger unit.
+    const GIB: (f64, &str) = (1_073_741_824.0, "GiB");
+    let bytes = bytes as f64;
+    let (unit, name) = { Some(human::binary_unit(bytes)) }
+        .filter(|(unit, _)| *unit <= GIB.0)
+        .unwrap_or(GIB);
+    let amount = bytes / unit;
+    let decimals = match amount {
+        _ if unit == 1.0 => 0,
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    let scale = 10f64.powi(decimals);
+    format!("{:.*} {name}", decimals as usize, round(amount * scale) / scale)
 }
 
 /// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
@@ -246,6 +301,29 @@ pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
 /// # Errors
 /// Why none can be made.
 pub fn server(run: &RunSpec, card: &Card) -> Result<Server, String> {
-    Server::on_card(card, &cluster(run, card), &run.system, run.tenants)
-        .map_err(|error| does_not_fit(run, &error).unwrap_or_else(|| format!("system {}: {error}", run.system.name)))
+    Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map_err(|error| {
+        does_not_fit(run, card, &error).unwrap_or_else(|| format!("system {}: {error}", run.system.name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_enough_and_what_is_there_is_no_more() {
+        for (bytes, up, down) in [
+            (1024, "1.00 KiB", "1.00 KiB"),
+            (3_342_656, "3.19 MiB", "3.18 MiB"),
+            (1_048_575, "1024 KiB", "1023 KiB"),
+            (717, "717 B", "717 B"),
+            (85_899_345_921, "80.1 GiB", "80.0 GiB"),
+            (3 << 40, "3072 GiB", "3072 GiB"),
+        ] {
+            assert_eq!(
+                (size(bytes, f64::ceil), size(bytes, f64::floor)),
+                (up.into(), down.into())
+            );
+        }
+    }
 }

@@ -34,8 +34,12 @@ const TIMELINE_FILE: &str = "timeline.json";
 /// How much of a run is drawn where the user does not say.
 const TIMELINE: Duration = Duration::from_secs(2);
 
-/// What a plan leaves that would be taken for the runs'. Its answer is a scenario, and may be theirs.
+/// What a plan leaves that would be taken for the runs'.
 const OF_PLANS: [&str; 2] = ["plan.json", "plan.html"];
+/// What a plan leaves too: a scenario, which may be the runs'.
+const ANSWER: &str = "answer.yaml";
+/// What `tenantry reproduce` leaves that would be taken for the runs' or a plan's.
+const OF_REPRODUCTIONS: [&str; 4] = ["reproduce.json", "reproduce.md", "sensitivity.json", "sensitivity.md"];
 /// What runs leave that would be taken for a plan's.
 const OF_RUNS: [&str; 8] = [
     "summary.json",
@@ -66,16 +70,20 @@ fn earlier(folder: &Path, names: impl Iterator<Item = &'static str>, of: &str) -
 
 /// What earlier commands left in a sweep's folder.
 pub fn earlier_than_sweep(folder: &Path) -> Option<String> {
-    earlier(
-        folder,
-        [REQUESTS, ANSWERS, TIMELINE_FILE].into_iter().chain(OF_PLANS),
-        "these runs",
-    )
+    let others = [REQUESTS, ANSWERS, TIMELINE_FILE].into_iter().chain(OF_PLANS);
+    earlier(folder, others.chain(OF_REPRODUCTIONS), "these runs")
 }
 
 /// What earlier commands left in a plan's folder.
 pub fn earlier_than_plan(folder: &Path) -> Option<String> {
-    earlier(folder, OF_RUNS.into_iter(), "this plan")
+    earlier(folder, OF_RUNS.into_iter().chain(OF_REPRODUCTIONS), "this plan")
+}
+
+/// What earlier commands left in the folder of a reproduction that writes the files `own`.
+pub fn earlier_than_reproduction(folder: &Path, own: &[&str]) -> Option<String> {
+    let of_others = OF_RUNS.into_iter().chain(OF_PLANS).chain([ANSWER]);
+    let others = of_others.chain(OF_REPRODUCTIONS).filter(|name| !own.contains(name));
+    earlier(folder, others, "this reproduction")
 }
 
 /// What is to be kept of a command's runs.
@@ -139,12 +147,17 @@ impl Keep {
             let own = format!("{name} of --out");
             check_apart(("--record", record), (&own, Some(&out.join(name))))?;
         }
+        // By whichever path the scenario was named.
+        let answer = out.join(ANSWER).canonicalize().ok();
+        let is_answer = |run: &RunSpec| answer.is_some() && Path::new(&run.file).canonicalize().ok() == answer;
+        let answer = (!runs.iter().any(is_answer)).then_some(ANSWER);
+        let of_others = OF_PLANS.into_iter().chain(answer).chain(OF_REPRODUCTIONS);
         Ok(Keep {
             requests: args.requests.then(|| out.join(REQUESTS)),
             answers: answers.then(|| out.join(ANSWERS)),
             timeline: window.map(|window| (out.join(TIMELINE_FILE), window)),
             record: record.map(Path::to_owned),
-            earlier: earlier(out, not_written.into_iter().chain(OF_PLANS), "these runs"),
+            earlier: earlier(out, not_written.into_iter().chain(of_others), "these runs"),
         })
     }
 

@@ -199,6 +199,11 @@ pub fn print_yaml(output: &OutputArgs, yaml: &str) -> Result<(), Failure> {
     to_stdout(yaml.as_bytes())
 }
 
+/// `1 request`, `2 requests`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Says something by the way, on standard error.
 pub fn say(output: &OutputArgs, text: &str) {
     if !output.quiet {

@@ -2,6 +2,11 @@
 
 use std::io;
 
+use crate::slice::{DTYPE, dtype_of};
+
+/// Between the labels of the tables that a card has in place of one.
+pub(crate) const BETWEEN_TABLES: &str = ", ";
+
 /// A profile that could not be found, read, understood or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
@@ -93,7 +98,7 @@ fn list(names: &[String]) -> String {
 
 /// A cost that the card has no table for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("card {card}: {family}: must hold {asked}, got {found}; {}", MissingTable::advice(.command))]
+#[error("card {card}: {family}: must hold {asked}, got {found}; {}", self.advice())]
 pub struct MissingTable {
     /// The card's name.
     pub card: String,
@@ -108,11 +113,29 @@ pub struct MissingTable {
 }
 
 impl MissingTable {
-    fn advice(command: &Option<String>) -> String {
-        match command {
+    fn advice(&self) -> String {
+        let measure = match &self.command {
             Some(command) => format!("measure it with `{command}`"),
             None => "its datasheet gives no more".to_owned(),
+        };
+        // To ask for what the card has is nearer than to measure.
+        let formats: Vec<String> = { self.other_formats() }
+            .map(|format| format!("dtype: {format}"))
+            .collect();
+        match formats.is_empty() {
+            true => measure,
+            false => format!("did you mean {}? If not, {measure}", formats.join(" or ")),
         }
+    }
+
+    /// The number formats of tables that the card has and that are what was asked for in all else.
+    fn other_formats(&self) -> impl Iterator<Item = &str> {
+        let found = self.found.split(BETWEEN_TABLES);
+        found.filter_map(move |label| {
+            let (format, asked_for) = (dtype_of(label)?, dtype_of(&self.asked)?);
+            let in_asked = label.replace(&format!("{DTYPE}{format}"), &format!("{DTYPE}{asked_for}"));
+            (in_asked == self.asked).then_some(format)
+        })
     }
 
     /// The same where a scenario's file asks: the command measures all that its systems need, whatever their shapes.

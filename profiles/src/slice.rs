@@ -50,6 +50,11 @@ pub(crate) const MODEL: &str = "model=";
 /// and a number format.
 pub(crate) const DTYPE: &str = "dtype=";
 
+/// The number format that a label has, as it is written there.
+pub(crate) fn dtype_of(label: &str) -> Option<&str> {
+    label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE))
+}
+
 impl Slice {
     /// Whether it goes as far along each axis as another of the same family.
     pub fn reaches(&self, other: &Slice) -> bool {
@@ -77,9 +82,9 @@ impl Slice {
         self.label.split(' ').find_map(|cell| cell.strip_prefix(MODEL))
     }
 
-    /// The number format that its label has, as it is written there.
+    /// The number format that its label has.
     pub fn dtype(&self) -> Option<&str> {
-        self.label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE))
+        dtype_of(&self.label)
     }
 
     /// The distinct values of each axis, ascending.

@@ -293,7 +293,11 @@ mod tests {
         (slo.at, slo.ttft_ms) = ("p95".into(), Some(500.0));
         runs[0].summary.ttft_ms = latency;
         assert!(titles(&runs).contains(&"TTFT at SLO ms") && !titles(&runs).contains(&"TPOT at SLO ms"));
-        let read = METRICS.iter().find(|metric| metric.title == "TTFT at SLO ms").unwrap().read;
+        let read = METRICS
+            .iter()
+            .find(|metric| metric.title == "TTFT at SLO ms")
+            .unwrap()
+            .read;
         assert_eq!(read(&runs[0].summary), Some(latency.unwrap().p95));
     }
 

@@ -134,6 +134,11 @@ impl Problem {
         }
     }
 
+    /// The same, with what was probably meant.
+    pub fn suggest(self, suggestion: Option<String>) -> Problem {
+        Problem { suggestion, ..self }
+    }
+
     /// The same, at another path.
     pub fn moved(self, path: Path) -> Problem {
         Problem {

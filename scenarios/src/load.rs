@@ -6,6 +6,7 @@
 use serde_yaml::Value;
 use tenantry_core::answers::{self, Answers, AnswersError};
 use tenantry_core::spec::RouteSpec;
+use tenantry_profiles::near_miss;
 use tenantry_traces::TraceError;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
@@ -233,7 +234,7 @@ impl Origin {
         let cascade = root.key("systems").index(system).key("cascade");
         let stage = |stage: usize| cascade.key("stages").index(stage);
         self.error(match error {
-            AnswersError::Outcomes(error) => return self.of_trace(error),
+            AnswersError::Outcomes(error) => return self.of_outcomes(error),
             AnswersError::Model { index, model, known } => {
                 Problem::unknown_name(stage(index).key("model"), &model, known.iter().map(String::as_str))
             }
@@ -311,6 +312,35 @@ impl Origin {
             ),
             AnswersError::None { .. } => Problem::new(root.key("outcomes"), "given", "nothing"),
         })
+    }
+
+    /// A table of outcomes that is not what it must be as a whole; the rest as of a trace.
+    fn of_outcomes(&self, error: TraceError) -> ScenarioError {
+        let (path, must, got, meant) = match &error {
+            TraceError::NoColumn { path, name, columns } => {
+                let meant = near_miss(name, columns.iter().map(String::as_str));
+                (path, format!("the column {name}"), columns.join(", "), meant)
+            }
+            TraceError::File { path, message } => {
+                let parts = { message.strip_prefix("must have ") }.and_then(|rest| rest.split_once(", got "));
+                let Some((must, got)) = parts else {
+                    return self.of_trace(error);
+                };
+                (path, must.to_owned(), got.to_owned(), None)
+            }
+            _ => return self.of_trace(error),
+        };
+        match self.naming(path) {
+            Some(key) => {
+                let problem = Problem::new(
+                    key,
+                    format!("a table with {must}"),
+                    format!("{}: {got}", path.display()),
+                );
+                self.error(problem.suggest(meant))
+            }
+            None => self.of_trace(error),
+        }
     }
 
     /// The workload's generators know best what they can't do; they name fields by their own names.

@@ -4,6 +4,8 @@ use tenantry_reports::Run;
 use tenantry_reports::group::Group;
 use tenantry_reports::human;
 
+use super::first_named;
+
 /// Fewer windows of arrivals tell no growth by themselves.
 const WINDOWS: usize = 20;
 
@@ -15,9 +17,6 @@ const GROWTH: f64 = 1.5;
 
 /// A backlog that is answered within a smaller part of the arrivals' time is a queue like others.
 const DRAIN: f64 = 0.1;
-
-/// Systems and sweep points that are named in a sentence.
-const NAMED: usize = 4;
 
 /// Of a backlog at least this part of the latency is waiting, for whatever it is; of who takes long to be computed it is not.
 const WAITS: f64 = 0.5;
@@ -36,14 +35,10 @@ pub fn backlog_caveat(runs: &[Run]) -> Option<String> {
         ))
     };
     let behind: Vec<String> = groups.iter().filter_map(of).collect();
-    let more = match behind.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let named = behind[..behind.len().min(NAMED)].join(", ");
     (!behind.is_empty()).then(|| {
+        let named = first_named(&behind);
         format!(
-            "Requests came faster than they were answered: {named}{more}. Their latencies grow with the run \
+            "Requests came faster than they were answered: {named}. Their latencies grow with the run \
              (`workload.stop`), and tell how long it was; what the system answers a second is its throughput."
         )
     })
@@ -80,11 +75,10 @@ fn backlog(run: &Run) -> Option<f64> {
 mod tests {
     use tenantry_core::RunRecord;
     use tenantry_core::ledger::{Counts, Window};
-    use tenantry_reports::RunLabels;
-    use tenantry_reports::summary::VIRTUAL;
     use tenantry_traces::Duration;
 
     use super::*;
+    use crate::caveats::testing::labels;
 
     fn window(arrived: u64, served: u64) -> Window {
         Window {
@@ -96,17 +90,6 @@ mod tests {
 
     /// A run into which so many come in each of 100 windows, and out of which so many go, all others after them. They wait for most of their time.
     fn run(arrived: u64, served: u64) -> Run {
-        let labels = RunLabels {
-            system: "hmi".into(),
-            parameters: Default::default(),
-            repeat: 0,
-            machine: VIRTUAL.into(),
-            seed: 7,
-            slo: None,
-            card: "h200-sxm".into(),
-            gpus: 1,
-            price_per_hour: None,
-        };
         let all = 100 * arrived;
         let mut record = RunRecord {
             counts: Counts {
@@ -121,7 +104,7 @@ mod tests {
         record.latency.record(Duration::from_millis(1000));
         record.series.windows = vec![window(arrived, served); 100];
         record.series.windows.push(window(0, all - 100 * served));
-        Run::new(labels, &record)
+        Run::new(labels("hmi"), &record)
     }
 
     #[test]

@@ -1,22 +1,101 @@
 //! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, tables, machines), of what was asked
-//! (`recordings`, `rates`), of prices (`prices`), and of what came of it (`outcomes`, `backlog`). Each command gathers those that it can have.
+//! (`recordings`, `rates`), of prices (`prices`), and of what came of it (`outcomes`, `backlog`, `ends`, `few`, `host`). Each command gathers those that
+//! it can have.
 
 mod backlog;
+mod ends;
+mod few;
+mod host;
 mod of_loaded;
 mod outcomes;
 mod prices;
 mod rates;
 mod recordings;
+#[cfg(test)]
+mod testing;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use tenantry_reports::{Group, Run};
+
+pub use host::host_memory_caveat;
 pub use outcomes::*;
 pub use prices::*;
 pub use rates::*;
 pub use recordings::*;
 
-/// Sentences that several runs have, each once.
+/// Sentences of several runs, each once. Of those that differ in nothing but their figures one stands for all, and says how many there are: a sweep may
+/// have hundreds.
 pub fn once<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<String> {
-    let sentences: BTreeSet<&String> = sentences.into_iter().collect();
-    sentences.into_iter().cloned().collect()
+    let mut alike: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for sentence in sentences {
+        alike.entry(without_figures(sentence)).or_default().push(sentence);
+    }
+    let said = alike.into_values().map(|of_runs| {
+        let first = of_runs[0];
+        match of_runs.iter().filter(|sentence| **sentence != first).count() {
+            0 => first.clone(),
+            1 => format!("{first} So it is in another run, with other figures."),
+            others => format!("{first} So it is in {others} more runs, with other figures."),
+        }
+    });
+    said.collect()
+}
+
+/// A sentence with the same sign for each figure. Names may end with a number, which is none.
+fn without_figures(sentence: &str) -> String {
+    let words = sentence.split_whitespace();
+    let words = words.map(
+        |word| match word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit()) {
+            true => "#",
+            false => word,
+        },
+    );
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Systems and sweep points that are named in a sentence.
+const NAMED: usize = 4;
+
+/// The first of many names, and how many more there are.
+fn first_named(names: &[String]) -> String {
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{}{more}", names[..names.len().min(NAMED)].join(", "))
+}
+
+/// Whether all repeats are one and the same run, since no seed changes it.
+fn is_one_run(group: &Group<'_>) -> bool {
+    let of = |run: &Run| (run.summary.latency_ms, run.summary.requests, run.curves.end);
+    group.runs.iter().all(|run| of(run) == of(group.runs[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_that_differ_in_figures_are_said_once() {
+        let sentences = [
+            "it left at 20.1 s (10 requests).",
+            "it left at 20.1 s (10 requests).",
+            "it left at 9.5 s (9 requests).",
+            "arlo-2 left at 3 s.",
+            "it left at 8 s (7 requests).",
+            "arlo-3 left at 3 s.",
+        ]
+        .map(str::to_owned);
+        let said = once(&sentences);
+        let expected = [
+            "arlo-2 left at 3 s.",
+            "arlo-3 left at 3 s.",
+            "it left at 20.1 s (10 requests). So it is in 2 more runs, with other figures.",
+        ];
+        assert_eq!(said, expected);
+        assert_eq!(once(&sentences[..3]).len(), 1);
+        assert!(once(&sentences[..3])[0].ends_with("So it is in another run, with other figures."));
+        assert_eq!(once(&sentences[..2]), ["it left at 20.1 s (10 requests)."]);
+    }
 }

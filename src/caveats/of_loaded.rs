@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_core::server::tasks::refusals;
-use tenantry_profiles::{DeviceKind, Source};
+use tenantry_profiles::{Card, DeviceKind, Source};
+use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
 
 use super::{
     Measured, TableUsed, as_compiled, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    more_memory_than_there_is, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo, table_caveats,
-    undisturbed, unpriced_looks, unpriced_models,
+    more_memory_than_there_is, of_another_device, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo,
+    table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cards::cluster;
 use crate::runs::Loaded;
@@ -133,10 +134,30 @@ impl Loaded {
         Measured::otherwise_than_here(self.measured())
     }
 
-    /// A sentence on each card that is of another kind of device than the one that executes.
+    /// A sentence on each card that is of another kind of device than the one that executes: what is compared are two devices.
     pub fn device_caveats(&self, is_cpu: bool) -> Vec<String> {
-        { self.cards.values() }
-            .filter_map(|card| crate::caveats::of_another_device(card, is_cpu))
-            .collect()
+        let so = "simulated and executed figures are of two devices";
+        let cards = self.cards.values();
+        cards.filter_map(|card| of_another_device(card, is_cpu, so)).collect()
+    }
+
+    /// The same where nothing is simulated: of the card's times none are in the figures, and its price is.
+    pub fn executed_device_caveats(&self, is_cpu: bool) -> Vec<String> {
+        let of = |(name, card): (&String, &Card)| {
+            let prices = self.runs.iter().filter(|run| run.card == *name);
+            let prices: BTreeSet<String> = { prices.filter_map(|run| run.price_per_hour) }
+                .map(|price| price.to_string())
+                .collect();
+            let prices: Vec<String> = prices.into_iter().collect();
+            let so = match prices.is_empty() {
+                true => "figures are of the latter".to_owned(),
+                false => format!(
+                    "figures are of the latter, and costs are by the price of the former ({} a card and hour)",
+                    human::listed(&prices)
+                ),
+            };
+            of_another_device(card, is_cpu, &so)
+        };
+        self.cards.iter().filter_map(of).collect()
     }
 }

@@ -3,27 +3,31 @@
 use std::collections::BTreeMap;
 
 use tenantry_reports::classes::ClassSummary;
-use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::Entry;
-use tenantry_traces::spec::{PopularitySpec, Stop, WorkloadSpec};
+use tenantry_traces::spec::PopularitySpec;
 
 use super::backlog::backlog_caveat;
-use super::once;
+use super::ends::early_end_caveat;
+use super::few::{few_judged_caveats, no_request_caveat};
+use super::host::{host_copies_caveats, host_memory_caveats};
 use super::recordings::silence_caveat;
+use super::{is_one_run, once};
 
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
 pub fn of_runs(runs: &[Run]) -> Vec<String> {
     let all = [
+        no_request_caveat(runs).into_iter().collect(),
         unfinished_caveats(runs),
         shortened_caveats(runs),
         unjudged_caveats(runs),
+        few_judged_caveats(runs),
         class_target_caveats(runs),
         one_token_caveats(runs),
         unanswered_caveats(runs),
         given_up_caveats(runs),
         host_memory_caveats(runs),
+        host_copies_caveats(runs),
         cut_batches_caveats(runs),
         fleet_caveats(runs),
         left_out_caveats(runs),
@@ -40,7 +44,7 @@ pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
         spec.workload.tenants,
         run.summary.requests.offered,
     );
-    [ended_early_caveat(spec, run), silence_caveat(spec, run), turns]
+    [early_end_caveat(spec, run), silence_caveat(spec, run), turns]
         .into_iter()
         .flatten()
         .collect()
@@ -80,16 +84,14 @@ fn left_out_caveats(runs: &[Run]) -> Vec<String> {
     once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
-/// A sentence on simulated systems all of whose repeats are one and the same run.
+/// A sentence on simulated systems all of whose repeats are one and the same run. Runs without a request are alike for another reason.
 fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
-    let is_one = |group: &Group<'_>| {
-        let of = |run: &Run| (run.summary.latency_ms, run.summary.requests, run.curves.end);
-        group.runs.iter().all(|run| of(run) == of(group.runs[0]))
-    };
     let mut systems: BTreeMap<&str, bool> = BTreeMap::new();
     let groups = Group::all(runs);
-    for group in groups.iter().filter(|group| group.is_virtual() && group.runs.len() > 1) {
-        *systems.entry(group.system()).or_insert(true) &= is_one(group);
+    let was_asked = |group: &&Group<'_>| group.runs.iter().any(|run| run.summary.requests.offered > 0);
+    let repeated = groups.iter().filter(|group| group.is_virtual() && group.runs.len() > 1);
+    for group in repeated.filter(was_asked) {
+        *systems.entry(group.system()).or_insert(true) &= is_one_run(group);
     }
     let same: Vec<&str> = { systems.iter() }
         .filter(|(_, same)| **same)
@@ -145,35 +147,6 @@ fn class_target_caveats(runs: &[Run]) -> Vec<String> {
         })
     };
     once(&runs.iter().filter_map(of).collect::<Vec<_>>())
-}
-
-/// More than many a host has.
-const MUCH_HOST_MEMORY: u64 = 32 << 30;
-
-/// A sentence on each system whose tenants' parameters take much of the host, of its run with most.
-fn host_memory_caveats(runs: &[Run]) -> Vec<String> {
-    let mut most: BTreeMap<&str, &RunSummary> = BTreeMap::new();
-    // What an executed run says was there.
-    let virtual_ones = { runs.iter() }
-        .map(|run| &run.summary)
-        .filter(|summary| summary.machine == VIRTUAL);
-    for summary in virtual_ones {
-        let of = most.entry(&summary.system).or_insert(summary);
-        if summary.host_memory_bytes > of.host_memory_bytes {
-            *of = summary;
-        }
-    }
-    most.into_values().filter_map(host_memory_caveat).collect()
-}
-
-/// Likewise, of one run.
-pub fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
-    let bytes = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY)?;
-    Some(format!(
-        "{}: tenants' parameters take {} of host memory, which is taken to be there.",
-        summary.system,
-        human::bytes(bytes as f64)
-    ))
 }
 
 /// Sentences on tasks whose batches are cut since more queries' activations find no memory.
@@ -368,55 +341,6 @@ fn by_system(runs: &[Run], count: impl Fn(&RunSummary) -> u64) -> Vec<(String, L
     .collect()
 }
 
-/// A run that is over before this share of its time.
-const ENDS_EARLY: f64 = 0.9;
-
-/// A sentence on arrivals that are over before `workload.stop` is reached.
-fn ended_early_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
-    let (summary, stop) = (&run.summary, &spec.workload.stop);
-    if summary.interrupted || spec.workload.arrivals.is_endless() {
-        return None;
-    }
-    let offered = summary.requests.offered;
-    let end_s = summary.duration_s + spec.warm_up.as_secs_f64();
-    let by_requests = stop
-        .requests
-        .map(|requests| (offered < requests, format!("{requests} requests")));
-    let by_time = stop.after.map(|after| {
-        let after_s = after.as_secs_f64();
-        (end_s < ENDS_EARLY * after_s, format!("{after_s} s"))
-    });
-    let stops: Vec<(bool, String)> = by_requests.into_iter().chain(by_time).collect();
-    // Whichever comes first ends a run.
-    let is_early = !stops.is_empty() && stops.iter().all(|(is_early, _)| *is_early);
-    let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
-    (is_early && !goes_on(&spec.workload, offered)).then(|| {
-        format!(
-            "the arrivals are over after {offered} requests, before workload.stop is reached ({}).",
-            asked.join(", ")
-        )
-    })
-}
-
-/// Whether more than so many requests come where nothing stops them.
-fn goes_on(workload: &WorkloadSpec, offered: u64) -> bool {
-    let more = WorkloadSpec {
-        stop: Stop {
-            requests: Some(offered + 1),
-            after: None,
-        },
-        ..workload.clone()
-    };
-    let came = tenantry_traces::build(&more).and_then(|mut entries| {
-        let mut came = 0;
-        while let Some(entry) = entries.next()? {
-            came += u64::from(matches!(entry, Entry::Request(_)));
-        }
-        Ok(came)
-    });
-    came.is_ok_and(|came| came > offered)
-}
-
 /// Sentences on requests that ask for more tokens than their model has positions for.
 fn shortened_caveats(runs: &[Run]) -> Vec<String> {
     let of = |run: &Run| {
@@ -468,24 +392,13 @@ fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
 mod tests {
     use tenantry_core::RunRecord;
     use tenantry_core::server::runtimes::FleetUse;
-    use tenantry_reports::RunLabels;
 
     use super::*;
+    use crate::caveats::testing::labels;
 
     #[test]
     fn allocations_that_are_no_solutions_are_told_of_once_a_system() {
         let run = |fallbacks, late| {
-            let labels = RunLabels {
-                system: "arlo".to_owned(),
-                parameters: Default::default(),
-                repeat: 0,
-                machine: "virtual".to_owned(),
-                seed: 1,
-                slo: None,
-                card: "h200-sxm".into(),
-                gpus: 1,
-                price_per_hour: None,
-            };
             let fleet = Some(FleetUse {
                 decisions: 6,
                 fallbacks,
@@ -496,7 +409,7 @@ mod tests {
                 fleet,
                 ..RunRecord::default()
             };
-            Run::new(labels, &record)
+            Run::new(labels("arlo"), &record)
         };
         assert!(fleet_caveats(&[run(0, 0)]).is_empty());
         let told = fleet_caveats(&[run(1, 0), run(2, 3)]);
@@ -517,18 +430,7 @@ mod tests {
     #[test]
     fn what_many_runs_left_is_told_once_a_system() {
         let run = |system: &str, unfinished| {
-            let labels = RunLabels {
-                system: system.to_owned(),
-                parameters: Default::default(),
-                repeat: 0,
-                machine: "virtual".to_owned(),
-                seed: 1,
-                slo: None,
-                card: "h200-sxm".into(),
-                gpus: 1,
-                price_per_hour: None,
-            };
-            let mut run = Run::new(labels, &RunRecord::default());
+            let mut run = Run::new(labels(system), &RunRecord::default());
             run.summary.requests.unfinished = unfinished;
             run
         };

@@ -408,13 +408,13 @@ impl Measured {
     }
 }
 
-/// A sentence on a card of another kind of device than the one that executes: what is compared are two devices.
-pub fn of_another_device(card: &Card, is_cpu: bool) -> Option<String> {
+/// A sentence on a card of another kind of device than the one that executes, and what that makes of the figures.
+pub fn of_another_device(card: &Card, is_cpu: bool, so: &str) -> Option<String> {
     let device = &card.device;
     (is_cpu != (device.kind == DeviceKind::Cpu)).then(|| {
         let here = if is_cpu { "this processor" } else { "a GPU" };
         format!(
-            "Card {} is of {}, and requests were served by {here}: simulated and executed figures are of two devices.",
+            "Card {} is of {}, and requests were served by {here}: {so}.",
             card.name, device.name
         )
     })

@@ -1,5 +1,7 @@
 //! Runs whose requests came at another rate than their scenario names.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
@@ -11,33 +13,98 @@ use tenantry_traces::spec::WorkloadSpec;
 const FAR: f64 = 0.1;
 const REQUESTS: u64 = 4_000;
 
-/// How fast a run's requests came, where that is far from what its scenario names: its arrivals swing by more than evens out while it lasts.
+/// How fast a run's requests came, where that is far from what its scenario names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnotherRate {
     came_per_s: f64,
     asked_per_s: f64,
+    #[serde(default)]
+    follows: Follows,
+}
+
+/// What the rate follows, which says whether it comes nearer in a longer run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Follows {
+    /// Arrivals that swing by themselves.
+    #[default]
+    Arrivals,
+    /// How many tenants are awake: in the mean over time it is what was asked for.
+    Awake,
+    /// How many tenants have appeared, all of which stay.
+    Appeared,
+    /// How many tenants are there, all of which go for good.
+    There,
+}
+
+const APPEARED: &str = "that is the rate of all tenants together, and requests follow how many of them there are \
+                        (`tenants.presence.lifetimes`). From when all have appeared, they come at that rate.";
+const THERE: &str = "that is the rate of all tenants together, and requests follow how many of them there are \
+                     (`tenants.presence.lifetimes`). Who goes does not come back: the longer, the fewer.";
+
+impl Follows {
+    fn of(spec: &WorkloadSpec) -> Follows {
+        let presence = &spec.presence;
+        match presence.lifetimes {
+            Some(lifetimes) if lifetimes.mean_stay.is_some() => Follows::There,
+            Some(lifetimes) if lifetimes.present_at_start < 1.0 => Follows::Appeared,
+            _ if presence.on_off.is_some() || presence.diurnal.is_some() => Follows::Awake,
+            _ => Follows::Arrivals,
+        }
+    }
+
+    /// Why a run's rate is another.
+    fn of_runs(self) -> &'static str {
+        match self {
+            Follows::Arrivals => {
+                "its arrivals swing by more than evens out while a run lasts. Longer runs (`workload.stop`) come \
+                 nearer, several seeds (`repeats`) show how far they swing."
+            }
+            Follows::Awake => {
+                "the rate follows how many tenants are awake (`tenants.presence`), which does not even out while a run \
+                 lasts. Runs of many of their days or turns (`workload.stop`) come nearer."
+            }
+            Follows::Appeared => APPEARED,
+            Follows::There => THERE,
+        }
+    }
+
+    /// Why a trace's rate is another.
+    fn of_trace(self) -> &'static str {
+        match self {
+            Follows::Arrivals => {
+                "arrivals swing by more than evens out. A longer trace (`--requests`, `--after`) comes nearer; other \
+                 seeds (`--seed`) swing otherwise."
+            }
+            Follows::Awake => {
+                "the rate follows how many tenants are awake (`tenants.presence`). A trace of many of their days or \
+                 turns (`--requests`, `--after`) comes nearer."
+            }
+            Follows::Appeared => APPEARED,
+            Follows::There => THERE,
+        }
+    }
 }
 
 impl AnotherRate {
     /// Nothing where the rates are near each other, or the scenario names none.
     pub fn of(spec: &RunSpec, run: &Run) -> Option<AnotherRate> {
         let summary = &run.summary;
-        let asked_per_s = spec.workload.arrivals.rate_per_s()?;
         let came_per_s = summary.workload?.rate_rps?;
-        AnotherRate::far(came_per_s, asked_per_s, summary.requests.offered).filter(|_| !summary.interrupted)
+        AnotherRate::far(&spec.workload, came_per_s, summary.requests.offered).filter(|_| !summary.interrupted)
     }
 
     /// As [`AnotherRate::of`], of so many requests of a workload, the last of which arrives at `last`.
     pub fn of_workload(spec: &WorkloadSpec, requests: u64, last: Time) -> Option<AnotherRate> {
-        let came_per_s = requests as f64 / last.as_secs_f64();
-        AnotherRate::far(came_per_s, spec.arrivals.rate_per_s()?, requests)
+        AnotherRate::far(spec, requests as f64 / last.as_secs_f64(), requests)
     }
 
-    fn far(came_per_s: f64, asked_per_s: f64, requests: u64) -> Option<AnotherRate> {
+    fn far(spec: &WorkloadSpec, came_per_s: f64, requests: u64) -> Option<AnotherRate> {
+        let asked_per_s = spec.arrivals.rate_per_s()?;
         let is_far = (came_per_s / asked_per_s - 1.0).abs() > FAR;
         (requests >= REQUESTS && is_far).then_some(AnotherRate {
             came_per_s,
             asked_per_s,
+            follows: Follows::of(spec),
         })
     }
 
@@ -47,31 +114,36 @@ impl AnotherRate {
     }
 }
 
-/// One sentence on those of so many runs.
-pub fn another_rate_caveat(of: impl IntoIterator<Item = AnotherRate>, runs: usize) -> Option<String> {
-    let mut far: Vec<AnotherRate> = of.into_iter().collect();
-    far.sort_by(|a, b| (a.came_per_s / a.asked_per_s).total_cmp(&(b.came_per_s / b.asked_per_s)));
-    let (least, most) = (far.first()?.in_words(), far.last()?.in_words());
-    let which = match far.len() == runs {
-        true => String::new(),
-        false => format!("in {} of {runs} runs ", far.len()),
+/// Sentences on those of so many runs, one for each reason why.
+pub fn another_rate_caveat(of: impl IntoIterator<Item = AnotherRate>, runs: usize) -> Vec<String> {
+    let mut by_reason: BTreeMap<Follows, Vec<AnotherRate>> = BTreeMap::new();
+    for rate in of {
+        by_reason.entry(rate.follows).or_default().push(rate);
+    }
+    let sentence = |(follows, mut far): (Follows, Vec<AnotherRate>)| {
+        far.sort_by(|a, b| (a.came_per_s / a.asked_per_s).total_cmp(&(b.came_per_s / b.asked_per_s)));
+        let (least, most) = (far.first()?.in_words(), far.last()?.in_words());
+        let which = match far.len() == runs {
+            true => String::new(),
+            false => format!("in {} of {runs} runs ", far.len()),
+        };
+        let rates = match least == most {
+            true => least,
+            false => format!("from {least} to {most}"),
+        };
+        Some(format!(
+            "{which}requests came at another rate than the scenario asks for ({rates}): {}",
+            follows.of_runs()
+        ))
     };
-    let rates = match least == most {
-        true => least,
-        false => format!("from {least} to {most}"),
-    };
-    Some(format!(
-        "{which}requests came at another rate than the scenario asks for ({rates}): its arrivals swing by more than \
-         evens out while a run lasts. Longer runs (`workload.stop`) come nearer, several seeds (`repeats`) show how \
-         far they swing."
-    ))
+    by_reason.into_iter().filter_map(sentence).collect()
 }
 
 /// The same on a trace that is generated.
 pub fn another_rate_of_trace(of: AnotherRate) -> String {
     format!(
-        "requests come at another rate than is asked for ({}): arrivals swing by more than evens out. A longer trace \
-         (`--requests`, `--after`) comes nearer; other seeds (`--seed`) swing otherwise.",
-        of.in_words()
+        "requests come at another rate than is asked for ({}): {}",
+        of.in_words(),
+        of.follows.of_trace()
     )
 }

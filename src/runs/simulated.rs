@@ -83,7 +83,7 @@ pub fn simulate_watched(
     };
     let mut workload = workload(run)?;
     let done = tenantry_sim::simulate(&spec, &mut *workload, interrupt, watch);
-    done.map_err(|error| failure_of(run, error))
+    done.map_err(|error| failure_of(run, card, error))
 }
 
 /// Notes what the page shows of a run beside its record.
@@ -141,13 +141,13 @@ fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
 }
 
 /// Why a run was not simulated to its end.
-pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
+pub fn failure_of(run: &RunSpec, card: &Card, error: SimulateError) -> Failure {
     let error = match error {
         SimulateError::Price(PriceError(missing)) => SimulateError::Price(missing.asked_by(&run.file).into()),
         other => other,
     };
     let too_small = match &error {
-        SimulateError::Server(error) => does_not_fit(run, error),
+        SimulateError::Server(error) => does_not_fit(run, card, error),
         _ => None,
     };
     let message = too_small.unwrap_or_else(|| format!("system {}: {error}", run.system.name));

@@ -62,6 +62,8 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     caveats.sort();
     caveats.dedup();
+    // What casts doubt on all of it comes first.
+    caveats.splice(0..0, loaded.executed_device_caveats(device.is_cpu()));
     let manifest = started.manifest(&loaded.all_cards(), Some(device.name()), 0, caveats);
     publish(&loaded, &args.out, &runs, &manifest, output)?;
     if let Some(why) = stopped {

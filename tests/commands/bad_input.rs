@@ -220,7 +220,7 @@ const CASES: &[Case] = &[
         &["simulate", "s.yaml", "--set", "cluster.gpu_memory=1 MiB"],
         2,
         &[
-            "s.yaml: cluster.gpu_memory: must be of at least 2198688 bytes of memory for system hbert-adapter with tiny, got 1048576",
+            "s.yaml: cluster.gpu_memory: must be of at least 2.13 MiB of memory for system hbert-adapter with tiny and one tenant's parameters for each instance, got 1.00 MiB",
         ],
     ),
     // Traces.

@@ -14,6 +14,7 @@ mod gallery;
 #[cfg(all(unix, feature = "libtorch"))]
 mod hmi;
 mod new;
+mod notes;
 mod plan;
 mod profile;
 mod recorded_files;

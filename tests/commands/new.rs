@@ -28,6 +28,8 @@ fn what_new_writes_is_valid_and_commented() {
         // The usual card has neither model.
         ("small.yaml", "--model bert-mini".to_owned()),
         ("llama.yaml", "--model llama3.1-8b".to_owned()),
+        // No card holds it alone.
+        ("large.yaml", "--model llama-70b --card h100-sxm --gpus 8".to_owned()),
     ] {
         let arguments = [
             &["new", file, "--defaults"][..],
@@ -45,6 +47,15 @@ fn what_new_writes_is_valid_and_commented() {
     assert!(shops.contains("count: 3000") && shops.contains("latency: 80ms, at: p99") && shops.contains("gpus: 2"));
     // The card has prices in half precision only, the presets want single.
     assert!(shops.contains("dtype: f16"), "{shops}");
+    let large = fs::read_to_string(folder.path().join("large.yaml")).unwrap();
+    assert!(
+        large.contains("dtype: bf16, generation: { tensor_parallel: 4 } }"),
+        "{large}"
+    );
+    good(
+        folder.path(),
+        &["simulate", "large.yaml", "--set", "workload.stop.after=65s"],
+    );
 }
 
 const BAD: &[Case] = &[
@@ -90,8 +101,15 @@ const BAD: &[Case] = &[
         &["new", "a.yaml", "--model", "llama-70b"],
         2,
         &[
-            "--model: must be one for which a card has prices, and memory, with punica",
-            "got llama-70b",
+            "--gpus: must be a multiple of 4 for llama-70b with punica, queue-per-lora, vllm-backbone",
+            "got 1 (must be of at least ",
+        ],
+    ),
+    (
+        &["new", "a.yaml", "--model", "llama-70b", "--systems", "gpt-dedicated"],
+        2,
+        &[
+            "--model: must be one for which a card has prices, and memory, with gpt-dedicated on 1 card, got llama-70b (a100-sxm: must be of at least ",
         ],
     ),
     (

@@ -135,15 +135,20 @@ fn a_folder_is_of_who_wrote_to_it_last() {
     good(at, &plan);
     good(at, &simulate);
     assert!(
-        notes().contains("both/plan.json, both/plan.html were there before, and are not of these runs."),
+        notes()
+            .contains("both/plan.json, both/plan.html, both/answer.yaml were there before, and are not of these runs."),
         "{}",
         notes()
     );
+    // A plan's answer that is simulated is of the runs.
+    good(at, &["simulate", "./both/answer.yaml", "--out", "both"]);
+    assert!(notes().contains("both/plan.html were there before"), "{}", notes());
     assert_eq!(good_json(at, &["report", "both"])["page"], "both/report.html");
     good(at, &["sweep", "s.yaml", "--out", "both"]);
     assert!(notes().contains("both/requests.parquet, both/plan.json"), "{}", notes());
+    fs::write(at.join("both/reproduce.json"), "{}").unwrap();
     good(at, &plan);
-    let note = "both/requests.parquet were there before, and are not of this plan.";
+    let note = "both/requests.parquet, both/reproduce.json were there before, and are not of this plan.";
     assert!(notes().contains(note), "{}", notes());
     assert_eq!(
         good_json(at, &["report", "both"])["page"],

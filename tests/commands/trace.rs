@@ -83,7 +83,7 @@ fn prefix_hashes_and_management_requests_are_told_of() {
     );
     write(
         "managed.csv",
-        "ticket,tenant,arrival_ns,input_tokens,output_tokens,class,change\n0,7,0,0,0,0,create\n0,7,9,5,0,0,\n",
+        "ticket,tenant,arrival_ns,input_tokens,output_tokens,class,change\n0,8,0,0,0,0,absent\n0,7,0,0,0,0,create\n0,7,9,5,0,0,\n",
     );
     let figures = good_json(folder.path(), &["trace", "info", "mooncake.jsonl", "managed.csv"]);
     assert_eq!(
@@ -94,15 +94,40 @@ fn prefix_hashes_and_management_requests_are_told_of() {
         (&figures[1]["requests"], &figures[1]["management_requests"]),
         (&1.into(), &1.into())
     );
-    for (file, requests, management_requests, prefix_hashes) in [("mooncake.jsonl", 3, 0, 8), ("managed.csv", 1, 1, 0)]
-    {
+    assert_eq!(figures[1]["absent_at_first"], 1, "a mark is no request");
+    // Of one request nobody knows how many come in a second.
+    assert_eq!(figures[1]["requests_per_s"], serde_json::Value::Null);
+    for (file, requests, managed, prefix_hashes) in [("mooncake.jsonl", 3, 0, 8), ("managed.csv", 1, 1, 0)] {
         let converted = good_json(folder.path(), &["trace", "convert", file, "out.csv"]);
         assert_eq!(converted["requests"], requests);
         assert_eq!(
             converted["left_out"],
-            serde_json::json!({ "management_requests": management_requests, "prefix_hashes": prefix_hashes })
+            serde_json::json!({
+                "management_requests": managed,
+                "absent_at_first": managed,
+                "prefix_hashes": prefix_hashes
+            })
         );
     }
+}
+
+#[test]
+fn one_is_one_and_not_several() {
+    let folder = traces();
+    let one = [
+        "trace",
+        "generate",
+        "s.yaml",
+        "one.csv",
+        "--tenants",
+        "1",
+        "--requests",
+        "1",
+    ];
+    let said = good(folder.path(), &one);
+    assert!(said.contains("one.csv: 1 request of 1 tenant, seed 1"), "{said}");
+    let said = good(folder.path(), &["trace", "convert", "one.csv", "copy.csv"]);
+    assert!(said.contains("copy.csv: 1 request from one.csv"), "{said}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod draw;
 pub mod error;
 pub mod fit;
 pub mod generate;
+mod left_over;
 pub mod management;
 pub mod outcome;
 pub mod read;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile, TempDir, TempPath};
 
-/// What temporary names begin with.
-pub const PREFIX: &str = ".tenantry-";
+pub use crate::left_over::PREFIX;
+use crate::left_over::prefix_in;
 
 /// Begins a file beside `path`, as readable as any new file: temporary ones are their owner's alone by default. Dropped unfinished, it leaves nothing.
 ///
@@ -15,10 +15,9 @@ pub const PREFIX: &str = ".tenantry-";
 /// When the folder is missing or not writable; the error names it.
 pub fn begin(path: &Path) -> io::Result<(File, TempPath)> {
     let mut builder = Builder::new();
-    builder.prefix(PREFIX);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    Ok(beside(&builder, path)?.into_parts())
+    Ok(beside(&mut builder, path)?.into_parts())
 }
 
 /// Begins a file beside `path` that is read again and removed: its owner's alone.
@@ -26,7 +25,7 @@ pub fn begin(path: &Path) -> io::Result<(File, TempPath)> {
 /// # Errors
 /// As [`begin`].
 pub fn begin_part(path: &Path) -> io::Result<NamedTempFile> {
-    beside(Builder::new().prefix(PREFIX), path)
+    beside(&mut Builder::new(), path)
 }
 
 /// The folder that a path lies in: the one that one is in, of a name alone.
@@ -36,9 +35,9 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// The system's own error has the temporary name in it, which the user has not asked for.
-fn beside(builder: &Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFile> {
+fn beside(builder: &mut Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFile> {
     let folder = folder_of(path);
-    builder.tempfile_in(folder).map_err(|error| {
+    builder.prefix(prefix_in(folder)).tempfile_in(folder).map_err(|error| {
         let kind = error.kind();
         io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))
     })

@@ -8,7 +8,7 @@ pub(crate) use host::{PLANNING_HOST, SOLVING_HOST};
 
 use crate::beyond::{Operations, carried_on};
 use crate::card::{Card, DeviceKind};
-use crate::error::MissingTable;
+use crate::error::{BETWEEN_TABLES, MissingTable};
 use crate::family::Family;
 use crate::grid::Grid;
 use crate::model::ModelShape;
@@ -128,7 +128,7 @@ fn found(slices: &[Slice]) -> String {
             .iter()
             .map(|slice| slice.label.as_str())
             .collect::<Vec<_>>()
-            .join(", "),
+            .join(BETWEEN_TABLES),
     }
 }
 

@@ -124,24 +124,37 @@ impl Datasheet {
             return Err(Invalid::new(file, field, "some text", "none"));
         }
         let memory_bytes = self.memory_bytes as f64;
+        // Some ten times beyond what cards have, and a tenth of what the least have: a thousandfold slip of a unit is outside for most.
         let numbers = [
-            ("memory_bytes", Some(memory_bytes), "bytes", 1e8..=1e15),
+            ("memory_bytes", Some(memory_bytes), "bytes", 1e8..=1e13),
             (
                 "memory_bandwidth",
                 Some(self.memory_bandwidth),
                 "bytes a second",
-                1e9..=1e15,
+                1e10..=1e14,
             ),
-            ("f32", Some(self.f32), "operations a second", 1e9..=1e18),
-            ("f16", self.f16, "operations a second", 1e9..=1e18),
-            ("bf16", self.bf16, "operations a second", 1e9..=1e18),
-            ("link", Some(self.link), "bytes a second", 1e6..=1e15),
-            ("peers", Some(self.peers), "bytes a second", 1e6..=1e15),
+            ("f32", Some(self.f32), "operations a second", 1e11..=2e15),
+            ("f16", self.f16, "operations a second", 1e11..=5e16),
+            ("bf16", self.bf16, "operations a second", 1e11..=5e16),
+            ("link", Some(self.link), "bytes a second", 1e8..=1e13),
+            ("peers", Some(self.peers), "bytes a second", 1e8..=1e13),
         ];
         for (field, number, unit, range) in numbers {
             if let Some(number) = number.filter(|number| !range.contains(number)) {
                 let must = format!("from {:e} to {:e} {unit}", range.start(), range.end());
-                return Err(Invalid::new(file, field, must, number.to_string()));
+                let meant = if number > *range.end() {
+                    number / 1e3
+                } else {
+                    number * 1e3
+                };
+                let meant = range.contains(&meant).then(|| format!("{meant:e}"));
+                // As the bounds are written, where it is as large.
+                let got = if number >= 1e6 {
+                    format!("{number:e}")
+                } else {
+                    number.to_string()
+                };
+                return Err(Invalid::new(file, field, must, got).suggest(meant));
             }
         }
         Ok(())
@@ -278,13 +291,20 @@ mod tests {
         };
         assert!(Datasheet::read("t4.yaml", &text).is_ok());
         let link = refused("link: 16000000000.0", "link: -1");
-        assert_eq!(link, "t4.yaml:7: link: must be from 1e6 to 1e15 bytes a second, got -1");
+        assert_eq!(link, "t4.yaml:7: link: must be from 1e8 to 1e13 bytes a second, got -1");
         assert!(refused("peers:", "piers:").contains("did you mean peers?"));
         let in_gigabytes = refused("memory_bytes: 17179869184", "memory_bytes: 16");
         assert!(
-            in_gigabytes.contains("memory_bytes: must be from 1e8 to 1e15 bytes, got 16"),
+            in_gigabytes.contains("memory_bytes: must be from 1e8 to 1e13 bytes, got 16"),
             "{in_gigabytes}"
         );
+        // A thousand times what a card has, and a thousandth of it.
+        assert_eq!(
+            refused("memory_bandwidth: 320000000000.0", "memory_bandwidth: 320e12"),
+            "t4.yaml:4: memory_bandwidth: must be from 1e10 to 1e14 bytes a second, got 3.2e14; did you mean 3.2e11?"
+        );
+        let slow = refused("f32: 8100000000000.0", "f32: 8.1e9");
+        assert!(slow.ends_with("got 8.1e9; did you mean 8.1e12?"), "{slow}");
         let unsourced = refused("source: NVIDIA T4 datasheet", "source: ''");
         assert!(unsourced.contains("source: must be some text, got none"), "{unsourced}");
     }

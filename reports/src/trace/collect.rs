@@ -263,6 +263,7 @@ impl Collector {
                 tenants: tenants(),
                 out_of_order: (self.late > 0).then_some(self.late),
                 management_requests: None,
+                absent_at_first: None,
                 unread_columns: Vec::new(),
             },
             curves,

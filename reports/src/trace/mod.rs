@@ -115,6 +115,9 @@ pub struct TraceFigures {
     /// Changes of tenants and domains between the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub management_requests: Option<u64>,
+    /// Tenants and domains that are not there at first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent_at_first: Option<u64>,
     /// Columns that the format does not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread_columns: Vec<String>,
@@ -257,7 +260,7 @@ pub fn table(traces: &[Trace], style: Style) -> String {
 type Figure = (&'static str, fn(&TraceFigures) -> Option<String>);
 
 /// The rows of the table, on the terminal and on the page.
-pub const FIGURES: [Figure; 35] = [
+pub const FIGURES: [Figure; 36] = [
     ("format", |trace| Some(trace.format.clone())),
     ("requests", |trace| Some(human::count(trace.requests))),
     ("unanswered", |trace| trace.unanswered.map(human::count)),
@@ -341,4 +344,5 @@ pub const FIGURES: [Figure; 35] = [
     ("management requests", |trace| {
         trace.management_requests.map(human::count)
     }),
+    ("absent at first", |trace| trace.absent_at_first.map(human::count)),
 ];

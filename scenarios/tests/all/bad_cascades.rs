@@ -217,10 +217,21 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
     let voted = of_unsure.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]");
     assert_eq!(errors(&voted), "nothing wrong");
     let missing = text.replace("large: b }", "large: c }");
-    assert!(
-        errors(&missing).contains("must have the column `c_conf`"),
-        "{}",
-        errors(&missing)
+    let line = 1 + missing.lines().take_while(|line| !line.contains("table:")).count();
+    let field = format!("s.yaml:{line}: outcomes.from.table.file");
+    assert_eq!(
+        errors(&missing),
+        format!(
+            "{field}: must be a table with the column c_conf, got {path}: id, a_conf, a_correct, b_conf, b_correct; did \
+             you mean a_conf?"
+        )
+    );
+    let without_items = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(&without_items, "id,a_conf,a_correct,b_conf,b_correct").expect("it is writable");
+    let without_items = without_items.path().display().to_string();
+    assert_eq!(
+        errors(&text.replace(&path.to_string(), &without_items)),
+        format!("{field}: must be a table with items, got {without_items}: only a first line")
     );
 }
 

@@ -15,6 +15,7 @@ use crate::cards::{card_names, find_card};
 use crate::cli::{NewArgs, ReadArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
+use crate::output::counted;
 use crate::runs::Loaded;
 
 /// What can be asked, answered.
@@ -86,68 +87,165 @@ impl Answers {
         })
     }
 
-    /// The scenario's text, which is to be called `file`, and what it says. `dtype`: of the numbers, where it is not as the presets say.
-    pub fn scenario(&self, file: &str, dtype: Option<DType>) -> Result<(String, Scenario), ScenarioErrors> {
-        let text = write::scenario(file, self, dtype);
+    /// The scenario's text, which is to be called `file`, and what it says.
+    pub fn scenario(&self, file: &str, laid_out: LaidOut) -> Result<(String, Scenario), ScenarioErrors> {
+        let text = write::scenario(file, self, laid_out);
         let scenario = Scenario::from_yaml(file, &text, &[])?;
         Ok((text, scenario))
     }
 
-    /// The scenario with numbers of a type that its card has prices for: the presets' own where it does. Where the card cannot run it, the
-    /// inner error says why.
+    /// The scenario with models laid out as its card has prices and memory for: as the presets say where it does, on as few cards as
+    /// hold one. Where the card cannot run it, the inner error says why.
     ///
     /// # Errors
     /// When an answer is wrong whatever the card.
-    pub fn fitting(&self, file: &str) -> Result<Result<(String, Loaded), String>, Failure> {
-        let with = |dtype: Option<DType>| -> Result<Result<(String, Loaded), String>, Failure> {
-            let (text, scenario) = self
-                .scenario(file, dtype)
-                .map_err(|errors| by_flags(&errors.to_string(), file))?;
-            let loaded = Loaded::of_what_fits(scenario, None)?;
-            let refused = (0..loaded.runs.len()).find_map(|run| loaded.refusal(run));
-            Ok(refused.map_or(Ok((text, loaded)), Err))
-        };
-        let why = match with(None)? {
-            Ok(found) => return Ok(Ok(found)),
-            Err(why) => why,
-        };
-        let others = [DType::F16, DType::Bf16, DType::F32];
-        let found = others.into_iter().find_map(|dtype| with(Some(dtype)).ok()?.ok());
-        Ok(found.ok_or(why))
+    pub fn fitting(&self, file: &str) -> Result<Result<Fitting, String>, Failure> {
+        Ok(match self.laid_out(file, LaidOut::default())? {
+            Ok(found) => Ok(found),
+            Err(why) => { self.shares() }
+                .find_map(|cards| self.on_so_many(file, cards))
+                .ok_or(why),
+        })
     }
 
-    /// The cards by name that can run it, one at least: measured ones first.
-    ///
-    /// # Errors
-    /// When none can.
-    pub fn cards(&self, file: &str) -> Result<Vec<(String, Card)>, Failure> {
-        let fits = |card: &String| {
-            let tried = Answers {
-                card: card.clone(),
+    /// Likewise where each model lies on so many cards.
+    fn on_so_many(&self, file: &str, cards: u32) -> Option<Fitting> {
+        let dtypes = [None, Some(DType::F16), Some(DType::Bf16), Some(DType::F32)];
+        let all = { dtypes.into_iter() }.map(|dtype| LaidOut { dtype, cards });
+        all.filter_map(|laid_out| self.laid_out(file, laid_out).ok())
+            .find_map(Result::ok)
+    }
+
+    fn laid_out(&self, file: &str, laid_out: LaidOut) -> Result<Result<Fitting, String>, Failure> {
+        let (text, scenario) = self
+            .scenario(file, laid_out)
+            .map_err(|errors| by_flags(&errors.to_string(), file))?;
+        let loaded = Loaded::of_what_fits(scenario, None)?;
+        let refused = (0..loaded.runs.len()).find_map(|run| loaded.refusal(run));
+        Ok(match refused {
+            Some(why) => Err(self.without_file(&why, file)),
+            None => Ok(Fitting { text, loaded, laid_out }),
+        })
+    }
+
+    /// On how many of the cards a model may lie: on one, and where it generates on each number that divides them and its heads.
+    fn shares(&self) -> impl Iterator<Item = u32> {
+        let gpus: u32 = self.gpus.parse().unwrap_or(1);
+        let most = self.most_shared();
+        (1..=most).filter(move |cards| gpus.is_multiple_of(*cards) && most.is_multiple_of(*cards))
+    }
+
+    fn most_shared(&self) -> u32 {
+        match self.model.kind {
+            ModelKind::Encoder => 1,
+            ModelKind::Decoder => self.model.kv_heads,
+        }
+    }
+
+    /// The same with more cards, by the number that may share a model.
+    fn on_several(&self) -> impl Iterator<Item = (u32, Answers)> {
+        let most = self.most_shared();
+        let gpus = (2..=most).filter(move |gpus| most.is_multiple_of(*gpus));
+        gpus.map(|gpus| {
+            let answers = Answers {
+                gpus: gpus.to_string(),
                 ..self.clone()
             };
-            tried.fitting(file).is_ok_and(|fit| fit.is_ok())
-        };
+            (gpus, answers)
+        })
+    }
+
+    /// On how many cards it can be run at least, where these are too few to hold a model.
+    pub fn gpus_that_fit(&self, file: &str) -> Option<u32> {
+        let mut several = self.on_several();
+        several.find_map(|(gpus, answers)| answers.on_so_many(file, gpus).map(|_| gpus))
+    }
+
+    /// How many cards hold a model together, by the fewest, and which do.
+    ///
+    /// # Errors
+    /// As [`Answers::cards`].
+    pub fn cards_together(&self, file: &str) -> Result<Option<(String, NamedCards)>, Failure> {
+        for (_, answers) in self.on_several() {
+            let cards = answers.cards(file)?;
+            if !cards.is_empty() {
+                return Ok(Some((answers.gpus, cards)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why a card cannot run it, of a scenario that is not there: without the file's name, and measured by the model's.
+    fn without_file(&self, why: &str, file: &str) -> String {
+        let why = why.strip_prefix(&format!("{file}: card: ")).unwrap_or(why);
+        why.replace(&format!(" --for {file}"), &format!(" --models {}", self.model.name))
+    }
+
+    /// The same on another card.
+    pub fn on(&self, card: &str) -> Answers {
+        Answers {
+            card: card.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The cards by name that can run it: measured ones first.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub fn cards(&self, file: &str) -> Result<NamedCards, Failure> {
+        let fits = |card: &String| self.on(card).fitting(file).is_ok_and(|fit| fit.is_ok());
         let found = card_names().into_iter().filter(fits);
-        let mut cards: Vec<(String, Card)> = found
+        let mut cards: NamedCards = found
             .map(|name| find_card(&name).map(|card| (name, card)))
             .collect::<Result<_, _>>()?;
-        if cards.is_empty() {
-            return Err(self.no_card());
-        }
         cards.sort_by(|(a, of_a), (b, of_b)| of_a.provenance.source.cmp(&of_b.provenance.source).then(a.cmp(b)));
         Ok(cards)
     }
 
-    fn no_card(&self) -> Failure {
-        let (model, systems) = (&self.model.name, self.systems.join(", "));
-        Failure::BadInput(format!(
-            "--model: must be one for which a card has prices, and memory, with {systems} on {} cards, got {model}: \
-             measure one with `tenantry profile --device cpu --models {model}` and name its folder as --card, or name \
-             other --systems",
-            self.gpus
-        ))
+    /// That none of the cards can run it, of which the one that was asked for cannot because of `why`; and what would be needed.
+    pub fn no_card(&self, file: &str, why: &str) -> Failure {
+        let Answers { model, card, gpus, .. } = self;
+        let (model, systems) = (&model.name, self.systems.join(", "));
+        let names = std::iter::once(card.clone()).chain(card_names());
+        let more = { names }.find_map(|card| Some((self.on(&card).gpus_that_fit(file)?, card)));
+        Failure::BadInput(match more {
+            Some((needed, card)) => format!(
+                "--gpus: must be a multiple of {needed} for {model} with {systems}, since so many {card} hold it together, \
+                 got {gpus} ({why})"
+            ),
+            None => format!(
+                "--model: must be one for which a card has prices, and memory, with {systems} on {}, got {model} ({card}: \
+                 {why})",
+                counted(gpus.parse().unwrap_or(0), "card", "cards")
+            ),
+        })
     }
+}
+
+/// Cards by what they are called.
+pub type NamedCards = Vec<(String, Card)>;
+
+/// How models lie on the cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaidOut {
+    /// Of their numbers, where it is not as the presets say.
+    pub dtype: Option<DType>,
+    /// Which share each layer.
+    pub cards: u32,
+}
+
+impl Default for LaidOut {
+    fn default() -> LaidOut {
+        LaidOut { dtype: None, cards: 1 }
+    }
+}
+
+/// A scenario that its card can run.
+pub struct Fitting {
+    pub text: String,
+    pub loaded: Loaded,
+    pub laid_out: LaidOut,
 }
 
 /// What is taken where nothing is said.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use tenantry_profiles::{ModelKind, ModelShape};
 
-use super::answers::{Answers, OfTrace, Usual, built_in, of_trace};
+use super::answers::{Answers, LaidOut, OfTrace, Usual, built_in, of_trace};
 use super::ask::Dialogue;
 use crate::cli::NewArgs;
 use crate::failure::Failure;
@@ -44,10 +44,11 @@ pub fn complete(args: &NewArgs) -> Result<NewArgs, Failure> {
         usual.latency,
     )?;
     asked.text(|args| &mut args.at, "For which share of them?", usual.at)?;
-    if asked.args.card.is_none() {
-        asked.card(usual.card)?;
-    }
-    asked.text(|args| &mut args.gpus, "How many of them?", usual.gpus)?;
+    let gpus = match asked.args.card {
+        None => asked.card(usual.card)?,
+        Some(_) => usual.gpus.to_owned(),
+    };
+    asked.text(|args| &mut args.gpus, "How many of them?", &gpus)?;
     Ok(asked.args)
 }
 
@@ -68,7 +69,7 @@ impl Asked {
             file: args.file.display().to_string(),
             of_trace,
         };
-        let flags = Answers::of(args, of_trace)?.scenario(&asked.file, None);
+        let flags = Answers::of(args, of_trace)?.scenario(&asked.file, LaidOut::default());
         flags.map_err(Failure::bad_input)?;
         Ok(asked)
     }
@@ -88,10 +89,13 @@ impl Asked {
             *flag(&mut tried) = Some(answer.to_owned());
             let answers = Answers::of(&tried, self.of_trace).map_err(|failure| failure.to_string())?;
             // All else is known to be right.
-            answers.scenario(&self.file, None).map(drop).map_err(|errors| {
-                let error = &errors.0[0];
-                format!("must be {}, got {}", error.must, error.got)
-            })
+            answers
+                .scenario(&self.file, LaidOut::default())
+                .map(drop)
+                .map_err(|errors| {
+                    let error = &errors.0[0];
+                    format!("must be {}, got {}", error.must, error.got)
+                })
         };
         let answer = self.dialogue.text(question, usual, fits)?;
         *flag(&mut self.args) = Some(answer);
@@ -139,10 +143,19 @@ impl Asked {
         Ok(())
     }
 
-    /// Only cards that have prices for what is asked: measured ones first.
-    fn card(&mut self, usual: &str) -> Result<(), Failure> {
+    /// Only cards that have prices and memory for what is asked, measured ones first; where no single one has, as few as have together. How many
+    /// that is.
+    fn card(&mut self, usual: &str) -> Result<String, Failure> {
         let answers = Answers::of(&self.args, self.of_trace)?;
-        let mut cards = answers.cards(&self.file)?;
+        let mut found = (answers.gpus.clone(), answers.cards(&self.file)?);
+        if found.1.is_empty() && self.args.gpus.is_none() {
+            found = answers.cards_together(&self.file)?.unwrap_or(found);
+        }
+        let (gpus, mut cards) = found;
+        if cards.is_empty() {
+            let why = answers.fitting(&self.file)?.err().unwrap_or_default();
+            return Err(answers.no_card(&self.file, &why));
+        }
         let width = cards.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let items: Vec<String> = cards
             .iter()
@@ -157,6 +170,6 @@ impl Asked {
         let usual = cards.iter().position(|(name, _)| name == usual).unwrap_or(0);
         let chosen = self.dialogue.one_of("On which card?", &items, usual)?;
         self.args.card = Some(cards.swap_remove(chosen).0);
-        Ok(())
+        Ok(gpus)
     }
 }

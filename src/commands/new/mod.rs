@@ -12,9 +12,8 @@ use crate::cli::{NewArgs, OutputArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::{check_file, next, print, say, write_in_folder};
-use crate::runs::Loaded;
 
-use answers::{Answers, of_trace};
+use answers::{Answers, Fitting, of_trace};
 use ask::Dialogue;
 
 pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -34,7 +33,14 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     {
         say(output, &format!("note: {trace}: {note}"));
     }
-    let (text, loaded) = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
+    let Fitting { text, loaded, laid_out } = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
+    if laid_out.cards > 1 {
+        let cards = laid_out.cards;
+        say(
+            output,
+            &format!("note: a card alone has too little memory: {cards} share each layer (generation.tensor_parallel)"),
+        );
+    }
     write_in_folder(&args.file, &text)?;
     let value = json!({ "scenario": loaded.scenario.name, "file": args.file, "runs": loaded.runs.len() });
     print(output, &value, || {
@@ -45,32 +51,29 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
 }
 
 /// The scenario on its card; where no flag names one and the usual one cannot run it, on the first that can.
-fn on_a_card(args: &NewArgs, answers: Answers, file: &str, output: &OutputArgs) -> Result<(String, Loaded), Failure> {
+fn on_a_card(args: &NewArgs, answers: Answers, file: &str, output: &OutputArgs) -> Result<Fitting, Failure> {
     let why = match answers.fitting(file)? {
         Ok(found) => return Ok(found),
         Err(why) => why,
     };
     let others = answers.cards(file)?;
     let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
-    let first = names[0];
-    let (model, usual) = (&answers.model.name, &answers.card);
+    let Some(first) = names.first() else {
+        return Err(answers.no_card(file, &why));
+    };
+    let (model, asked, names) = (&answers.model.name, &answers.card, names.join(", "));
     if args.card.is_some() {
+        let more = answers.gpus_that_fit(file);
+        let more = more.map_or(String::new(), |gpus| format!(", or --gpus a multiple of {gpus}"));
         return Err(Failure::BadInput(format!(
-            "--card: must be one that has prices, and memory, for {model} with {}, such as {}, got {usual} ({why})",
-            answers.systems.join(", "),
-            names.join(", ")
+            "--card: must be one that has prices, and memory, for {model} with {}, such as {names}{more}, got {asked} \
+             ({why})",
+            answers.systems.join(", ")
         )));
     }
     say(
         output,
-        &format!(
-            "note: {usual} has no prices for this: the card is {first}; so could be {}",
-            names.join(", ")
-        ),
+        &format!("note: {asked} has no prices, or no memory, for this: the card is {first}; so could be {names}"),
     );
-    let on_first = Answers {
-        card: first.to_owned(),
-        ..answers.clone()
-    };
-    on_first.fitting(file)?.map_err(Failure::BadInput)
+    answers.on(first).fitting(file)?.map_err(Failure::BadInput)
 }

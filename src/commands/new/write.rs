@@ -1,10 +1,10 @@
 //! The scenario's text. It is written line by line rather than from a type, for the sake of its comments.
 
-use tenantry_profiles::{DType, ModelKind};
+use tenantry_profiles::ModelKind;
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::presets;
 
-use super::answers::Answers;
+use super::answers::{Answers, LaidOut};
 
 /// The systems that are worth comparing first.
 pub fn usual_systems(generates: bool) -> [&'static str; 3] {
@@ -14,8 +14,8 @@ pub fn usual_systems(generates: bool) -> [&'static str; 3] {
     }
 }
 
-/// The whole file, which is to be called `file`. `dtype`: of the numbers, where it is not as the presets say.
-pub fn scenario(file: &str, answers: &Answers, dtype: Option<DType>) -> String {
+/// The whole file, which is to be called `file`.
+pub fn scenario(file: &str, answers: &Answers, laid_out: LaidOut) -> String {
     let Answers {
         model,
         tenants,
@@ -74,7 +74,7 @@ slo: {{ latency: {latency}, at: {at} }}
         kinds = if some_has(answers, "tasks") { KINDS } else { "" },
         workload = workload(answers),
         outcomes = if some_has(answers, "cascade") { OUTCOMES } else { "" },
-        systems = systems(answers, dtype),
+        systems = systems(answers, laid_out),
     )
 }
 
@@ -148,10 +148,21 @@ fn workload(answers: &Answers) -> String {
     )
 }
 
-fn systems(answers: &Answers, dtype: Option<DType>) -> String {
-    let system = |preset: &String| match dtype {
-        None => format!("  - preset: {preset}\n"),
-        Some(dtype) => format!("  - {{ preset: {preset}, dtype: {dtype} }}   # as the card has its prices\n"),
+fn systems(answers: &Answers, laid_out: LaidOut) -> String {
+    let LaidOut { dtype, cards } = laid_out;
+    let (mut keys, mut why) = (String::new(), Vec::new());
+    if let Some(dtype) = dtype {
+        keys += &format!(", dtype: {dtype}");
+        why.push("as the card has its prices".to_owned());
+    }
+    if cards > 1 {
+        keys += &format!(", generation: {{ tensor_parallel: {cards} }}");
+        why.push(format!("{cards} cards hold the model together"));
+    }
+    let why = why.join("; ");
+    let system = |preset: &String| match keys.is_empty() {
+        true => format!("  - preset: {preset}\n"),
+        false => format!("  - {{ preset: {preset}{keys} }}   # {why}\n"),
     };
     answers.systems.iter().map(system).collect()
 }

@@ -1,5 +1,7 @@
 //! Where a reproduction's figures come from: shipped scenarios, simulated on the papers' cards, or on another.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,6 +29,8 @@ pub struct Lab {
     interrupt: Arc<AtomicBool>,
     cards: Cards,
     grounds: Grounds,
+    /// By name.
+    used: RefCell<BTreeSet<String>>,
 }
 
 /// What scenarios are simulated on.
@@ -58,6 +62,7 @@ impl Lab {
             interrupt,
             cards: card.map_or(Cards::Papers, Cards::Other),
             grounds: Grounds::default(),
+            used: RefCell::default(),
         }
     }
 
@@ -67,6 +72,7 @@ impl Lab {
             interrupt,
             cards: Cards::Made(Box::new(made)),
             grounds: Grounds::default(),
+            used: RefCell::default(),
         }
     }
 
@@ -80,9 +86,15 @@ impl Lab {
         &self.grounds
     }
 
+    /// The cards that all came from, by name.
+    pub fn into_cards_used(self) -> BTreeSet<String> {
+        self.used.into_inner()
+    }
+
     /// A card whose tables are read without a run.
     pub fn card(&self, name: &str) -> Result<Rc<Card>, Failure> {
         let card = Rc::new(find_card(name)?);
+        self.used.borrow_mut().insert(name.to_owned());
         self.grounds.card(&card);
         Ok(card)
     }
@@ -98,8 +110,14 @@ impl Lab {
     /// A shipped scenario with changes, as `--set` has them.
     pub fn load(&self, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
         let loaded = load_on(&self.cards, scenario, set)?;
-        self.grounds.scenario(&loaded);
+        self.uses(&loaded);
         Ok(loaded)
+    }
+
+    fn uses(&self, loaded: &Loaded) {
+        self.grounds.scenario(loaded);
+        let names = loaded.cards_by_name().map(|(name, _)| name.clone());
+        self.used.borrow_mut().extend(names);
     }
 
     /// All runs of a shipped scenario.
@@ -126,7 +144,7 @@ impl Lab {
         let load = |seed: &u64| load_on(cards, scenario, &[set, &[&format!("seed={seed}")]].concat());
         let loaded: Vec<Result<Loaded, Failure>> = seeds.par_iter().map(load).collect();
         let loaded = loaded.into_iter().collect::<Result<Vec<Loaded>, Failure>>()?;
-        loaded.iter().for_each(|loaded| self.grounds.scenario(loaded));
+        loaded.iter().for_each(|loaded| self.uses(loaded));
         let of_seeds = loaded.iter();
         let runs = of_seeds.flat_map(|loaded| loaded.runs.iter().map(move |run| (run, loaded.card(run))));
         let runs: Vec<(&RunSpec, &Card)> = runs.collect();
@@ -240,7 +258,7 @@ fn simulated(
     };
     let mut workload = workload(run)?;
     let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(interrupt), watch)
-        .map_err(|error| failure_of(run, error))?;
+        .map_err(|error| failure_of(run, card, error))?;
     match done.record.interrupted {
         true => Err(Failure::Interrupted("nothing was written".into())),
         false => Ok((done.record, done.extrapolated)),

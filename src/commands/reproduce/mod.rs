@@ -24,11 +24,11 @@ use serde::Serialize;
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::{check_folder, style};
+use crate::output::{Started, check_folder, style};
 use crate::{interrupt, progress};
 use grounds::Ground;
 use lab::Lab;
-use publish::publish;
+use publish::{Pages, publish};
 use row::Row;
 
 /// One figure or table of a paper.
@@ -65,9 +65,10 @@ struct Written<'a> {
 }
 
 pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
     check_folder("--out", &args.out)?;
     if args.sensitivity {
-        return sensitivity::run(args, output);
+        return sensitivity::run(args, started, output);
     }
     if let Some(card) = &args.profile {
         if args.paper != PaperName::Hmi {
@@ -107,9 +108,14 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
         interrupted,
         papers: &reproductions,
     };
-    let pages = reproductions.iter().map(show::markdown).collect();
-    let missing = interrupted.then_some("figures");
-    publish(args, output, "reproduce", &written, pages, missing, || {
+    let pages = Pages {
+        stem: "reproduce",
+        pages: reproductions.iter().map(show::markdown).collect(),
+        missing: interrupted.then_some("figures"),
+        started,
+        cards: lab.into_cards_used(),
+    };
+    publish(args, output, pages, &written, || {
         let texts: Vec<String> = reproductions.iter().map(|paper| show::text(paper, style())).collect();
         texts.join("\n\n")
     })?;

@@ -14,7 +14,7 @@ use super::source::{self, Watchdog, must_be_left_out};
 use super::{columns, names, workload};
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
-use crate::output::{check_file, next, print, say};
+use crate::output::{check_file, counted, next, print, say};
 use crate::time_range;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -26,6 +26,7 @@ struct Converted {
     skipped_lines: u64,
     unanswered: u64,
     management_requests: u64,
+    absent_at_first: u64,
     prefix_hashes: u64,
     /// What the format does not say, and what was put in its place.
     filled_in: Vec<String>,
@@ -79,7 +80,11 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         "requests": converted.requests,
         "skipped_lines": converted.skipped_lines,
         "unanswered": converted.unanswered,
-        "left_out": { "management_requests": converted.management_requests, "prefix_hashes": converted.prefix_hashes },
+        "left_out": {
+            "management_requests": converted.management_requests,
+            "absent_at_first": converted.absent_at_first,
+            "prefix_hashes": converted.prefix_hashes,
+        },
         "filled_in": converted.filled_in,
         "unread_columns": unread,
     });
@@ -88,9 +93,9 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     }
     print(output, &value, || {
         format!(
-            "{}: {} requests from {} ({})",
+            "{}: {} from {} ({})",
             args.out.display(),
-            converted.requests,
+            counted(converted.requests, "request", "requests"),
             args.file.display(),
             format.name()
         )
@@ -114,18 +119,28 @@ fn check_out(args: &TraceConvertArgs) -> Result<(), Failure> {
 /// What is otherwise than in the file: left out, filled in, or called by a number.
 fn notes(args: &TraceConvertArgs, converted: &Converted, format: Format, unread: &[String]) -> Vec<String> {
     let left_out = [
-        (converted.skipped_lines, "broken lines"),
-        (converted.unanswered, "requests without an answer"),
-        (converted.management_requests, "management requests"),
+        (converted.skipped_lines, "broken line", "broken lines", ""),
+        (converted.unanswered, "request", "requests", " without an answer"),
+        (
+            converted.management_requests,
+            "management request",
+            "management requests",
+            "",
+        ),
+        (converted.absent_at_first, "mark", "marks", " of who is absent at first"),
         (
             converted.prefix_hashes,
-            "prefix hashes, for which our formats have no column,",
+            "prefix hash",
+            "prefix hashes",
+            ", for which our formats have no column,",
         ),
     ];
-    let left_out = left_out.into_iter().filter(|(count, _)| *count > 0);
-    let mut notes: Vec<String> = left_out
-        .map(|(count, what)| format!("{count} {what} were left out"))
-        .collect();
+    let left_out = left_out.into_iter().filter(|(count, ..)| *count > 0);
+    let told = left_out.map(|(count, one, many, more)| {
+        let were = if count == 1 { "was" } else { "were" };
+        format!("{}{more} {were} left out", counted(count, one, many))
+    });
+    let mut notes: Vec<String> = told.collect();
     notes.extend(source::approximation(format, &args.read).map(str::to_owned));
     let filled_in = converted.filled_in.iter();
     notes.extend(filled_in.map(|filled| format!("the format does not say it: {filled}")));
@@ -136,15 +151,15 @@ fn notes(args: &TraceConvertArgs, converted: &Converted, format: Format, unread:
     ));
     notes.extend(converted.names.iter().map(|(of, names)| {
         let (all, file) = (names.len(), names::file(&args.out, of));
-        let what = if *of == "class" { "service classes" } else { "tenants" };
+        let what = match *of {
+            "class" => counted(all as u64, "service class is", "service classes are"),
+            _ => counted(all as u64, "tenant is", "tenants are"),
+        };
         let order = match format {
             Format::ActivitySparse => "in the order of the file's numbers",
             _ => "in the order in which they first occur",
         };
-        format!(
-            "{all} {what} are numbered from 0 {order}; {} says who is who",
-            file.display()
-        )
+        format!("{what} numbered from 0 {order}; {} says who is who", file.display())
     }));
     notes
 }
@@ -231,6 +246,7 @@ fn requests(
     converted.names = numbering.names(&records);
     converted.skipped_lines = records.skipped();
     converted.management_requests = records.management_requests();
+    converted.absent_at_first = records.absent_at_first();
     converted.filled_in = completion.filled_in;
     Ok(converted)
 }

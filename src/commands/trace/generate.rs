@@ -17,9 +17,8 @@ use crate::caveats::{AnotherRate, another_rate_of_trace};
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::keep::without_cancellations;
-use crate::output::{check_file, next, print, say};
+use crate::output::{check_file, counted, next, print, say};
 use crate::progress;
-use crate::runs;
 
 /// No trace can be called so.
 fn names_scenario(word: &str) -> bool {
@@ -94,9 +93,10 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     let value = json!({ "out": out, "requests": requests, "tenants": spec.tenants, "seed": spec.seed });
     print(output, &value, || {
         format!(
-            "{}: {requests} requests of {} tenants, seed {}",
+            "{}: {} of {}, seed {}",
             out.display(),
-            spec.tenants,
+            counted(requests, "request", "requests"),
+            counted(spec.tenants.into(), "tenant", "tenants"),
             spec.seed
         )
     })?;
@@ -119,9 +119,25 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     Ok(())
 }
 
+/// Refuses a flag beside a `--set` of what the flag gives: the flag would win, and nobody would say so.
+fn check_not_set(set: &[String], option: &str, path: &str, value: &str) -> Result<(), Failure> {
+    let is_within = |set: &&String| {
+        let key = set.split_once('=').map_or("", |(key, _)| key.trim());
+        let rest = key.strip_prefix(path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    match set.iter().find(is_within) {
+        None => Ok(()),
+        Some(set) => Err(Failure::BadInput(format!(
+            "{option}: must be left out where --set gives {path}, got {value} beside --set {set}"
+        ))),
+    }
+}
+
 /// The scenario, or one of the flags alone; flags change a scenario's workload too.
 fn scenario(args: &TraceGenerateArgs, name: Option<&str>) -> Result<Scenario, Failure> {
     let mut overrides: Vec<Override> = args.set.iter().map(|text| Override::set(text)).collect();
+    let seed = args.seed.map(|seed| seed.to_string());
     for (option, path, value) in [
         ("--arrivals", "workload.arrivals", &args.arrivals),
         ("--lengths", "workload.lengths", &args.lengths),
@@ -129,10 +145,14 @@ fn scenario(args: &TraceGenerateArgs, name: Option<&str>) -> Result<Scenario, Fa
         ("--popularity", "tenants.popularity", &args.popularity),
         ("--requests", "workload.stop.requests", &args.requests),
         ("--after", "workload.stop.after", &args.after),
+        ("--seed", "seed", &seed),
     ] {
-        overrides.extend(value.as_ref().map(|value| Override::option(option, path, value)));
+        let Some(value) = value else {
+            continue;
+        };
+        check_not_set(&args.set, option, path, value)?;
+        overrides.push(Override::option(option, path, value));
     }
-    overrides.extend(args.seed.map(runs::seed));
     match name {
         Some(name) => Scenario::load_with(name, &overrides).map_err(Failure::bad_input),
         None => {

@@ -122,10 +122,13 @@ pub fn create(out: &Path, with_changes: bool) -> Result<TraceFile, Failure> {
 /// What is said of tenants whose numbers are far beyond how many ask: all below the highest are tenants of a replay too.
 pub fn sparse_tenants(file: &str, tenants: u64, highest: u32) -> Option<String> {
     is_sparse(tenants, highest).then(|| {
+        let ask = match tenants {
+            1 => "1 tenant asks".to_owned(),
+            _ => format!("{} tenants ask", human::count(tenants)),
+        };
         format!(
-            "{} tenants ask, with numbers up to {highest}, and each below is a tenant of a replay too; tenantry trace \
-             convert {file} dense.csv --dense-tenants numbers them from 0",
-            human::count(tenants)
+            "{ask}, with numbers up to {highest}, and each below is a tenant of a replay too; tenantry trace convert \
+             {file} dense.csv --dense-tenants numbers them from 0"
         )
     })
 }
@@ -205,8 +208,13 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
                 }
             }
             let mut trace = collector.finish(&name, format.name(), records.skipped());
-            let changes = records.management_requests();
-            trace.figures.management_requests = (changes > 0).then_some(changes);
+            let some = |count: u64| (count > 0).then_some(count);
+            trace.figures.management_requests = some(records.management_requests());
+            trace.figures.absent_at_first = some(records.absent_at_first());
+            // All at one moment, or one alone, have no rate.
+            if trace.figures.span_s == Some(0.0) {
+                trace.figures.requests_per_s = None;
+            }
             trace.figures.unread_columns = format.unread_columns(path).map_err(Failure::bad_input)?;
             empty(trace)
         }

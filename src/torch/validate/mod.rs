@@ -68,12 +68,16 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         true => Validation::of_stopped(&loaded.scenario.name, loaded.limits(), &runs),
         false => Validation::new(&loaded.scenario.name, loaded.limits(), &runs),
     };
-    caveats.extend(drift_caveats(&validation, args.gauge));
+    let two_devices = loaded.device_caveats(device.is_cpu());
+    // Of two devices it is no wonder that one computes otherwise than the other.
+    if two_devices.is_empty() {
+        caveats.extend(drift_caveats(&validation, args.gauge));
+    }
     caveats.extend(validation.cancelling());
     caveats.sort();
     caveats.dedup();
     // What casts doubt on all of it comes first.
-    caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
+    caveats.splice(0..0, two_devices);
     let events = simulated.iter().map(|run| run.events).sum();
     let manifest = started.manifest(&cards.iter().collect::<Vec<_>>(), Some(device.name()), events, caveats);
     let outcome = Outcome {
@@ -103,24 +107,27 @@ fn conclude(
     args: &ValidateArgs,
     output: &OutputArgs,
 ) -> Result<(), Failure> {
-    let (words, device) = (args.scenario.words_on(args.profile.as_deref()), device.name());
+    let (words, name) = (args.scenario.words_on(args.profile.as_deref()), device.name());
     // Neither the profile nor the machine's pace explains these.
     if let Some(failures) = validation.failures() {
         let which = format!(
-            "tenantry validate {words} --device {device} --requests (which requests failed? requests.parquet tells)"
+            "tenantry validate {words} --device {name} --requests (which requests failed? requests.parquet tells)"
         );
         next(output, &which);
         return Err(Failure::Running(failures));
     }
-    let again = match args.gauge {
-        false => {
-            format!("tenantry validate {words} --device {device} --gauge (is it the machine that has changed?)")
-        }
-        true => format!(
-            "tenantry profile --device {device} --for {} --out out/card (measure anew), then validate with --profile \
-             out/card",
+    let profile = |why: &str| {
+        format!(
+            "tenantry profile --device {name} --for {} --out out/card ({why}), then validate with --profile out/card",
             quoted(&args.scenario.scenario)
-        ),
+        )
+    };
+    let again = match (args.gauge, loaded.device_caveats(device.is_cpu()).is_empty()) {
+        (_, false) => profile("a card of this device"),
+        (true, true) => profile("measure anew"),
+        (false, true) => {
+            format!("tenantry validate {words} --device {name} --gauge (is it the machine that has changed?)")
+        }
     };
     match (validation.verdict, loaded.scenario.slo) {
         (Some(Verdict::Outside), _) if validation.is_measured() => next(output, &again),

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
-use crate::read::field::{fields, only_position, shown};
+use crate::read::field::{cut, fields, only_position};
 use crate::read::lines::Lines;
+
+/// Of a table that lacks one.
+const COLUMNS_SHOWN: usize = 32;
 
 /// The lines of a table.
 pub struct Columns {
@@ -49,11 +52,17 @@ impl Columns {
     /// Where the column called `name` is.
     ///
     /// # Errors
-    /// [`TraceError::File`] where there is none, or more than one.
+    /// [`TraceError::NoColumn`], or [`TraceError::File`] where there is more than one.
     pub fn find(&self, name: &str) -> Result<usize, TraceError> {
         only_position(&self.path, &self.header, name)?.ok_or_else(|| {
-            let header = shown(self.header.join(",").as_bytes());
-            TraceError::file(&self.path, format!("must have the column `{name}`, got {header}"))
+            // What is no table at all may have any number of them, however long.
+            let more = (self.header.len() > COLUMNS_SHOWN).then(|| "…".to_owned());
+            let columns = { self.header.iter().take(COLUMNS_SHOWN) }.map(|name| cut(name.as_bytes()));
+            TraceError::NoColumn {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                columns: columns.chain(more).collect(),
+            }
         })
     }
 

@@ -129,18 +129,16 @@ pub fn only_position(path: &Path, header: &[String], name: &str) -> Result<Optio
 
 /// For messages: what stands there, cut where it is long.
 pub fn shown(field: &[u8]) -> String {
+    format!("`{}`", cut(field))
+}
+
+/// The same without quotes.
+pub fn cut(field: &[u8]) -> String {
     const MOST: usize = 40;
     let text = String::from_utf8_lossy(&field[..field.len().min(MOST)]);
     // A terminal would take them for orders.
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
-    if field.len() > MOST {
-        format!("`{text}…`")
-    } else {
-        format!("`{text}`")
-    }
+    let text = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    text.chain((field.len() > MOST).then_some('…')).collect()
 }
 
 /// So many digits cannot overflow.

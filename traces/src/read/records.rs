@@ -39,6 +39,8 @@ pub struct Records {
     skip_bad_lines: bool,
     skipped: u64,
     left_out: u64,
+    /// Marks of who is absent at first among what was left out.
+    absent: u64,
     /// Whether management requests are read, rather than those for answers.
     of_changes: bool,
 }
@@ -126,6 +128,7 @@ impl Records {
             skip_bad_lines,
             skipped: 0,
             left_out: 0,
+            absent: 0,
             of_changes: false,
         }
     }
@@ -143,6 +146,11 @@ impl Records {
     /// How many management requests were left out so far.
     pub fn management_requests(&self) -> u64 {
         self.left_out
+    }
+
+    /// How many marks were, of tenants and domains that are absent at first: nobody asks for these.
+    pub fn absent_at_first(&self) -> u64 {
+        self.absent
     }
 
     /// What tenants are called in a file of which columns are read ([`Records::open_columns`]), by number, as far as it was read; empty in other
@@ -231,7 +239,10 @@ impl Iterator for Records {
         loop {
             return Some(match self.advance()? {
                 Ok(record) if record.change.is_some() != self.of_changes => {
-                    self.left_out += 1;
+                    match record.change.map(|change| change.action) {
+                        Some(Action::Absent) => self.absent += 1,
+                        _ => self.left_out += 1,
+                    }
                     continue;
                 }
                 Ok(record) => Ok(record),

@@ -311,7 +311,7 @@ fn broken_tables_say_where() {
         ),
         (
             "n_correct\n1\n",
-            ": must have the column `n_correct_of_100`, got `n_correct`",
+            ": must have a column `n_correct_of_100`, got `n_correct`",
         ),
         ("n_correct_of_100\n", ": must have items, got only a first line"),
         ("", ": must have a first line, got an empty file"),

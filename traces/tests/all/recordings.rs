@@ -429,7 +429,7 @@ fn cascade_outcomes() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("must have the column `qwen_conf`, got `id,qwen_1_8b_pred"),
+        error.contains("must have a column `qwen_conf`, got `id`, `qwen_1_8b_pred`"),
         "{error}"
     );
 }

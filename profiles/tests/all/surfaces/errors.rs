@@ -140,6 +140,13 @@ fn missing_tables_name_the_command_that_measures_them() {
         "card synthetic: encoder_layer: must hold model=bert-large dtype=f32, got model=tiny dtype=f32, \
          model=bert-base dtype=f32; measure it with `tenantry profile --device cpu --models bert-large`"
     );
+    // Where the card has just that in another number format, this is what is near.
+    assert_eq!(
+        card.encoder_layer(&tiny(), DType::F16).unwrap_err().to_string(),
+        "card synthetic: encoder_layer: must hold model=tiny dtype=f16, got model=tiny dtype=f32, \
+         model=bert-base dtype=f32; did you mean dtype: f32? If not, measure it with `tenantry profile --device cpu \
+         --models tiny`"
+    );
     assert_eq!(
         card.head(&ModelShape { hidden: 256, ..tiny() }, DType::F32, 2)
             .unwrap_err()

@@ -15,9 +15,10 @@ use tenantry_profiles::paper::{Knowledge, Paper};
 use tenantry_reports::summary::rounded;
 
 use super::lab::Lab;
+use super::publish::Pages;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::style;
+use crate::output::{Started, style};
 use crate::{interrupt, progress};
 use leading::{LEADING, Leading, MainResult};
 
@@ -77,7 +78,7 @@ struct Written<'a> {
     cards: &'a [OfCard],
 }
 
-pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+pub fn run(args: &ReproduceArgs, started: Started, output: &OutputArgs) -> Result<(), Failure> {
     let asked = |leading: &&Leading| args.paper == PaperName::All || args.paper == leading.of;
     let cards = { LEADING.iter().filter(asked) }
         .map(|leading| Ok((leading, Paper::load(leading.card)?)))
@@ -91,7 +92,7 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     let finished = finished(results)?;
     let interrupted = finished.len() < cards.len();
-    publish(args, output, &finished, interrupted)?;
+    publish(args, started, output, &finished, interrupted)?;
     match interrupted {
         false => Ok(()),
         true => Err(Failure::Interrupted(format!(
@@ -193,15 +194,26 @@ impl Outcome {
     }
 }
 
-fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard], interrupted: bool) -> Result<(), Failure> {
+fn publish(
+    args: &ReproduceArgs,
+    started: Started,
+    output: &OutputArgs,
+    cards: &[OfCard],
+    interrupted: bool,
+) -> Result<(), Failure> {
     let written = Written {
         schema: 1,
         interrupted,
         cards,
     };
-    let pages = cards.iter().map(show::markdown).collect();
-    let missing = interrupted.then_some("cards");
-    super::publish::publish(args, output, "sensitivity", &written, pages, missing, || {
+    let pages = Pages {
+        stem: "sensitivity",
+        pages: cards.iter().map(show::markdown).collect(),
+        missing: interrupted.then_some("cards"),
+        started,
+        cards: cards.iter().map(|card| card.card.to_owned()).collect(),
+    };
+    super::publish::publish(args, output, pages, &written, || {
         let texts: Vec<String> = cards.iter().map(|card| show::text(card, style())).collect();
         texts.join("\n\n")
     })

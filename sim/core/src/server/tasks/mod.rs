@@ -277,7 +277,7 @@ impl TaskServer {
         if reason == RejectReason::QueueFull {
             let somebody_waits = |instance: &InstanceId| {
                 let queue = &self.instances[instance.index()].queue;
-                queue.view(&self.requests).len() > 0
+                !queue.view(&self.requests).is_empty()
             };
             instance = { self.from(instance) }.find(somebody_waits).unwrap_or(instance);
         }

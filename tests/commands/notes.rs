@@ -1,0 +1,236 @@
+//! What a reader must know of a run's figures: requests that did not come, or too few of them, silence, and what is taken to be there.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{folder, said};
+
+/// What `simulate` notes of a scenario with these keys set, without what it notes of cards.
+fn notes(at: &Path, scenario: &str, set: &[&str]) -> Vec<String> {
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let args: Vec<&str> = ["simulate", scenario].into_iter().chain(set).collect();
+    let said = said(at, &args);
+    let notes = said.lines().filter_map(|line| line.strip_prefix("note: "));
+    notes
+        .filter(|note| !note.starts_with("Card") && !note.starts_with("Compute, copies"))
+        .map(str::to_owned)
+        .collect()
+}
+
+const SHORT: &str = "systems=[{preset: bert-shared}]";
+const SLO: &str = "slo={latency: 1s, at: p98}";
+
+/// Tenants that have gone do not come back: a longer run is farther from the rate of all of them.
+#[test]
+fn a_rate_that_follows_the_tenants_does_not_come_nearer() {
+    let place = folder();
+    let told = |presence: &str, after: &str, what: &str| {
+        let presence = format!("tenants={{count: 1000, presence: {presence}}}");
+        let after = format!("workload.stop={{after: {after}}}");
+        let set = [SHORT, "workload.arrivals.poisson.rate=2000/s", &presence, &after];
+        let notes = notes(place.path(), "s.yaml", &set);
+        let told = notes.iter().find(|note| note.contains(what)).cloned();
+        told.unwrap_or_else(|| panic!("{what}: {notes:?}"))
+    };
+    let lives = "{lifetimes: {present_at_start: 0.5, appear_within: 10s, mean_stay: 5s}}";
+    for after in ["10s", "20s", "60s"] {
+        let rate = told(lives, after, "at another rate");
+        assert!(
+            rate.contains("`tenants.presence.lifetimes`") && rate.ends_with("the longer, the fewer."),
+            "{rate}"
+        );
+        assert!(!rate.contains("nearer") && !rate.contains("swing"), "{rate}");
+    }
+    // Nobody is left to ask.
+    let over = told(lives, "200s", "the arrivals are over after ");
+    assert!(
+        over.contains("before workload.stop is reached (200 s): throughput, busy shares and costs are over the "),
+        "{over}"
+    );
+    let appearing = "{lifetimes: {present_at_start: 0, appear_within: 20s}}";
+    assert!(told(appearing, "20s", "at another rate").contains("From when all have appeared"));
+    let night = "{diurnal: {period: 24h, trough: 0.1, phases: together}}";
+    assert!(told(night, "60s", "at another rate").contains("how many tenants are awake"));
+}
+
+/// Figures end with the last request: who waits for longer than is left asks no more.
+#[test]
+fn silence_at_the_end_is_told_of_with_both_times() {
+    let place = folder();
+    let clients = |think: &str| format!("workload.arrivals={{closed-loop: {{clients: 5, think_time: {think}}}}}");
+    let told = notes(
+        place.path(),
+        "s.yaml",
+        &[SHORT, &clients("20s"), "workload.stop={after: 30s}"],
+    );
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("the last request left at 20.0 s, and workload.stop.after is 30.0 s: throughput, "),
+        "{told:?}"
+    );
+    for (think, stop) in [("2s", "{after: 30s}"), ("20s", "{after: 30s, requests: 10}")] {
+        let told = notes(
+            place.path(),
+            "s.yaml",
+            &[SHORT, &clients(think), &format!("workload.stop={stop}")],
+        );
+        assert!(told.is_empty(), "{told:?}");
+    }
+    // Over a sweep, once.
+    let sweep = "sweep={workload.arrivals.closed-loop.clients: [5, 6, 7], cluster.gpus: [1, 2]}";
+    let told = notes(
+        place.path(),
+        "s.yaml",
+        &[&clients("20s"), "workload.stop={after: 30s}", sweep],
+    );
+    let ends: Vec<&String> = told
+        .iter()
+        .filter(|note| note.starts_with("the last request"))
+        .collect();
+    assert_eq!(ends.len(), 1, "{told:?}");
+}
+
+#[test]
+fn a_verdict_by_few_requests_is_told_of_once() {
+    let place = folder();
+    let told = |requests: u32, more: &[&str]| {
+        let stop = format!("workload.stop={{requests: {requests}}}");
+        let notes = notes(place.path(), "s.yaml", &[&[SLO, stop.as_str()], more].concat());
+        let few = notes.into_iter().filter(|note| note.contains("hangs on few requests"));
+        few.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(30, &[]),
+        [
+            "Whether the target is met hangs on few requests: 30 were judged, of which 0.6 are expected beyond p98 \
+             (hbert-adapter on virtual, bert-shared on virtual). About 500 would have ten there (`workload.stop`, \
+             `repeats`)."
+        ]
+    );
+    assert!(told(1, &[])[0].contains(": 1 was judged, of which 0.02 are"));
+    assert!(told(100, &["repeats=2"])[0].contains(": 200 were judged in all repeats, of which 4 are"));
+    for (requests, more) in [(500, "repeats=1"), (250, "repeats=2"), (20, "slo.at=p50")] {
+        let told = told(requests, &[more]);
+        assert!(told.is_empty(), "{requests} {more}: {told:?}");
+    }
+    // Nobody keeps it, which few requests tell as well.
+    let hopeless = told(30, &["slo={latency: 1us, at: p98}"]);
+    assert!(hopeless.is_empty(), "{hopeless:?}");
+}
+
+/// What nobody asked is alike for every seed, and says nothing of seeds.
+#[test]
+fn a_run_without_a_request_is_told_of_as_that() {
+    let place = folder();
+    let rare = [
+        "workload.arrivals.poisson.rate=0.01/h",
+        "workload.stop={after: 10s}",
+        "repeats=2",
+        SLO,
+    ];
+    assert_eq!(
+        notes(place.path(), "s.yaml", &rare),
+        ["No request came before workload.stop, so that nothing is known of how it would be answered."]
+    );
+}
+
+/// Each card has a link of its own, and all links come from one memory.
+#[test]
+fn what_leaves_host_memory_for_many_cards_is_told_of() {
+    let place = folder();
+    fs::write(
+        place.path().join("link.yaml"),
+        "\
+name: link
+card: l4
+cluster: { gpus: 64 }
+models: { backbone: bert-base }
+tenants: { count: 10000, popularity: uniform }
+workload:
+  arrivals: { poisson: { rate: 5000/s } }
+  lengths: { input: { fixed: 64 } }
+  stop: { after: 2s }
+systems: [ { preset: bert-dedicated, dtype: f16 } ]
+",
+    )
+    .unwrap();
+    let told = |gpus: &str| {
+        let notes = notes(place.path(), "link.yaml", &[gpus]);
+        notes.into_iter().find(|note| note.contains("leave host memory"))
+    };
+    let many = told("cluster.gpus=64").unwrap();
+    assert!(
+        many.starts_with("bert-dedicated: ")
+            && many.contains(" GB/s of tenants' parameters leave host memory for 64 cards together, which is taken")
+            && many.contains("One host gives some 200 GB/s"),
+        "{many}"
+    );
+    assert_eq!(told("cluster.gpus=4"), None);
+}
+
+/// What served was no such card.
+#[cfg(feature = "libtorch")]
+#[test]
+fn an_execution_on_another_device_says_what_its_price_is_of() {
+    let place = a_gpus_card();
+    let at = place.path();
+    let executed = |more: &[&str]| {
+        let args = [&["execute", "s.yaml", "--device", "cpu", "--set", SHORT], more].concat();
+        said(at, &args)
+    };
+    let told = executed(&["--set", "card=./gpu", "--set", "prices={./gpu: 0.8}"]);
+    assert!(
+        told.contains(
+            "requests were served by this processor: figures are of the latter, and costs are by the price of the \
+             former (0.8 a card and hour)."
+        ),
+        "{told}"
+    );
+    let told = executed(&["--set", "card=./gpu"]);
+    assert!(
+        told.contains("served by this processor: figures are of the latter."),
+        "{told}"
+    );
+    let told = executed(&["--set", "prices={./card: 0.8}"]);
+    assert!(!told.contains("served by this processor"), "{told}");
+}
+
+/// Of two devices it is no wonder that they differ, and no drift.
+#[cfg(feature = "libtorch")]
+#[test]
+fn a_validation_of_two_devices_suspects_no_drift() {
+    let place = a_gpus_card();
+    let at = place.path();
+    let validated = |card: &str| {
+        let card = format!("card={card}");
+        let limits = "validate={mean: 1%, p98: 1%, throughput: 1%}";
+        let args = [
+            "validate", "s.yaml", "--device", "cpu", "--set", SHORT, "--set", &card, "--set", limits,
+        ];
+        let output = crate::common::tenantry(at, &args);
+        assert_eq!(
+            output.status.code(),
+            Some(3),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = validated("./gpu");
+    assert!(told.contains("figures are of two devices"), "{told}");
+    assert!(!told.contains("drifted") && !told.contains("--gauge"), "{told}");
+    assert!(told.contains("(a card of this device)"), "{told}");
+    let told = validated("./card");
+    assert!(told.contains("drifted") && told.contains("--gauge"), "{told}");
+}
+
+/// Beside `card`, one called `gpu` that is said to be a GPU's.
+#[cfg(feature = "libtorch")]
+fn a_gpus_card() -> tempfile::TempDir {
+    let place = folder();
+    let mut card = tenantry_profiles::testing::synthetic_card();
+    card.name = "gpu".into();
+    card.device.kind = tenantry_profiles::DeviceKind::Cuda;
+    card.save(&place.path().join("gpu")).unwrap();
+    place
+}
