@@ -113,6 +113,51 @@ fn rates_are_fitted_by_the_nearest_generator() {
     assert!((mean / real - 1.0).abs() < 0.25, "{mean} against {real}");
 }
 
+/// Two states are found again, however long they last, and the note names what was tried and no more.
+#[test]
+fn what_mmpp_made_is_fitted_as_mmpp() {
+    let folder = folder();
+    let at = folder.path();
+    let fit = |arrivals: &str, after: &str| {
+        let flags = [
+            "--arrivals",
+            arrivals,
+            "--after",
+            after,
+            "--lengths",
+            "{input: {fixed: 5}}",
+        ];
+        good(at, &[&["trace", "generate", "real.parquet"], &flags[..]].concat());
+        let fit = good_json(at, &["trace", "fit", "requests", "real.parquet"]);
+        let keys: serde_json::Value = serde_yaml::from_str(fit["yaml"].as_str().unwrap()).unwrap();
+        (keys["workload"]["arrivals"].clone(), fit["notes"][1].to_string())
+    };
+    for (states, after) in [
+        ([(5.0, 10.0), (30.0, 10.0)], "7200s"),
+        ([(4.0, 60.0), (40.0, 5.0)], "28800s"),
+        ([(55.0, 3.0), (140.0, 0.8)], "4000s"),
+    ] {
+        let of = states.map(|(rate, dwell)| format!("{{rate: {rate}/s, mean_dwell: {dwell}s}}"));
+        let (found, note) = fit(&format!("{{mmpp: {{states: [{}]}}}}", of.join(", ")), after);
+        assert!(note.contains("`mmpp` is the nearest"), "{note}");
+        for (state, (rate, dwell)) in states.into_iter().enumerate() {
+            let found = &found["mmpp"]["states"][state];
+            let number = |key: &str, unit: &str| -> f64 {
+                let text = found[key].as_str().unwrap();
+                text.strip_suffix(unit).unwrap().parse().unwrap()
+            };
+            assert!((number("rate", "/s") / rate - 1.0).abs() < 0.1, "{states:?}: {found}");
+            assert!(
+                (number("mean_dwell", "s") / dwell - 1.0).abs() < 0.25,
+                "{states:?}: {found}"
+            );
+        }
+    }
+    let (found, note) = fit("{poisson: {rate: 50/s}}", "2000s");
+    assert!(found["poisson"].is_object(), "{found}");
+    assert!(note.contains(" of poisson, twitter, which are all that"), "{note}");
+}
+
 #[test]
 fn popularity_is_fitted_for_any_number_of_tenants() {
     let folder = traces();

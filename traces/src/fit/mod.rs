@@ -7,6 +7,7 @@
 pub mod azure_functions;
 pub mod cascade;
 mod memory;
+pub mod mmpp;
 pub mod quantiles;
 pub mod sharegpt;
 pub mod twitter;

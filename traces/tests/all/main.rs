@@ -13,3 +13,4 @@ mod readers;
 mod recordings;
 mod replayed;
 mod tenants;
+mod two_states;

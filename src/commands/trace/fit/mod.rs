@@ -3,6 +3,7 @@
 //! What is checked is what is printed: the fitted numbers are written as a scenario's keys, those keys make the generated requests,
 //! and these are set beside the part that the fit did not see.
 
+mod generators;
 mod lengths;
 mod popularity;
 mod rates;

@@ -1,12 +1,14 @@
-//! Rates: of the generators that a scenario has, the one that is nearest to the first half of a recording.
+//! Rates: per-second counts, without the recording's holes, and what is nearest to their first half.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenantry_reports::trace::{Collector, Trace};
 use tenantry_scenarios::scalar::Period;
-use tenantry_traces::describe::{Histogram, MAX_SECONDS, dispersion};
-use tenantry_traces::fit::{quantiles, twitter};
+use tenantry_traces::Time;
+use tenantry_traces::describe::MAX_SECONDS;
+use tenantry_traces::fit::mmpp::Arrivals;
 use tenantry_traces::read::Counts;
 
+use super::generators::{Generator, nearest};
 use super::{Fitted, after, generate, too_few};
 use crate::cli::TraceFitArgs;
 use crate::commands::trace::source::Watchdog;
@@ -16,7 +18,7 @@ use crate::failure::Failure;
 pub const LEAST: usize = 1200;
 
 /// Requests that a check generates at most, so that it takes seconds; to choose between generators, a fifth.
-const GENERATED: f64 = 1e8;
+pub const GENERATED: f64 = 1e8;
 /// How much longer than the recording it is otherwise: what is generated is then off by chance by a quarter of what the recording is.
 const TIMES_AS_LONG: f64 = 20.0;
 
@@ -33,17 +35,12 @@ pub fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Fai
     let skipped = recorded.skipped();
     let seconds = Seconds::without_holes(args, &all)?;
     let [seen, unseen] = seconds.halves(args)?;
-    let generators = Generators::of(seen);
-    let name = generators.nearest(args, seen, watchdog)?;
-    let arrivals = |counts: &[u32]| {
-        let arrivals = generators.arrivals(name, mean(counts));
-        vec![("workload.arrivals", arrivals.expect("it could be had before"))]
-    };
+    let nearest = nearest(args, seen, Arrivals::Seconds(seen), watchdog)?;
+    let arrivals = |counts: &[u32]| vec![("workload.arrivals", nearest.generator.arrivals(mean(counts)))];
     // The sample stream's own numbers are not of this file: whether they have seen it, only the user can know.
-    let is_unseen = if name == "twitter" {
-        "real, second half"
-    } else {
-        "real, unseen"
+    let is_unseen = match nearest.generator {
+        Generator::Twitter => "real, second half",
+        _ => "real, unseen",
     };
     let mut real = trace(unseen, is_unseen)?;
     real.figures.skipped_lines = (skipped > 0).then_some(skipped);
@@ -55,34 +52,15 @@ pub fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Fai
         keys: arrivals(&seconds.counts),
         notes: vec![
             seconds.holes.clone(),
-            nearest_note(name, seen),
+            nearest.note(seen),
             format!(
                 "checked against the second half ({} s) at its mean rate, which is all that was taken from that half",
                 unseen.len()
             ),
             AIMS.to_owned(),
-            seen_note(name),
+            nearest.generator.seen_note(),
         ],
     })
-}
-
-/// Which generator it is.
-pub fn nearest_note(name: &str, seen: &[u32]) -> String {
-    format!(
-        "`{name}` is the nearest to the first half ({} s) of {}",
-        seen.len(),
-        Generators::NAMES.join(", ")
-    )
-}
-
-/// What it has seen.
-pub fn seen_note(name: &str) -> String {
-    match name {
-        "twitter" => "`twitter` was not fitted to this file but to the first eleven days of the sample stream's \
-                      2021-08; of a recording that these days are in, or a part of, it has seen the second half too"
-            .to_owned(),
-        _ => format!("`{name}` is fitted to the first half alone"),
-    }
 }
 
 /// Requests a second.
@@ -96,125 +74,12 @@ pub fn check_s(counts: &[u32], most: f64) -> Value {
     after(seconds.ceil().min(MAX_SECONDS as f64))
 }
 
-fn trace(counts: &[u32], name: &str) -> Result<Trace, Failure> {
+pub fn trace(counts: &[u32], name: &str) -> Result<Trace, Failure> {
     let mut collector = Collector::new(1);
     for (second, &count) in (0..).zip(counts) {
         collector.window(second, count).map_err(Failure::bad_input)?;
     }
     Ok(collector.finish(name, "counts", 0))
-}
-
-/// Generators of rates, as far as they can be fitted to per-second counts.
-pub struct Generators {
-    /// The recording's own calms and plateaus, where it has enough of them.
-    regimes: Option<twitter::Regimes>,
-    /// The coefficient of variation of a renewal process's gaps, where this is no Poisson process.
-    gaps_cv: Option<f64>,
-}
-
-impl Generators {
-    /// In the order in which they are tried: the first of those that are as near is taken.
-    const NAMES: [&str; 5] = ["poisson", "gamma", "mmpp", "regimes", "twitter"];
-
-    /// Fits them.
-    pub fn of(seen: &[u32]) -> Generators {
-        Generators {
-            regimes: twitter::fit_rates(seen),
-            gaps_cv: gaps_cv(seen),
-        }
-    }
-
-    /// `workload.arrivals` by one of them at a mean rate; nothing where it could not be fitted.
-    pub fn arrivals(&self, name: &str, mean_per_s: f64) -> Option<Value> {
-        let rate = |rate: f64| format!("{rate:.6}/s");
-        Some(match name {
-            "poisson" => json!({ "poisson": { "rate": rate(mean_per_s) } }),
-            "gamma" => {
-                let cv: f64 = format!("{:.4}", self.gaps_cv?).parse().expect("a float");
-                json!({ "gamma": { "rate": rate(mean_per_s), "cv": cv } })
-            }
-            "twitter" => json!({ "twitter": { "rate": rate(mean_per_s) } }),
-            "regimes" => own_regimes(self.regimes.as_ref()?, rate(mean_per_s)),
-            _ => {
-                let regimes = self.regimes.as_ref()?;
-                let scale = mean_per_s / regimes.mean_rate_per_s();
-                let state = |rates: &[quantiles::Knot], dwell_s: &[quantiles::Knot]| {
-                    let dwell = format!("{:.3}s", quantiles::mean(dwell_s));
-                    json!({ "rate": rate(scale * quantiles::mean(rates)), "mean_dwell": dwell })
-                };
-                let states = [
-                    state(&regimes.calm_rate, &regimes.calm_s),
-                    state(&regimes.plateau_rate, &regimes.plateau_s),
-                ];
-                json!({ "mmpp": { "states": states } })
-            }
-        })
-    }
-
-    /// The nearest to what they were fitted to: the other half only judges.
-    pub fn nearest(&self, args: &TraceFitArgs, seen: &[u32], watchdog: &mut Watchdog) -> Result<&'static str, Failure> {
-        let real = trace(seen, "real, seen")?;
-        let mut best: Option<(f64, &str)> = None;
-        for name in Generators::NAMES {
-            let Some(arrivals) = self.arrivals(name, mean(seen)) else {
-                continue;
-            };
-            let keys = vec![("workload.arrivals", arrivals)];
-            let generated = generate(args, &keys, check_s(seen, GENERATED / 5.0), watchdog)?;
-            let distance = distance(&real, &generated);
-            if best.is_none_or(|(least, _)| distance < least) {
-                best = Some((distance, name));
-            }
-        }
-        let (_, name) = best.expect("a Poisson process can always be had");
-        Ok(name)
-    }
-}
-
-/// Counts of a renewal process in long windows vary over their mean as its gaps do over theirs, squared (Cox and Lewis, *The Statistical Analysis of Series of
-/// Events*, 1966, section 4.6). `None` where that is 1 within three standard errors, as of a Poisson process, or beyond what a scenario can say.
-fn gaps_cv(counts: &[u32]) -> Option<f64> {
-    const WINDOW_S: usize = 10;
-    let windows = (counts.len() / WINDOW_S) as f64;
-    let dispersion = dispersion(counts, WINDOW_S)?;
-    let is_poisson = (dispersion - 1.0).abs() < 3.0 * (2.0 / windows).sqrt();
-    let cv = dispersion.sqrt();
-    (!is_poisson && cv > 0.0 && cv <= 100.0).then_some(cv)
-}
-
-/// The pattern of the recording itself.
-fn own_regimes(regimes: &twitter::Regimes, rate: String) -> Value {
-    let seconds = |seconds: f64| format!("{seconds:.3}s");
-    let regime = |lasts: &[quantiles::Knot], rates: &[quantiles::Knot], memory_s: f64| {
-        let lasts = lasts
-            .iter()
-            .map(|knot| json!({ "share": knot.0, "time": seconds(knot.1) }));
-        let rates = rates
-            .iter()
-            .map(|knot| json!({ "share": knot.0, "rate": format!("{}/s", knot.1) }));
-        json!({
-            "lasts": lasts.collect::<Vec<_>>(),
-            "rates": rates.collect::<Vec<_>>(),
-            "memory": seconds(memory_s.max(0.001)),
-        })
-    };
-    json!({ "regimes": {
-        "rate": rate,
-        "calm": regime(&regimes.calm_s, &regimes.calm_rate, regimes.calm_memory_s),
-        "plateau": regime(&regimes.plateau_s, &regimes.plateau_rate, regimes.plateau_memory_s),
-    } })
-}
-
-/// How far a generator is off: the distance of the rates' distributions, and by what factor dispersion is missed.
-fn distance(real: &Trace, generated: &Trace) -> f64 {
-    let histogram = |trace: &Trace| trace.curves.counts.iter().copied().collect();
-    let real_rates: Histogram = histogram(real);
-    let rates = real_rates.distance(&histogram(generated)).unwrap_or(1.0);
-    let dispersions = real.figures.dispersion.iter().map(|(window, real)| {
-        let generated = generated.figures.dispersion.get(window).copied().unwrap_or(0.0);
-        (generated / real).ln().abs().min(3.0)
-    });
-    rates + dispersions.sum::<f64>() / 3.0
 }
 
 /// What is a hole of a recording where nothing else is said.
@@ -285,9 +150,19 @@ impl Seconds {
         }
         let (seen, unseen) = self.counts.split_at(self.counts.len() / 2);
         if mean(seen) == 0.0 || mean(unseen) == 0.0 {
-            return Err(too_few(args, "requests in each half", 1, 0));
+            return Err(too_few(args, "request in each half", 1, 0));
         }
         Ok([seen, unseen])
+    }
+
+    /// These instants of the recording on the clock of what is left, on which holes take no time. An instant in a hole is on none.
+    pub fn instants(&self, recorded: impl Iterator<Item = Time>) -> Vec<Time> {
+        const SECOND: u64 = 1_000_000_000;
+        let left = |instant: Time| {
+            let second = self.at.binary_search(&((instant.0 / SECOND) as usize)).ok()?;
+            Some(Time(second as u64 * SECOND + instant.0 % SECOND))
+        };
+        recorded.filter_map(left).collect()
     }
 
     /// The second of the recording with which the second half begins.

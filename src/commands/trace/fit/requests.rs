@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use tenantry_reports::trace::{Collector, Trace};
 use tenantry_traces::describe::MAX_SECONDS;
+use tenantry_traces::fit::mmpp::Arrivals;
 use tenantry_traces::read::Format;
 use tenantry_traces::{Lengths, Time};
 
-use super::rates::{AIMS, Generators, Seconds, check_s, mean, nearest_note, seen_note};
+use super::generators::nearest;
+use super::rates::{AIMS, Seconds, check_s, mean};
 use super::{Fitted, Keys, generate, lengths, popularity, too_few};
 use crate::cli::TraceFitArgs;
 use crate::commands::trace::source::{self, Watchdog};
@@ -32,11 +34,11 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
     let [seen_counts, unseen_counts] = seconds.halves(args)?;
     let [mut seen, mut unseen] = recording.halves(seconds.middle());
 
-    let generators = Generators::of(seen_counts);
-    let name = generators.nearest(args, seen_counts, watchdog)?;
+    let instants = seconds.instants(recording.instants_before(seconds.middle()));
+    let nearest = nearest(args, seen_counts, Arrivals::Instants(&instants), watchdog)?;
     let mut notes = vec![
         seconds.holes.clone(),
-        nearest_note(name, seen_counts),
+        nearest.note(seen_counts),
         format!(
             "checked against the second half in time ({} s, {} requests) at its mean rate and with as many tenants, \
              which is all that was taken from that half",
@@ -44,7 +46,7 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
             unseen.requests
         ),
         AIMS.to_owned(),
-        seen_note(name),
+        nearest.generator.seen_note(),
     ];
     let mut of_lengths: Keys = Vec::new();
     let told = [seen.lengths.len(), unseen.lengths.len()];
@@ -95,8 +97,7 @@ pub fn requests(args: &TraceFitArgs, format: Format, watchdog: &mut Watchdog) ->
     notes.extend(recording.notes(args, format));
 
     let keys = |counts: &[u32], tenants: u32| -> Keys {
-        let arrivals = generators.arrivals(name, mean(counts));
-        let arrivals = ("workload.arrivals", arrivals.expect("it could be had before"));
+        let arrivals = ("workload.arrivals", nearest.generator.arrivals(mean(counts)));
         let popularity = says_who.then(|| popularity::keys_of(&seen.totals(), tenants));
         [arrivals]
             .into_iter()
@@ -160,7 +161,7 @@ impl Recording {
         }
         requests.sort_by_key(|asked| asked.arrival);
         if requests.is_empty() {
-            return Err(too_few(args, "requests", 1, 0));
+            return Err(too_few(args, "request", 1, 0));
         }
         Ok(Recording {
             requests,
@@ -177,6 +178,14 @@ impl Recording {
 
     fn second(&self, asked: &Asked) -> usize {
         (asked.arrival.0 / 1_000_000_000 - self.begins_s()) as usize
+    }
+
+    /// When requests before second `middle` came, from the second on that it begins in.
+    fn instants_before(&self, middle: usize) -> impl Iterator<Item = Time> {
+        let begins_ns = self.begins_s() * 1_000_000_000;
+        { self.requests.iter() }
+            .take_while(move |asked| self.second(asked) < middle)
+            .map(move |asked| Time(asked.arrival.0 - begins_ns))
     }
 
     /// Requests in each second, without the last, which the last request cuts off; the first counts as a whole one.
