@@ -92,7 +92,8 @@ pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
     let mut problems: Vec<Problem> = Vec::new();
     for (index, system) in raw.systems.iter().enumerate() {
         let place = Path::default().key("systems").index(index);
-        for choices in combinations(plan, &system.name.0) {
+        let chosen = { combinations(plan, &system.name.0).into_iter() }.filter(|choices| !choices.is_empty());
+        for choices in chosen {
             for problem in wrong(&tree, &place, &choices, &gpus) {
                 // Each value is in many combinations, and would be wrong in all of them.
                 if !problems.contains(&problem) {
@@ -116,7 +117,8 @@ fn numbers_to_check(raw: &RawScenario, plan: &RawPlan) -> Vec<u32> {
     gpus
 }
 
-/// What is wrong with one combination for the system at `place`, with whichever of these numbers of cards: as it is with the first of them.
+/// What is wrong with one combination for the system at `place`, with whichever of these numbers of cards: as it is with the first of them. What
+/// is wrong there with another system is left out: each is tried with the numbers that it takes.
 fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Vec<Problem> {
     let mut tree = tree.clone();
     let chosen = |choice: &Choice<'_>| place.join(Path::parse(choice.key).expect("keys were checked").steps());
@@ -129,10 +131,15 @@ fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Ve
     let mut problems = None;
     for &count in gpus {
         of_cluster.set(&mut tree, count.into()).expect("a cluster has cards");
-        match decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) {
-            Ok(_) => return Vec::new(),
-            Err(found) => drop(problems.get_or_insert(found)),
+        let Err(mut found) = decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) else {
+            return Vec::new();
+        };
+        let systems = place.parent().expect("a system is in a list");
+        found.retain(|problem| problem.path().starts_with(place) || !problem.path().starts_with(&systems));
+        if found.is_empty() {
+            return Vec::new();
         }
+        problems.get_or_insert(found);
     }
     let problems = problems.unwrap_or_default();
     let blame = |problem: Problem| {

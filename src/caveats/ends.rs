@@ -5,6 +5,8 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Entry;
 use tenantry_traces::spec::{Stop, WorkloadSpec};
 
+use crate::output::counted;
+
 /// A run that is over before this share of its time.
 const ENDS_EARLY: f64 = 0.9;
 
@@ -22,16 +24,17 @@ pub(super) fn early_end_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     let is_early = stop.requests.is_some() && after_s.is_none() || silent_from.is_some();
     let end = human::number(end_s);
     if is_early && may_end(&spec.workload) && !goes_on(&spec.workload, offered) {
-        let by_requests = stop.requests.map(|requests| format!("{requests} requests"));
+        let by_requests = { stop.requests }.map(|requests| counted(requests, "request", "requests"));
         let asked = by_requests
             .into_iter()
-            .chain(after_s.map(|after_s| format!("{after_s} s")));
+            .chain(after_s.map(|after_s| format!("{} s", human::number(after_s))));
         let asked = asked.collect::<Vec<_>>().join(", ");
         let figures = silent_from.map_or_else(String::new, |_| {
             format!(": throughput, busy shares and costs are over the {end} s until the last one left")
         });
         return Some(format!(
-            "the arrivals are over after {offered} requests, before workload.stop is reached ({asked}){figures}."
+            "the arrivals are over after {}, before workload.stop is reached ({asked}){figures}.",
+            counted(offered, "request", "requests")
         ));
     }
     silent_from.map(|after_s| {

@@ -42,15 +42,13 @@ pub fn once<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<String> 
     said.collect()
 }
 
-/// A sentence with the same sign for each figure. Names may end with a number, which is none.
+/// A sentence with the same sign for each figure. Names that have digits in them are none.
 fn without_figures(sentence: &str) -> String {
-    let words = sentence.split_whitespace();
-    let words = words.map(
-        |word| match word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit()) {
-            true => "#",
-            false => word,
-        },
-    );
+    let is_figure = |word: &str| {
+        let digits = word.trim_matches(|c| "(),;:.%".contains(c)).replace(',', "");
+        digits.parse::<f64>().is_ok_and(f64::is_finite)
+    };
+    let words = { sentence.split_whitespace() }.map(|word| if is_figure(word) { "#" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::Time;
-use tenantry_traces::spec::WorkloadSpec;
+use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
+use tenantry_traces::{Duration, Time};
 
 /// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is nearer by six standard
 /// deviations.
@@ -42,12 +42,19 @@ const THERE: &str = "that is the rate of all tenants together, and requests foll
                      (`tenants.presence.lifetimes`). Who goes does not come back: the longer, the fewer.";
 
 impl Follows {
-    fn of(spec: &WorkloadSpec) -> Follows {
+    /// Of requests that came for so long, at a lower rate than was asked for or a higher one.
+    fn of(spec: &WorkloadSpec, came_for_s: f64, is_lower: bool) -> Follows {
         let presence = &spec.presence;
+        let has_gone = |mean_stay: Duration| mean_stay.as_secs_f64() < 10.0 * came_for_s;
+        let is_even = matches!(
+            spec.arrivals,
+            ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. }
+        );
         match presence.lifetimes {
-            Some(lifetimes) if lifetimes.mean_stay.is_some() => Follows::There,
-            Some(lifetimes) if lifetimes.present_at_start < 1.0 => Follows::Appeared,
-            _ if presence.on_off.is_some() || presence.diurnal.is_some() => Follows::Awake,
+            // Tenants who are not there ask nothing, and none of the others asks more for it.
+            Some(lifetimes) if is_lower && lifetimes.mean_stay.is_some_and(has_gone) => Follows::There,
+            Some(lifetimes) if is_lower && lifetimes.present_at_start < 1.0 && is_even => Follows::Appeared,
+            _ if (presence.on_off.is_some() || presence.diurnal.is_some()) && is_even => Follows::Awake,
             _ => Follows::Arrivals,
         }
     }
@@ -104,7 +111,7 @@ impl AnotherRate {
         (requests >= REQUESTS && is_far).then_some(AnotherRate {
             came_per_s,
             asked_per_s,
-            follows: Follows::of(spec),
+            follows: Follows::of(spec, requests as f64 / came_per_s, came_per_s < asked_per_s),
         })
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile, TempDir, TempPath};
 
+use crate::left_over;
 pub use crate::left_over::PREFIX;
-use crate::left_over::prefix_in;
 
 /// Begins a file beside `path`, as readable as any new file: temporary ones are their owner's alone by default. Dropped unfinished, it leaves nothing.
 ///
@@ -37,7 +37,8 @@ pub fn folder_of(path: &Path) -> &Path {
 /// The system's own error has the temporary name in it, which the user has not asked for.
 fn beside(builder: &mut Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFile> {
     let folder = folder_of(path);
-    builder.prefix(prefix_in(folder)).tempfile_in(folder).map_err(|error| {
+    left_over::remove_once(folder);
+    builder.prefix(PREFIX).tempfile_in(folder).map_err(|error| {
         let kind = error.kind();
         io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))
     })

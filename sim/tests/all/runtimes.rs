@@ -239,8 +239,8 @@ fn no_allocation_is_made_of_one_request_after_a_silence() {
     let from = |ticket: u64, ms: u64, count: u64| {
         (0..count).map(move |n| at(ticket + n, ms + 10 * n, if n % 2 == 0 { 100 } else { 500 }))
     };
-    // After a silence of less than a period, and of more.
-    for silence_ms in [500, 1_200, 5_000] {
+    // After a silence that ends just before the first is due, of less than a period, and of more.
+    for silence_ms in [299, 500, 1_200, 5_000] {
         let fleet = record(6, &system, from(0, silence_ms, 60).collect()).fleet.unwrap();
         assert_eq!(fleet.decisions, 1, "{fleet:?}");
         let first_change = &fleet.allocations[1];
@@ -248,13 +248,14 @@ fn no_allocation_is_made_of_one_request_after_a_silence() {
         let last = &fleet.allocations.last().unwrap().1;
         assert!(last[0] > 0 && last[2] > 1, "{fleet:?}");
     }
-    // Decided at 300 ms and due at 1,300; the load has ended at 400, and comes back at 1,350.
-    let entries = from(0, 0, 40).chain(from(40, 1_350, 25)).collect();
-    let fleet = record(6, &system, entries).fleet.unwrap();
-    assert_eq!(fleet.decisions, 1, "the load ends before 1,650 ms: {fleet:?}");
-    let entries = from(0, 0, 40).chain(from(40, 1_350, 60)).collect();
-    let fleet = record(6, &system, entries).fleet.unwrap();
-    assert_eq!(fleet.decisions, 2, "{fleet:?}");
+    // Decided at 300 ms and due at 1,300; the load has ended at 400, and comes back shortly before or after that, for less than 300 ms or for more.
+    for back_ms in [1_290, 1_350] {
+        for (count, decisions) in [(25, 1), (60, 2)] {
+            let entries = from(0, 0, 40).chain(from(40, back_ms, count)).collect();
+            let fleet = record(6, &system, entries).fleet.unwrap();
+            assert_eq!(fleet.decisions, decisions, "{back_ms}, {count}: {fleet:?}");
+        }
+    }
     // Where somebody comes all the time, nothing begins anew.
     let fleet = record(6, &system, from(0, 0, 140).collect()).fleet.unwrap();
     assert_eq!(fleet.decisions, 2, "{fleet:?}");

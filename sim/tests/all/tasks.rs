@@ -60,8 +60,8 @@ fn a_refused_task_keeps_nobody_waiting_on_several_cards() {
             let mut system = tasks(2);
             system.pool.place = place;
             of(&mut system).registrations[0].kind = "adaptors".into();
-            // Ten pools of four queries a card, of which one in each is the refused task's.
-            let entries = (0..40 * cards).map(|i| request(i, 100 * (i + 1), u32::from(i % 4 != 1), 32));
+            // Ten pools of four queries a card, in none of which more than one is the refused task's.
+            let entries = (0..40 * cards).map(|i| request(i, 100 * (i + 1), u32::from(i % 5 != 1), 32));
             let run = run_listed(
                 &card,
                 cluster(cards as u32, MEMORY),
@@ -71,10 +71,17 @@ fn a_refused_task_keeps_nobody_waiting_on_several_cards() {
                 entries.collect(),
             );
             let counts = run.record.counts;
-            assert_eq!(counts.served + counts.unfinished, 30 * cards);
-            // Who goes by load may leave each card's last pool unfilled.
-            let left = if place == PlaceSpec::RoundRobin { 0 } else { 3 * cards };
-            assert!(counts.unfinished <= left, "{place:?}, {cards} cards: {counts:?}");
+            let plans = run.record.tasks.expect("it has tasks").plans;
+            assert_eq!(counts.served + counts.unfinished, 32 * cards);
+            if place == PlaceSpec::RoundRobin {
+                assert_eq!((counts.unfinished, plans), (0, 10 * cards), "{cards} cards");
+            } else {
+                // By load a place that nobody takes is not another's: each card may be left with a pool begun.
+                assert!(
+                    (9 * cards..=10 * cards).contains(&plans),
+                    "{plans} plans of {cards} cards"
+                );
+            }
         }
     }
 }
@@ -100,7 +107,6 @@ fn a_full_queue_keeps_nobody_waiting_on_many_cards() {
             let counts = record.record.counts;
             // Each pool of four has somebody in it.
             assert!(counts.served >= 100 - 8, "{place:?}, {cards} cards: {counts:?}");
-            assert!(counts.unfinished <= 8, "{place:?}, {cards} cards: {counts:?}");
         }
     }
 }

@@ -210,6 +210,10 @@ impl Answers {
         let names = std::iter::once(card.clone()).chain(card_names());
         let more = { names }.find_map(|card| Some((self.on(&card).gpus_that_fit(file)?, card)));
         Failure::BadInput(match more {
+            Some((needed, other)) if other != *card => format!(
+                "--card: must be one that holds {model} with {systems}, as {needed} {other} do together (--gpus \
+                 {needed}), got {card} ({why})"
+            ),
             Some((needed, card)) => format!(
                 "--gpus: must be a multiple of {needed} for {model} with {systems}, since so many {card} hold it together, \
                  got {gpus} ({why})"

@@ -56,6 +56,22 @@ fn a_choice_is_priced_and_placed_as_if_the_scenario_had_it() {
     for option in planned(&scenario).report.options {
         assert!(!option.verdict.starts_with(CANNOT_RUN) && option.runs > 0, "{option:?}");
     }
+    // Each system has numbers of its own: one of them takes three cards and not eight, the other eight and not three.
+    let apart = [
+        "models={backbone: tiny, chat: llama-7b}",
+        "cluster.gpus=2",
+        "systems=[{preset: bert-shared, name: shared, batch: {fixed-size: {size: 4}}, admit: {bounded-queue: \
+         {max_waiting: 13}}}, {preset: punica, model: chat, generation: {tensor_parallel: 2}}]",
+        "slo={latency: 10s, at: p90}",
+        "plan={find: fewest-cards, gpus: [3, 8], choices: {shared: {padding: [longest]}}}",
+    ];
+    let apart: Vec<String> = set.into_iter().chain(apart).map(str::to_owned).collect();
+    assert_eq!(
+        Scenario::from_yaml("choices", BASE, &apart)
+            .err()
+            .map(|errors| errors.to_string()),
+        None
+    );
     // No number of cards that is tried is one for it.
     let never = ["plan={find: fewest-cards, gpus: [3, 5], choices: {punica: {generation.tensor_parallel: [2]}}}"];
     let set: Vec<String> = set.into_iter().chain(never).map(str::to_owned).collect();

@@ -180,6 +180,9 @@ impl RuntimeServer {
                 return;
             }
         };
+        if self.requests.is_empty() {
+            self.fleet_wakes(now);
+        }
         // Who is turned away for the queue's sake needs instances like those who are let in.
         self.streams[stream].observed[fitting] += 1;
         self.fleet.observed(now);

@@ -298,6 +298,19 @@ impl RuntimeServer {
         before.iter().map(|stream| stream.spec.runtimes.len()).sum::<usize>() + usize::from(runtime.runtime)
     }
 
+    /// A request that is counted comes to nobody. Where an allocation was due meanwhile, or is before there is much more to be seen, and hardly anybody came in
+    /// the time that it would be made of, it begins anew: of a single request nothing follows for those who come after it.
+    pub(super) fn fleet_wakes(&mut self, now: Time) {
+        if let Some(periodic) = self.fleet.periodic
+            && self.fleet.next_allocation < now + Duration(periodic.first.0 / 2)
+            && self.fleet.was_mostly_silent(now)
+        {
+            self.streams.iter_mut().for_each(|stream| stream.observed.fill(0));
+            self.fleet.observed_since = None;
+            self.fleet.next_allocation = now + periodic.first;
+        }
+    }
+
     /// A request was let in: whoever decides once in a while may be due, and must be woken while anybody is inside.
     pub(super) fn fleet_arrived(&mut self, now: Time, commands: &mut Commands) {
         if let Some(scaler) = &mut self.fleet.scaler {
@@ -316,15 +329,6 @@ impl RuntimeServer {
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
     /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
     pub(super) fn fleet_idled(&mut self, now: Time, somebody_comes: bool, commands: &mut Commands) {
-        if let Some(periodic) = self.fleet.periodic
-            && now >= self.fleet.next_allocation
-            && self.fleet.was_mostly_silent(now)
-        {
-            // Hardly anybody was seen, of whom nothing follows for those who come now: it begins anew.
-            self.streams.iter_mut().for_each(|stream| stream.observed.fill(0));
-            self.fleet.observed_since = None;
-            self.fleet.next_allocation = now + periodic.first;
-        }
         while let Some(at) = { self.fleet.scaler.as_ref() }.and_then(|scaler| scaler.missed(now, somebody_comes)) {
             let asked = Asked {
                 cards: self.fleet.cards,
