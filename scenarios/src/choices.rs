@@ -127,6 +127,7 @@ fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Ve
             return vec![problem.moved(choice.source.clone())];
         }
     }
+    let systems = place.parent().expect("a system is in a list");
     let of_cluster = Path::default().key("cluster").key("gpus");
     let mut problems = None;
     for &count in gpus {
@@ -134,7 +135,6 @@ fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Ve
         let Err(mut found) = decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) else {
             return Vec::new();
         };
-        let systems = place.parent().expect("a system is in a list");
         found.retain(|problem| problem.path().starts_with(place) || !problem.path().starts_with(&systems));
         if found.is_empty() {
             return Vec::new();

@@ -18,5 +18,6 @@ mod same_workload;
 mod scarce_pages;
 mod service_classes;
 mod tasks;
+mod tasks_places;
 mod tasks_planned;
 mod warm_up;

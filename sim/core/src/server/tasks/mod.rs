@@ -1,11 +1,12 @@
 //! Parameter-efficient tasks over shared models (PetS): waiting queries are a pool that is split into batches of many tasks.
 //!
-//! A tenant is a task. [`repository`] says which tasks there are, [`planning`] which queries run together, [`latencies`] what
+//! A tenant is a task. [`repository`] says which tasks there are, [`planning`] which queries run together, [`places`] how pools are filled where some do not come, [`latencies`] what
 //! both know of the card; this module keeps the mechanism. Planning is an op on a lane of the host, so that it takes the time that it
 //! takes. The baselines are here too: a full model of each task, one after another or side by side.
 
 mod composing;
 mod latencies;
+mod places;
 mod planning;
 mod repository;
 
@@ -33,13 +34,6 @@ use crate::policy::urgency::{first_due, is_lost};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
 use crate::topology::Topology;
-
-/// Of those who came for pools of `size` and have `gone`, beside so many who wait: how many leave a place empty beside somebody. A pool of
-/// nobody but such is none.
-fn without_empty_pools(gone: u32, waiting: u32, size: u32) -> u32 {
-    let left_in_last = (size - waiting % size) % size;
-    gone.min(left_in_last) + gone.saturating_sub(left_in_last) % size
-}
 
 struct Instance {
     /// Queries that are in no plan.
@@ -239,56 +233,6 @@ impl TaskServer {
         self.waiting += 1;
         self.load_changed(instance, 1);
         self.advance(now, instance, commands);
-    }
-
-    /// A pool that waits for so many queries counts those that were turned away or have left: otherwise one refused task would keep all others
-    /// waiting.
-    fn leave_place(&mut self, instance: InstanceId) {
-        let gone = self.instances[instance.index()].gone + 1;
-        self.leave_places(instance, gone);
-    }
-
-    /// An instance counts `gone` of those that are not there, and no more of them than leave a place empty beside somebody. For placement they are
-    /// part of its load: who comes next fills another's pool.
-    fn leave_places(&mut self, instance: InstanceId, gone: u32) {
-        let PlanningSpec::Pool { size, .. } = self.planning else {
-            return;
-        };
-        let state = &mut self.instances[instance.index()];
-        let waiting = state.queue.view(&self.requests).len();
-        let gone = without_empty_pools(gone, waiting, size);
-        let before = std::mem::replace(&mut state.gone, gone);
-        self.load_changed(instance, gone as i32 - before as i32);
-    }
-
-    /// A query that is turned away takes the place that it would have had. Where it is for too many who wait, nobody can come to fill their pools, and it
-    /// is a place beside one of them.
-    fn turned_away(&mut self, now: Time, tenant: u32, reason: RejectReason, commands: &mut Commands) {
-        let PlanningSpec::Pool { .. } = self.planning else {
-            return;
-        };
-        let position = match self.repository.entry(tenant) {
-            Entry::Loaded(task) => task.position,
-            // Of one that has no stream, any.
-            Entry::Unknown | Entry::Refused(_) => tenant,
-        };
-        let (mut instance, stream) = (self.instance_for(position), self.stream_of(position));
-        self.placed[stream] += 1;
-        if reason == RejectReason::QueueFull {
-            let somebody_waits = |instance: &InstanceId| {
-                let queue = &self.instances[instance.index()].queue;
-                !queue.view(&self.requests).is_empty()
-            };
-            instance = { self.from(instance) }.find(somebody_waits).unwrap_or(instance);
-        }
-        self.leave_place(instance);
-        self.advance(now, instance, commands);
-    }
-
-    /// All instances of an instance's stream, from it on.
-    fn from(&self, instance: InstanceId) -> impl Iterator<Item = InstanceId> + use<> {
-        let (streams, instances) = (self.loads.len() as u32, self.instances.len() as u32);
-        (0..instances / streams).map(move |card| InstanceId((instance.0 + card * streams) % instances))
     }
 
     /// The position of the request's task among those loaded, if it is let in.
