@@ -58,7 +58,7 @@ pub struct Tagged {
     pub labels: Vec<u32>,
 }
 
-/// Slots whose last load failed; [`NO_SLOT`] of an instance whose runtime's did. Whoever finds his tenant or his runtime there fails too.
+/// Slots whose last load failed. Whoever finds his tenant there fails too.
 type BadSlots = Arc<Mutex<BTreeSet<(InstanceId, u32)>>>;
 
 /// What each tenant has of its own, in host memory.

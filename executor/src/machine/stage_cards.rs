@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 
 use tch::{Device, Tensor};
+use tenantry_core::command::FailureReason;
 use tenantry_core::ids::{GpuId, InstanceId, PoolId};
 use tenantry_core::op::OpKind;
 use tenantry_core::spec::{RouteSpec, StageSpec};
 use tenantry_core::topology::{Instance, Topology};
 
+use super::Batch;
+use super::serving::{fail_all, reason};
 use super::threads::Perform;
-use super::{Batch, errors};
 use crate::cascade::TextModel;
 use crate::device::{copy_block, host_memory_for, prepare_lane_thread};
 use crate::error::ExecutorError;
@@ -153,9 +155,8 @@ impl Perform for LoadLane {
             unreachable!("a cascade's copy lanes load models")
         };
         let weights = self.weights.get_mut(&batch.instance);
-        // A device that is lost fails the requests that come to it.
         if let Err(error) = weights.expect("only stages that scale load").load() {
-            errors::note(&error);
+            fail_all(batch, reason(&error, FailureReason::LoadFailed));
         }
     }
 }

@@ -5,6 +5,7 @@ mod cascade_scaling;
 mod common;
 mod digests;
 mod disaggregated;
+mod failed_loads;
 mod failures;
 mod generation;
 mod known_answers;

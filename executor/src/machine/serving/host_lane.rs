@@ -95,16 +95,10 @@ impl Perform for HostLane {
             OpKind::LoadRuntime(load) => {
                 // A runtime's weights are its stream's model's, whatever its length.
                 let stream = usize::from(load.runtime.stream);
-                let loaded = self.runtimes[batch.instance.index()][stream].load(self.weights[stream].parameters());
-                let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
-                // Nobody is in this batch to be failed; those are who come to run on what it leaves.
-                match loaded {
-                    Ok(()) => bad.remove(&(batch.instance, NO_SLOT)),
-                    Err(error) => {
-                        errors::note(&error);
-                        bad.insert((batch.instance, NO_SLOT))
-                    }
-                };
+                let runtime = &mut self.runtimes[batch.instance.index()][stream];
+                if let Err(error) = runtime.load(self.weights[stream].parameters()) {
+                    fail_all(batch, reason(&error, FailureReason::LoadFailed));
+                }
             }
             _ => unreachable!("a host's lane computes nothing"),
         }

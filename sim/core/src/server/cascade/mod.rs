@@ -355,7 +355,7 @@ impl CascadeServer {
                 submitted,
                 members,
             } => (instance, submitted, members),
-            Running::Load(instance) => return self.loaded(instance),
+            Running::Load(instance) => return self.loaded(now, instance, !done.failures.is_empty()),
         };
         self.instances[instance.index()].busy = false;
         let pool = self.topology.instances[instance.index()].pool.index();

@@ -299,10 +299,17 @@ impl CascadeServer {
         commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
-    /// A card has its model: it serves from the next request on.
-    pub(super) fn loaded(&mut self, instance: InstanceId) {
+    /// A card has its model: it serves from the next request on. One that could not be loaded is given back.
+    pub(super) fn loaded(&mut self, now: Time, instance: InstanceId, failed: bool) {
         let (index, card) = self.card_of(instance);
         let stage = &mut self.stages[index];
+        if failed {
+            stage.cards[card].state = State::Off;
+            self.cards.give_back(now, stage.cards[card].gpu, stage.memory_bytes);
+            self.cards.log.counts.released += 1;
+            self.remember(now);
+            return;
+        }
         stage.cards[card].state = State::Serving;
         stage.reopen(card);
     }

@@ -109,13 +109,20 @@ impl RuntimeServer {
         match next {
             Some(runtime) => self.load(instance, runtime, commands),
             None => {
-                state.state = State::Off;
-                let gpu = self.topology.instances[instance.index()].gpu;
-                if self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off) {
-                    self.fleet.card_left(now);
-                }
+                self.off(now, instance);
             }
         }
+    }
+
+    /// An instance has no runtime any more, and with the last of its card the card is given back: whether it was that.
+    fn off(&mut self, now: Time, instance: InstanceId) -> bool {
+        self.instances[instance.index()].state = State::Off;
+        let gpu = self.topology.instances[instance.index()].gpu;
+        let is_last = self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off);
+        if is_last {
+            self.fleet.card_left(now);
+        }
+        is_last
     }
 
     /// A card's start-up is over.
@@ -139,13 +146,21 @@ impl RuntimeServer {
         commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
-    pub(super) fn loaded(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+    /// An instance serves its runtime; one that could not load it serves nobody any more.
+    pub(super) fn loaded(&mut self, now: Time, instance: InstanceId, failed: bool, commands: &mut Commands) {
         let State::Loading(runtime) = self.instances[instance.index()].state else {
             unreachable!("only who loads has loaded")
         };
-        self.serve(now, instance, runtime, commands);
+        if failed {
+            self.fleet.counts.released += u64::from(self.off(now, instance));
+            self.fleet.plan_anew();
+            self.remember(now, self.deployed());
+        } else {
+            self.serve(now, instance, runtime, commands);
+        }
         if std::mem::take(&mut self.instances[instance.index()].replaced) {
-            self.replaced(now, commands);
+            self.fleet.counts.replaced += u64::from(!failed);
+            self.changed(now, commands);
         }
     }
 

@@ -285,7 +285,7 @@ impl RuntimeServer {
                     _ => self.vacated(now, instance, commands),
                 }
             }
-            Running::Load(instance) => self.loaded(now, instance, commands),
+            Running::Load(instance) => self.loaded(now, instance, !done.failures.is_empty(), commands),
             Running::Solve => {
                 let answer = done.allocation.expect("a solver answers");
                 self.solved(now, answer, commands);

@@ -76,9 +76,8 @@ impl RuntimeServer {
         }
     }
 
-    /// An instance of the batch under way serves its new runtime.
-    pub(in crate::server::runtimes) fn replaced(&mut self, now: Time, commands: &mut Commands) {
-        self.fleet.counts.replaced += 1;
+    /// An instance of the batch under way serves its new runtime, or nobody any more.
+    pub(in crate::server::runtimes) fn changed(&mut self, now: Time, commands: &mut Commands) {
         self.fleet.changing -= 1;
         if self.fleet.changing == 0 {
             self.next_changes(now, commands);

@@ -47,23 +47,24 @@ impl RuntimeServer {
     pub(super) fn release_card(&mut self, now: Time, commands: &mut Commands) {
         let Some(gpu) = self.least_busy_card() else { return };
         self.fleet.counts.released += 1;
-        // What was still to be changed counted on it: it is planned anew without.
-        self.fleet.is_to_be_planned |= !self.fleet.plan.is_empty();
-        self.fleet.plan.clear();
-        let leaving = self.on_gpu(gpu).map(|index| (InstanceId(index as u32), None));
-        self.leave(now, &leaving.collect::<Vec<_>>(), commands);
+        self.fleet.plan_anew();
+        let serving = { self.on_gpu(gpu) }.filter(|&on| self.instances[on].state != State::Off);
+        let leaving: Vec<_> = serving.map(|index| (InstanceId(index as u32), None)).collect();
+        self.leave(now, &leaving, commands);
         self.remember(now, self.deployed());
     }
 
-    /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve and that do not
-    /// have the last of a stream's longest runtime (Eq. 7).
+    /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve, but for any that could not load their
+    /// runtime, and that do not have the last of a stream's longest runtime (Eq. 7).
     pub(super) fn least_busy_card(&self) -> Option<GpuId> {
         let busy = self.gpus().filter_map(|gpu| {
-            let mut load = 0;
+            let mut load = None;
             let serves = |runtime, on: usize| self.instances[on].state == State::Serving(runtime);
             for index in self.on_gpu(gpu) {
-                let State::Serving(runtime) = self.instances[index].state else {
-                    return None;
+                let runtime = match self.instances[index].state {
+                    State::Serving(runtime) => runtime,
+                    State::Off => continue,
+                    _ => return None,
                 };
                 let stream = &self.streams[usize::from(runtime.stream)];
                 let longest = usize::from(runtime.runtime) + 1 == stream.spec.runtimes.len();
@@ -73,13 +74,10 @@ impl RuntimeServer {
                 {
                     return None;
                 }
-                load += stream
-                    .levels
-                    .find(InstanceId(index as u32))
-                    .expect("who serves is listed")
-                    .1;
+                let (_, outstanding) = { stream.levels.find(InstanceId(index as u32)) }.expect("who serves is listed");
+                load = Some(load.unwrap_or(0) + outstanding);
             }
-            Some((load, gpu))
+            Some((load?, gpu))
         });
         busy.min().map(|(_, gpu)| gpu)
     }

@@ -160,6 +160,12 @@ impl Fleet {
         }
     }
 
+    /// An instance goes that what is still to be changed counted on: that is planned anew without it.
+    pub fn plan_anew(&mut self) {
+        self.is_to_be_planned |= !self.plan.is_empty();
+        self.plan.clear();
+    }
+
     pub fn card_came(&mut self, now: Time) {
         self.count_until(now);
         self.cards += 1;
