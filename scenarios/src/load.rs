@@ -321,13 +321,7 @@ impl Origin {
                 let meant = near_miss(name, columns.iter().map(String::as_str));
                 (path, format!("the column {name}"), columns.join(", "), meant)
             }
-            TraceError::File { path, message } => {
-                let parts = { message.strip_prefix("must have ") }.and_then(|rest| rest.split_once(", got "));
-                let Some((must, got)) = parts else {
-                    return self.of_trace(error);
-                };
-                (path, must.to_owned(), got.to_owned(), None)
-            }
+            TraceError::Lacks { path, what, got } => (path, what.clone(), got.clone(), None),
             _ => return self.of_trace(error),
         };
         match self.naming(path) {
@@ -355,6 +349,10 @@ impl Origin {
             TraceError::Spec { field, message } => (None, None, yaml_path(&field), message),
             TraceError::Line { path, line, message } => (Some(path), Some(line), String::new(), message),
             TraceError::File { path, message } => (Some(path), None, String::new(), message),
+            TraceError::Lacks { path, what, got } => {
+                let message = format!("must have {what}, got {got}");
+                (Some(path), None, String::new(), message)
+            }
             TraceError::NoColumn { path, name, columns } => {
                 let message = format!("must have a column `{name}`, got {}", columns.join(","));
                 (Some(path), None, String::new(), message)

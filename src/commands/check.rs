@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::cli::{CheckArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{next, print};
+use crate::output::{counted, next, print};
 use crate::runs::Loaded;
 
 pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -18,9 +18,9 @@ pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
     print(output, &value, || {
         let resolved = scenario.resolved_yaml();
         format!(
-            "{resolved}\n# {} is valid: {} runs, and its card has every table that they need.",
+            "{resolved}\n# {} is valid: {}, and its card has every table that is needed.",
             scenario.name,
-            loaded.runs.len()
+            counted(loaded.runs.len() as u64, "run", "runs")
         )
     })?;
     let command = if scenario.plan.is_some() { "plan" } else { "simulate" };

@@ -19,7 +19,7 @@ use crate::caveats::recording_caveats;
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::keep::earlier_than_plan;
-use crate::output::{Started, check_folder, make_folder, next, print, say, style};
+use crate::output::{Started, check_folder, counted, make_folder, next, print, say, style};
 use crate::planning::{KeptFound, KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
 use crate::sweep::identity::{Inputs, Sweep};
@@ -72,7 +72,8 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let kept = KeptRuns::new(&args.out, &identity.digest);
     let (known, goes_on) = match kept.read()? {
         KeptFound::Runs(runs) => {
-            say(output, &format!("{} runs were kept of this plan", runs.len()));
+            let kept = counted(runs.len() as u64, "run", "runs");
+            say(output, &format!("kept of this plan: {kept}"));
             (Known::with(runs), true)
         }
         KeptFound::Others(path) => {
@@ -139,7 +140,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
 
 /// The scenario and its plan. Without one, the fewest cards are looked for.
 fn planned(args: &ScenarioArgs, output: &OutputArgs) -> Result<(Scenario, Plan), Failure> {
-    let given = scenario(args)?;
+    let given = scenario(args, None)?;
     if let Some(plan) = given.plan.clone() {
         return Ok((given, plan));
     }
@@ -169,7 +170,7 @@ fn planned(args: &ScenarioArgs, output: &OutputArgs) -> Result<(Scenario, Plan),
     );
     let mut args = args.clone();
     args.set.extend(set.into_iter().map(str::to_owned));
-    let scenario = scenario(&args)?;
+    let scenario = scenario(&args, None)?;
     let plan = scenario.plan.clone().expect("it was set");
     Ok((scenario, plan))
 }

@@ -13,7 +13,7 @@ use tenantry_reports::{Summary, terminal};
 use crate::caveats::TableUsed;
 use crate::cli::{OutputArgs, SweepArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_folder, next, print, say, style};
+use crate::output::{Started, check_folder, counted, next, print, say, style};
 use crate::runs::{Loaded, scenario, simulate};
 use crate::sweep::identity::{Inputs, Sweep};
 use crate::sweep::job_file;
@@ -24,8 +24,9 @@ use crate::{interrupt, progress};
 pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     check_folder("--out", &args.out)?;
+    let profile = args.profile.as_deref();
     // A point whose system is not possible on its card is left out, and said.
-    let loaded = Loaded::of_what_fits(scenario(&args.scenario)?, args.profile.as_deref())?;
+    let loaded = Loaded::of_what_fits(scenario(&args.scenario, profile)?, profile)?;
     if let (Some(engine), Some(shards)) = (args.job_file, args.shards) {
         let runs = loaded.runs.len();
         if shards.get() > runs {
@@ -35,7 +36,10 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
         let file = job_file::write(engine, shards, args)?;
         let value = json!({ "runs": runs, "shards": shards, "job_file": file.path });
-        return print(output, &value, || format!("{runs} runs in {shards} shards: {file}"));
+        return print(output, &value, || {
+            let runs = counted(runs as u64, "run", "runs");
+            format!("{runs} in {}: {file}", counted(shards.get() as u64, "shard", "shards"))
+        });
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;
     let sweep = Sweep::of(&loaded, &inputs, &started)?;
@@ -100,8 +104,8 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let value = json!({ "shard": shard.to_string(), "runs": runs, "folder": folder });
         return print(output, &value, || {
             format!(
-                "shard {shard}: its {runs} runs are saved in {folder}; when all shards are done: tenantry merge \
-                 {quoted}"
+                "shard {shard}: {} saved in {folder}; when all shards are done: tenantry merge {quoted}",
+                counted(runs as u64, "run is", "runs are")
             )
         });
     }

@@ -23,7 +23,7 @@ pub struct Loaded {
 impl Loaded {
     /// Reads the scenario, whose runs must all be possible on their cards. `profile` replaces the card of every run.
     pub fn load(args: &ScenarioArgs, profile: Option<&str>) -> Result<Loaded, Failure> {
-        Loaded::of(scenario(args)?, profile)
+        Loaded::of(scenario(args, profile)?, profile)
     }
 
     /// Likewise where `made` stands for the card of its name.
@@ -32,7 +32,7 @@ impl Loaded {
             true => Ok(made.clone()),
             false => card_of(scenario, name),
         };
-        Loaded::found(scenario(args)?, None, find)?.if_all_fit()
+        Loaded::found(scenario(args, None)?, None, find)?.if_all_fit()
     }
 
     /// Finds the cards of a scenario, on which all of its runs must be possible.

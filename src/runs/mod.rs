@@ -13,11 +13,32 @@ pub use self::simulated::{SimulatedRun, failure_of, run_failure, seen, simulate,
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
 
-/// Reads a scenario with the overrides of the command line.
-pub fn scenario(args: &ScenarioArgs) -> Result<Scenario, Failure> {
+/// Reads a scenario with the overrides of the command line. `profile` is to replace its card.
+pub fn scenario(args: &ScenarioArgs, profile: Option<&str>) -> Result<Scenario, Failure> {
     let mut overrides: Vec<Override> = args.set.iter().map(|text| Override::set(text)).collect();
-    overrides.extend(args.seed.map(seed));
+    if let Some(of_option) = args.seed {
+        check_not_set(&args.set, "--seed", "seed", &of_option.to_string())?;
+        overrides.push(seed(of_option));
+    }
+    if let Some(profile) = profile {
+        check_not_set(&args.set, "--profile", "card", profile)?;
+    }
     Scenario::load_with(&args.scenario, &overrides).map_err(Failure::bad_input)
+}
+
+/// Refuses a flag beside a `--set` of what the flag gives: the flag would win, and nobody would say so.
+pub fn check_not_set(set: &[String], option: &str, path: &str, value: &str) -> Result<(), Failure> {
+    let is_within = |set: &&String| {
+        let key = set.split_once('=').map_or("", |(key, _)| key.trim());
+        let rest = key.strip_prefix(path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    match set.iter().find(is_within) {
+        None => Ok(()),
+        Some(set) => Err(Failure::BadInput(format!(
+            "{option}: must be left out where --set gives {path}, got {value} beside --set {set}"
+        ))),
+    }
 }
 
 /// `--seed`.

@@ -57,6 +57,16 @@ const CASES: &[Case] = &[
         &["'--jobs <N>': must be a whole number, at least 1, got 0"],
     ),
     (
+        &["simulate", "s.yaml", "--set", "seed=7", "--seed", "5"],
+        2,
+        &["--seed: must be left out where --set gives seed, got 5 beside --set seed=7"],
+    ),
+    (
+        &["sweep", "s.yaml", "--set", "card=cpu", "--profile", "./card"],
+        2,
+        &["--profile: must be left out where --set gives card, got ./card beside --set card=cpu"],
+    ),
+    (
         &["sweep", "s.yaml", "--job-file", "slurm", "--shards", "none"],
         2,
         &["'--shards <N>': must be a whole number, at least 1, got none"],

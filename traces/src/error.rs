@@ -43,6 +43,16 @@ pub enum TraceError {
         /// Those that it has.
         columns: Vec<String>,
     },
+    /// A table has not what every table of its kind has: a first line, one column of a name, items.
+    #[error("{path}: must have {what}, got {got}")]
+    Lacks {
+        /// The file.
+        path: PathBuf,
+        /// What it must have.
+        what: String,
+        /// What it has.
+        got: String,
+    },
     /// A workload's specification cannot be met.
     #[error("{field}: {message}")]
     Spec {
@@ -69,6 +79,15 @@ impl TraceError {
         TraceError::File {
             path: path.to_path_buf(),
             message: message.into(),
+        }
+    }
+
+    /// A table that must have `what`, and has `got`.
+    pub(crate) fn lacks(path: &Path, what: impl Into<String>, got: impl Into<String>) -> TraceError {
+        TraceError::Lacks {
+            path: path.to_path_buf(),
+            what: what.into(),
+            got: got.into(),
         }
     }
 

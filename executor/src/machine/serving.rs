@@ -13,7 +13,7 @@ use tenantry_core::command::FailureReason;
 use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
 use tenantry_core::machine::LookupCounts;
-use tenantry_core::op::{Encode, Layers, Member, NO_SLOT, OpKind};
+use tenantry_core::op::{Encode, Layers, Member, OpKind};
 use tenantry_core::spec::{HeadTask, PoolSpec, RuntimeRef, ShapeKind, StreamSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;

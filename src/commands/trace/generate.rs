@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::keep::without_cancellations;
 use crate::output::{check_file, counted, next, print, say};
 use crate::progress;
+use crate::runs::check_not_set;
 
 /// No trace can be called so.
 fn names_scenario(word: &str) -> bool {
@@ -117,21 +118,6 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     let out = quoted(&out.display().to_string());
     next(output, &format!("tenantry trace info {out} (what is in it)"));
     Ok(())
-}
-
-/// Refuses a flag beside a `--set` of what the flag gives: the flag would win, and nobody would say so.
-fn check_not_set(set: &[String], option: &str, path: &str, value: &str) -> Result<(), Failure> {
-    let is_within = |set: &&String| {
-        let key = set.split_once('=').map_or("", |(key, _)| key.trim());
-        let rest = key.strip_prefix(path);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
-    match set.iter().find(is_within) {
-        None => Ok(()),
-        Some(set) => Err(Failure::BadInput(format!(
-            "{option}: must be left out where --set gives {path}, got {value} beside --set {set}"
-        ))),
-    }
 }
 
 /// The scenario, or one of the flags alone; flags change a scenario's workload too.

@@ -51,7 +51,7 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
                 set: Vec::new(),
                 seed: None,
             };
-            runs.extend(scenario(&of_path)?.runs());
+            runs.extend(scenario(&of_path, None)?.runs());
         }
         return needs_of(&runs)?.with_inputs_of(&runs);
     }
@@ -259,7 +259,7 @@ pub(crate) mod tests {
             set: set.iter().map(|text| (*text).to_owned()).collect(),
             seed: None,
         };
-        scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
+        scenario(&args, None).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
     }
 
     fn served(name: &str, set: &[&str]) -> Served {

@@ -33,11 +33,11 @@ impl Columns {
     /// Reads the first line.
     ///
     /// # Errors
-    /// [`TraceError::Io`], and [`TraceError::File`] where the file is empty.
+    /// [`TraceError::Io`], and [`TraceError::Lacks`] where the file is empty.
     pub fn open(path: &Path) -> Result<Columns, TraceError> {
         let mut lines = Lines::open(path)?;
         if !lines.advance()? {
-            return Err(TraceError::file(path, "must have a first line, got an empty file"));
+            return Err(TraceError::lacks(path, "a first line", "an empty file"));
         }
         let header = fields(lines.line())
             .map(|name| String::from_utf8_lossy(name).into_owned())
@@ -52,7 +52,7 @@ impl Columns {
     /// Where the column called `name` is.
     ///
     /// # Errors
-    /// [`TraceError::NoColumn`], or [`TraceError::File`] where there is more than one.
+    /// [`TraceError::NoColumn`], or [`TraceError::Lacks`] where there is more than one.
     pub fn find(&self, name: &str) -> Result<usize, TraceError> {
         only_position(&self.path, &self.header, name)?.ok_or_else(|| {
             // What is no table at all may have any number of them, however long.
@@ -69,7 +69,7 @@ impl Columns {
     /// What `read` takes of all lines.
     ///
     /// # Errors
-    /// [`TraceError::Line`] where a line has not the first line's columns or `read` says what is wrong with it; [`TraceError::File`] where
+    /// [`TraceError::Line`] where a line has not the first line's columns or `read` says what is wrong with it; [`TraceError::Lacks`] where
     /// there are no lines.
     pub fn collect<T>(
         mut self,
@@ -90,7 +90,7 @@ impl Columns {
             read(&row, &mut all).map_err(|message| self.lines.error(message))?;
         }
         if all.is_empty() {
-            return Err(TraceError::file(&self.path, "must have items, got only a first line"));
+            return Err(TraceError::lacks(&self.path, "items", "only a first line"));
         }
         Ok(all)
     }

@@ -23,7 +23,7 @@ impl Difficulties {
     /// Reads the column `n_correct_of_100` of a CSV.
     ///
     /// # Errors
-    /// [`TraceError::NoColumn`] where there is no such column; [`TraceError::File`] where there is more than one, or no item; [`TraceError::Line`] where a line is broken.
+    /// [`TraceError::NoColumn`] where there is no such column; [`TraceError::Lacks`] where there is more than one, or no item; [`TraceError::Line`] where a line is broken.
     pub fn read(path: &Path) -> Result<Difficulties, TraceError> {
         let table = Columns::open(path)?;
         let column = table.find(COLUMN)?;

@@ -49,7 +49,7 @@ impl OutcomeTable {
     /// but no gold labels, name a `reference` model: right is then what equals it, by the columns `MODEL_pred`.
     ///
     /// # Errors
-    /// [`TraceError::NoColumn`] where a column is missing; [`TraceError::File`] where it is there twice, or there are no items; [`TraceError::Line`] where a line is broken, an empty
+    /// [`TraceError::NoColumn`] where a column is missing; [`TraceError::Lacks`] where it is there twice, or there are no items; [`TraceError::Line`] where a line is broken, an empty
     /// answer among them, which is none that could be right.
     pub fn read(path: &Path, models: &[&str], reference: Option<&str>) -> Result<OutcomeTable, TraceError> {
         let table = open(path, models)?;

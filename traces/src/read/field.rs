@@ -114,15 +114,15 @@ pub fn positions<const N: usize>(header: &[u8], names: [&str; N]) -> [usize; N] 
 /// Where the column called `name` is, if there is one: which of several is meant, nobody knows.
 ///
 /// # Errors
-/// [`TraceError::File`] where there are several.
+/// [`TraceError::Lacks`] where there are several.
 pub fn only_position(path: &Path, header: &[String], name: &str) -> Result<Option<usize>, TraceError> {
     let mut found = (0..).zip(header).filter(|(_, column)| *column == name);
     let first = found.next().map(|(first, _)| first);
     match found.count() {
         0 => Ok(first),
         others => {
-            let message = format!("must have one column `{name}`, got {}", others + 1);
-            Err(TraceError::file(path, message))
+            let (one, got) = (format!("one column `{name}`"), (others + 1).to_string());
+            Err(TraceError::lacks(path, one, got))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runtimes on real threads: what their instances hold, how wide they compute, and what becomes of answers while they are replaced.
 
 use tenantry_core::ids::{InstanceId, RequestId};
-use tenantry_core::op::{BatchShape, Infer, LoadRuntime, Sequence};
+use tenantry_core::op::{BatchShape, Infer, LoadRuntime, NO_SLOT, Sequence};
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
     AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeRef, RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec,
