@@ -4,6 +4,7 @@ use crate::card::{Card, Contention, Device, Provenance, Source};
 use crate::certainty::Certainty;
 use crate::error::Invalid;
 use crate::family::Family;
+use crate::limits::Limits;
 use crate::model::ModelShape;
 use crate::origin::{Origin, Origins};
 use crate::slice::Slice;
@@ -106,6 +107,11 @@ impl Card {
         let replaced: Vec<(Family, String)> = again.iter().filter(is_better).cloned().collect();
         self.take_out(&replaced);
         other.take_out(&self.tables.names());
+        let is_new = |limits: &Limits| self.limits_of(limits.dtype).is_none();
+        if other.tables.names().is_empty() && !other.limits.iter().any(is_new) {
+            // The command has no part in the card.
+            return Ok(());
+        }
         self.certainty.append(&mut other.certainty);
         self.origins = Origins::new([self.table_origins(), other.table_origins()].concat());
         // How much look-ups and compute disturb each other was measured with the first of their tables.
@@ -236,6 +242,17 @@ mod tests {
         other.device.host.cpu = "another".into();
         let refused = card.add_measured(other, &[]).unwrap_err();
         assert_eq!(refused.field, "device.host.cpu");
+    }
+
+    /// A command that measured nothing that the card lacked has no part in it.
+    #[test]
+    fn what_adds_nothing_changes_nothing() {
+        let mut card = synthetic_card();
+        let before = card.clone();
+        let mut other = synthetic_card();
+        other.provenance.command = "tenantry profile --device cpu --add".into();
+        card.add_measured(other, &[]).unwrap();
+        assert_eq!(card, before);
     }
 
     /// What a card without look-ups has of them beside compute is no measurement; what one with them has stays.

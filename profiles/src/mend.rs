@@ -4,12 +4,13 @@ use crate::check::dip;
 use crate::family::Family;
 use crate::rows::Row;
 use crate::slice::{Point, slices};
+use crate::summary::Moved;
 
 /// A point that moves by more than this share of itself is an outlier: those of the cards that were measured move by 57 % at most.
 const OUTLIER: f64 = 2.0;
 
 /// A table of which points were moved, so that more work never costs less.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mended {
     /// The op family.
     pub family: Family,
@@ -17,6 +18,8 @@ pub struct Mended {
     pub table: String,
     /// How many points, by how much at most, and where that is: `37 of 63 points were moved, by up to 35 % (batch=16 tokens=128), …`.
     pub how_far: String,
+    /// The same in numbers.
+    pub moved: Moved,
 }
 
 /// Lets the tables among `rows` rise in which an op costs less than a smaller one, by more than is tolerated: all points of such a table move
@@ -64,6 +67,10 @@ pub(crate) fn mend<R: Row>(rows: &mut [R], mended: &mut Vec<Mended>) {
                 100.0 * most,
                 slice.describe(&farthest.at),
             ),
+            moved: Moved {
+                points: moved,
+                farthest: most,
+            },
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::error::Invalid;
 use crate::family::Family;
 use crate::names::near_miss;
 use crate::slice::Slice;
-use crate::summary::{Moved, TableError, error_of, moved};
+use crate::summary::{Moved, TableError, error_of, moved_from_points};
 
 /// Where some tables of one family come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +35,27 @@ pub struct Origin {
     /// How far they may be off, in words: `±30 %`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How far what was measured was moved before it became the table, so that more work never costs less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+    /// Whether it is of engines built for one shape each: what takes any shape takes longer.
+    #[serde(default, skip_serializing_if = "crate::card::is_false")]
+    pub one_shape: bool,
+}
+
+impl Origin {
+    /// Of a table, or of all of a family's, of which no more is known.
+    pub fn new(family: Family, table: Option<String>, kind: Source, source: impl Into<String>) -> Origin {
+        Origin {
+            family,
+            table,
+            kind,
+            source: source.into(),
+            error: None,
+            moved: None,
+            one_shape: false,
+        }
+    }
 }
 
 /// The exceptions to a card's provenance, and what has been used.
@@ -59,10 +80,10 @@ pub struct BeyondLimits {
 }
 
 impl BeyondLimits {
-    fn of(slice: &Slice, held_out: &[Slice]) -> BeyondLimits {
+    fn of(card: &Card, slice: &Slice, held_out: &[Slice]) -> BeyondLimits {
         BeyondLimits {
-            interpolation: error_of(slice, held_out).filter(TableError::is_beyond_limits),
-            moved: Some(moved(slice)).filter(Moved::is_beyond_limits),
+            interpolation: error_of(card, slice, held_out).filter(TableError::is_beyond_limits),
+            moved: Some(moved_from_points(slice)).filter(Moved::is_beyond_limits),
         }
     }
 }
@@ -152,13 +173,7 @@ impl Card {
             Family::Solve if !self.has_solve() => (Source::Assumed, SOLVING_HOST.to_owned()),
             _ => (self.provenance.source, self.provenance.command.clone()),
         };
-        Origin {
-            family,
-            table: None,
-            kind,
-            source,
-            error: None,
-        }
+        Origin::new(family, None, kind, source)
     }
 
     /// The tables bound so far that were not measured, and those that were and are known less well than they should be: their points were moved
@@ -174,7 +189,7 @@ impl Card {
                 let (tables, held_out) = &*slices;
                 let is_it = |slice: &&Slice| (slice.family, slice.label.as_str()) == (family, table);
                 let slice = tables.iter().find(is_it);
-                slice.map_or_else(BeyondLimits::default, |slice| BeyondLimits::of(slice, held_out))
+                slice.map_or_else(BeyondLimits::default, |slice| BeyondLimits::of(self, slice, held_out))
             };
             known.entry((family, table.to_owned())).or_insert_with(find).clone()
         };
@@ -244,11 +259,8 @@ mod tests {
 
     fn origin(table: Option<&str>, kind: Source) -> Origin {
         Origin {
-            family: Family::EncoderLayer,
-            table: table.map(str::to_owned),
-            kind,
-            source: "Table 6".into(),
             error: Some("±30 %".into()),
+            ..Origin::new(Family::EncoderLayer, table.map(str::to_owned), kind, "Table 6")
         }
     }
 

@@ -1,5 +1,8 @@
 //! What a card holds and how well its tables interpolate, as data for `tenantry profile show`.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::card::{Card, Source};
 use crate::family::Family;
 use crate::grid::Grid;
@@ -23,18 +26,20 @@ pub struct TableSummary {
     pub axes: Vec<AxisSummary>,
     /// The error of interpolation; none if no point lies between two others.
     pub error: Option<TableError>,
-    /// What prices depart from the table's own points for the sake of rising with the work.
+    /// What prices depart from what was measured for the sake of rising with the work.
     pub moved: Moved,
     /// Where it costs far more than beside, if anywhere: a figure in another unit, perhaps.
     pub leap: Option<Leap>,
 }
 
 /// How far a table's prices are from its own points, where an op was measured to cost less than a smaller one.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Moved {
-    /// Points whose price is more than 2 % off what was measured there, which is as well as medians are meant to be known.
+    /// Points whose price is more than 2 % off what was measured there, which is as well as medians are meant to be known; of points that were moved
+    /// before they became the table, all.
     pub points: usize,
-    /// The farthest that any price is from its point, relative to it.
+    /// The farthest that any price is from what was measured, relative to it.
     pub farthest: f64,
 }
 
@@ -130,8 +135,8 @@ pub fn describe(card: &Card) -> Vec<TableSummary> {
             .zip(slice.knots())
             .map(|(name, values)| AxisSummary { name, values })
             .collect(),
-        error: error_of(slice, &held_out),
-        moved: moved(slice),
+        error: error_of(card, slice, &held_out),
+        moved: moved(card, slice),
         leap: leap(slice),
     };
     card.tables.slices().iter().map(summary).collect()
@@ -147,8 +152,17 @@ fn is_measured(card: &Card, slice: &Slice) -> bool {
     }
 }
 
+/// What its prices depart from what was measured, as far as it is known: those of points that were moved before they became the table lie on these.
+fn moved(card: &Card, slice: &Slice) -> Moved {
+    let from_points = moved_from_points(slice);
+    match card.origin(slice.family, &slice.label).moved {
+        Some(before) if before.farthest > from_points.farthest => before,
+        _ => from_points,
+    }
+}
+
 /// What its prices depart from its own points.
-pub(crate) fn moved(slice: &Slice) -> Moved {
+pub(crate) fn moved_from_points(slice: &Slice) -> Moved {
     let apart = errors_at(slice, slice).into_iter().map(|miss| miss.error.abs());
     let apart: Vec<f64> = apart.collect();
     Moved {
@@ -161,14 +175,18 @@ pub(crate) fn moved(slice: &Slice) -> Moved {
 pub fn leave_out_errors(card: &Card) -> Vec<TableError> {
     let held_out = card.held_out.slices();
     let tables = card.tables.slices();
-    tables.iter().filter_map(|slice| error_of(slice, &held_out)).collect()
+    { tables.iter() }
+        .filter_map(|slice| error_of(card, slice, &held_out))
+        .collect()
 }
 
-/// The error of a table's interpolation, at its held-out points where there are any, else at its own.
-pub(crate) fn error_of(slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
+/// The error of a table's interpolation, at its held-out points where there are any, else at its own. Of points that were moved first, so that they
+/// rise evenly, nothing of what was measured would be found.
+pub(crate) fn error_of(card: &Card, slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
     let same = |other: &&Slice| (other.family, &other.label) == (slice.family, &slice.label);
     match held_out.iter().find(same) {
         Some(held_out) => summed_up(slice, LeftOut::HeldOut, errors_at(slice, held_out)),
+        None if card.origin(slice.family, &slice.label).moved.is_some() => None,
         None => summed_up(slice, LeftOut::Own, errors_at_own(slice)),
     }
 }

@@ -17,7 +17,7 @@ use crate::rows::{
     EncoderLayerRow, HandOverRow, HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
     ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
-use crate::slice::{Slice, slices, table_of};
+use crate::slice::{Point, Slice, slices, table_of};
 
 /// What rows are there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,15 @@ impl Tables {
     pub fn names(&self) -> Vec<(Family, String)> {
         let slices = self.slices().into_iter();
         slices.map(|slice| (slice.family, slice.label)).collect()
+    }
+
+    /// Where each row lies: its family, its table and its sizes.
+    pub fn places(&self) -> Vec<String> {
+        let of_slice = |slice: &Slice| -> Vec<String> {
+            let place = |point: &Point| format!("{} {} {}", slice.family, slice.label, slice.describe(&point.at));
+            slice.points.iter().map(place).collect()
+        };
+        self.slices().iter().flat_map(of_slice).collect()
     }
 
     /// The same rows with times of four digits, for numbers that are not truer than that.

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need. Longer where three
-    /// measurements of each take longer, as of large models on a CPU.
+    /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need. On a CPU mostly longer, until
+    /// each was visited three times and what is no op was measured: some 2 minutes for `tiny`. Hardly any median is known to 2 % then.
     Quick,
     /// 14 minutes a model, on a GPU 7 for all: more shapes, and time for every median to settle.
     Full,

@@ -75,13 +75,48 @@ const RESUME_ON_GPU: Duration = Duration::from_secs(6);
 /// What look-ups after idleness take, where there are tables.
 const LOOKUP_RESUME: Duration = Duration::from_secs(10);
 
+/// What comes after the points that a card lacks which it is added to: all, where there is none.
+struct Lacking {
+    contention: bool,
+    copy_resume: bool,
+    lookup_resume: bool,
+    hand_overs: bool,
+}
+
+impl Lacking {
+    fn of(plan: &Plan) -> Lacking {
+        let (there, looks_up) = (&plan.there, subjects::looks_up(plan));
+        Lacking {
+            // How much look-ups and compute disturb each other is measured with the first of their tables.
+            contention: there.names().is_empty() || (looks_up && there.plot_lookup.is_empty()),
+            copy_resume: there.copy_resume.is_empty(),
+            lookup_resume: looks_up && there.lookup_resume.is_empty(),
+            hand_overs: there.dispatch.is_empty() || there.hand_over.is_empty(),
+        }
+    }
+}
+
 /// What comes after the points takes so long.
 fn after_points(plan: &Plan) -> Duration {
-    let looks_up = subjects::looks_up(plan);
+    let lacking = Lacking::of(plan);
     let passes = plan.models.iter().map(|model| passes::changings(plan, model).len());
-    *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
-        + if looks_up { LOOKUP_RESUME } else { Duration::ZERO }
-        + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * passes.sum::<usize>() as u32
+    let resumed = *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * passes.sum::<usize>() as u32;
+    short_after_points(plan)
+        + if lacking.lookup_resume {
+            LOOKUP_RESUME
+        } else {
+            Duration::ZERO
+        }
+        + resumed
+}
+
+/// Of that, what takes as long whatever the models.
+fn short_after_points(plan: &Plan) -> Duration {
+    let lacking = Lacking::of(plan);
+    match lacking.contention || lacking.copy_resume || lacking.hand_overs {
+        true => *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU),
+        false => Duration::ZERO,
+    }
 }
 
 /// What is no op: how much lanes slow each other down, and what follows upon idleness, each a table. What cannot be measured has a note.
@@ -95,16 +130,22 @@ fn measure_after_points(
     left: &mut dyn FnMut(Duration),
 ) -> Result<Contention, ExecutorError> {
     left(after_points(plan));
+    let lacking = Lacking::of(plan);
     let (copies, lookup) = (&subjects.copies, subjects.lookups.first());
-    let measured =
-        { models.middle(plan) }.and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
-    let contention = or_else_noted("contention, taken for none", measured, Contention::NONE, notes)?;
-    left(after_points(plan).saturating_sub(*axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)));
+    let mut contention = Contention::NONE;
+    if lacking.contention {
+        let measured = { models.middle(plan) }
+            .and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
+        contention = or_else_noted("contention, taken for none", measured, Contention::NONE, notes)?;
+    }
+    left(after_points(plan).saturating_sub(short_after_points(plan)));
     let resumed = models.resume_rows(&subjects.texts, plan, interrupted);
     tables.resume = or_else_noted("resume", resumed, Vec::new(), notes)?;
-    let resumed = resume::measure_copies(copies, interrupted);
-    tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), notes)?;
-    if let Some(lookup) = lookup {
+    if lacking.copy_resume {
+        let resumed = resume::measure_copies(copies, interrupted);
+        tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), notes)?;
+    }
+    if let Some(lookup) = lookup.filter(|_| lacking.lookup_resume) {
         let resumed = resume::measure_lookups(lookup, interrupted);
         tables.lookup_resume = or_else_noted("lookup_resume", resumed, Vec::new(), notes)?;
     }
@@ -130,7 +171,11 @@ pub fn profile(
         Some(path) => Partial::read(path, plan)?,
         None => None,
     };
-    let mut handed_over = hand_overs(plan.device, interrupted)?;
+    let lacks_hand_overs = Lacking::of(plan).hand_overs;
+    let mut handed_over = match lacks_hand_overs {
+        true => hand_overs(plan.device, interrupted)?,
+        false => Vec::new(),
+    };
     let mut notes = unmeasured(plan);
     if lies_in_memory(&std::env::temp_dir()) {
         notes.push(
@@ -180,10 +225,10 @@ pub fn profile(
             "measured in {runs} runs: it was interrupted, and went on where it had stopped"
         ));
     }
-    let [points, points_done] = [outcome.points, outcome.known];
+    let points = outcome.points;
     let mut left = |time_left| {
         progress(Progress {
-            points_done,
+            points_done: points,
             points,
             time_left,
         });
@@ -198,11 +243,13 @@ pub fn profile(
         &mut left,
     )?;
     // Of a processor also at the end, since they drift with what it does. A GPU's minutes are few.
-    if !plan.device.is_cuda() {
+    if lacks_hand_overs && !plan.device.is_cuda() {
         handed_over.extend(hand_overs(plan.device, interrupted)?);
     }
-    tables.dispatch.extend(handing_over::dispatch_rows(&handed_over));
-    tables.hand_over.extend(handing_over::rows_by_rhythm(&handed_over));
+    if lacks_hand_overs {
+        tables.dispatch.extend(handing_over::dispatch_rows(&handed_over));
+        tables.hand_over.extend(handing_over::rows_by_rhythm(&handed_over));
+    }
 
     notes.extend(clocks_before.map(|clocks| format!("before: {clocks}")));
     notes.extend(clocks_after.map(|clocks| format!("at the end of the points: {clocks}")));
@@ -237,11 +284,14 @@ fn kept_short(points: &[Point<'_>], there: &Tables) -> Option<String> {
 fn card_of(plan: &Plan, tables: Tables, notes: Vec<String>, boot: Option<String>) -> Card {
     let (tables, mended) = tables.rising();
     let origins = mended.into_iter().map(|mended| Origin {
-        family: mended.family,
-        table: Some(mended.table),
-        kind: Source::Measured,
-        source: plan.command.clone(),
         error: Some(mended.how_far),
+        moved: Some(mended.moved),
+        ..Origin::new(
+            mended.family,
+            Some(mended.table),
+            Source::Measured,
+            plan.command.as_str(),
+        )
     });
     let not_builtin = |shape: &&ModelShape| ModelShape::builtin(&shape.name).as_ref() != Some(*shape);
     let lanes = Lanes {

@@ -53,9 +53,17 @@ const TASKS_MAX: u32 = 13;
 /// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
 pub(crate) fn changings(plan: &Plan, model: &ModelShape) -> Vec<(Changing, u32)> {
     let ops = plan.ops.of(&model.name);
+    // What a card has that is added to is not measured again.
+    let is_lacking = |(changing, first_layer): &(Changing, u32)| {
+        let is_it = |row: &&ResumeRow| {
+            row.model == model.name && row.changing == *changing && row.from_layer == first_layer + 1
+        };
+        !plan.there.resume.iter().any(|row| is_it(&row))
+    };
     if plan.device.is_cuda() {
         let compiled = ops.compiled.then_some((Changing::Compiled, 0));
-        return [(Changing::Heads, 0)].into_iter().chain(compiled).collect();
+        let all = [(Changing::Heads, 0)].into_iter().chain(compiled);
+        return all.filter(is_lacking).collect();
     }
     let has_adapters = !ops.bottlenecks.is_empty() && !ops.adapters.is_empty();
     let adapters = has_adapters.then_some(Changing::Adapters);
@@ -64,7 +72,8 @@ pub(crate) fn changings(plan: &Plan, model: &ModelShape) -> Vec<(Changing, u32)>
     let whole = [Some(Changing::Heads), adapters, tasks].into_iter().flatten();
     let first_layers = ops.whole_models.iter();
     let models = first_layers.flat_map(|&first| [(Changing::Model, first), (Changing::CopiedModel, first)]);
-    whole.map(|changing| (changing, 0)).chain(models).collect()
+    let all = whole.map(|changing| (changing, 0)).chain(models);
+    all.filter(is_lacking).collect()
 }
 
 /// Measures a trained classifier's passes over texts after idleness, as its lane makes them.

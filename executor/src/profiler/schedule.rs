@@ -39,8 +39,10 @@ const WARM_UP: Duration = Duration::from_millis(5);
 const SETTLE_ROUNDS: u32 = 3;
 /// How long such a table is measured again, for each of its points.
 const SETTLE: Duration = Duration::from_millis(150);
-/// How much measuring a crash may cost.
+/// How much measuring a crash may cost,
 const KEEP: Duration = Duration::from_secs(10);
+/// and how many times as long as it takes to keep it, so that that takes little of the time.
+const KEEP_OVER_WRITE: u32 = 50;
 
 /// Does an op once and says how long it took.
 pub(crate) type Measure<'a> = Box<dyn FnMut() -> Result<Duration, ExecutorError> + 'a>;
@@ -89,6 +91,18 @@ impl<'a> Point<'a> {
         let mut row = Tables::default();
         self.lay_out(&mut row);
         !row.names().iter().all(|own| there.contains(own))
+    }
+
+    /// Where its rows lie.
+    fn at(&self) -> Vec<String> {
+        let mut rows = Tables::default();
+        self.lay_out(&mut rows);
+        rows.places()
+    }
+
+    /// Whether another schedule's measurements are of this point.
+    fn is_of(&self, state: &PointState) -> bool {
+        self.table == state.table && state.at.as_ref().is_none_or(|at| *at == self.at()) && state.visits.are_sound()
     }
 
     /// Adds its row, of which only where it lies means something.
@@ -160,6 +174,8 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PointState {
     table: String,
+    /// Where it lies, if it was visited.
+    at: Option<Vec<String>>,
     visits: Visits,
     failure: Option<Failure>,
     /// With all of its table.
@@ -214,10 +230,9 @@ impl<'a> Schedule<'a> {
 
     /// Goes on where another schedule of the same points stopped. False, and nothing is changed, where they are not the same.
     pub fn resume(&mut self, state: State) -> bool {
-        let ours = self.points.iter().map(|point| &point.table);
-        if !ours.eq(state.points.iter().map(|point| &point.table))
-            || state.rest.iter().any(|&index| index >= self.points.len())
-        {
+        let are_ours = self.points.len() == state.points.len() && { self.points.iter().zip(&state.points) }
+            .all(|(point, state)| point.is_of(state));
+        if !are_ours || state.rest.iter().any(|&index| index >= self.points.len()) {
             return false;
         }
         (self.round, self.rest) = (state.round, state.rest);
@@ -232,6 +247,7 @@ impl<'a> Schedule<'a> {
     pub fn state(&self) -> State {
         let point = |point: &Point<'_>| PointState {
             table: point.table.clone(),
+            at: (point.visits.count() > 0).then(|| point.at()),
             visits: point.visits.clone(),
             failure: point.failure.clone(),
             given_up: point.finished && !point.is_usable(),
@@ -311,7 +327,7 @@ impl<'a> Schedule<'a> {
 
     /// Measures until all points are finished or the time is over.
     pub fn measure(&mut self, watch: &mut Watch<'_>) -> Result<(), ExecutorError> {
-        let mut kept = Instant::now();
+        let (mut kept, mut keep_every) = (Instant::now(), KEEP);
         let (mut visiting, mut visits) = (Duration::ZERO, 0);
         loop {
             if watch.interrupted.load(Ordering::Relaxed) {
@@ -343,9 +359,11 @@ impl<'a> Schedule<'a> {
                 points: self.points.len(),
                 time_left: time_left.max(self.still_needed(visiting, visits)),
             });
-            if kept.elapsed() >= KEEP {
+            if kept.elapsed() >= keep_every {
+                let write = Instant::now();
                 (watch.keep)(self.state())?;
                 kept = Instant::now();
+                keep_every = KEEP.max(KEEP_OVER_WRITE * (kept - write));
             }
         }
     }

@@ -51,6 +51,14 @@ impl Visits {
         self.0.len()
     }
 
+    /// Whether all are of at least one measurement, and each is a time: what was read from a file may be anything.
+    pub fn are_sound(&self) -> bool {
+        let is_time = |us: &f64| us.is_finite() && *us > 0.0;
+        self.0
+            .iter()
+            .all(|Samples(visit)| !visit.is_empty() && visit.iter().all(is_time))
+    }
+
     /// What came out, each visit counting as much as any other: one in which the op was fast has more measurements.
     ///
     /// # Panics

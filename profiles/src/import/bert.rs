@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::US_PER_MS;
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
-use super::sheet::Sheet;
+use super::sheet::{Line, Sheet};
 use super::summary_stats::Times;
 use crate::error::Invalid;
 use crate::family::Family;
@@ -45,7 +45,7 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
                 tail_us: Some([p95 * US_PER_MS, p99 * US_PER_MS]),
                 ..Times::only(average * US_PER_MS, 1).of(line)
             };
-            let at = [line.positive("batch_size")?, line.positive("seq_len")?];
+            let at = [line.positive("batch_size")?, length_of(line, model)?];
             line.once("seq_len", measured.entry(model).or_default().insert(at, times))?;
         }
     }
@@ -63,6 +63,7 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
         let points = complete(model, &points, sheets, draft)?;
         whole_models(model, DType::F16, &points, &source, draft)?;
         layers_of_whole(model, DType::F16, &points, &source, gpu, draft)?;
+        draft.of_one_shape(Family::EncoderLayer);
     }
     Ok(())
 }
@@ -86,7 +87,7 @@ pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft)
             if Some(line.text("gpu")?) != gpu.faster_transformer || line.text("framework")? != "PyTorch" {
                 continue;
             }
-            let at = [line.positive("batch_size")?, line.positive("seq_len")?];
+            let at = [line.positive("batch_size")?, length_of(line, "bert-base")?];
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             line.once(
                 "seq_len",
@@ -262,6 +263,15 @@ fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &m
             stats: times.stats(),
         }));
     Ok(())
+}
+
+/// A length that the model has positions for.
+pub(super) fn length_of(line: Line<'_>, model: &str) -> Result<u64, Invalid> {
+    let (length, positions) = (line.positive("seq_len")?, shape(model).positions);
+    match length <= u64::from(positions) {
+        true => Ok(length),
+        false => Err(line.invalid("seq_len", &format!("at most the {positions} positions of {model}"))),
+    }
 }
 
 fn shape(model: &str) -> ModelShape {

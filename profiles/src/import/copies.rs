@@ -26,10 +26,14 @@ const BY_KERNELS: &str = "_sm";
 const SPECIAL: [&str; 3] = ["remote socket", "very large buffer", "SM copy kernel"];
 
 pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
+    let Some(link) = gpu.link() else {
+        let must = "a GPU with a link of PCIe x16, which these bandwidths are of";
+        return Err(Invalid::new("--gpu", "value", must, gpu.sheet.name.as_str()));
+    };
     let (mut own, mut of_link) = (Vec::new(), Vec::new());
     for sheet in sheets {
         for line in sheet.lines() {
-            if is_plain(sheet, line)? && line.text("link")? == gpu.link() {
+            if is_plain(sheet, line)? && line.text("link")? == link {
                 let gigabytes_per_s = bandwidth(line, gpu)?;
                 of_link.push(gigabytes_per_s);
                 let name = line.text("gpu")?;
@@ -43,7 +47,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         (false, _) => (own, gpu.sheet.product.as_str()),
         (true, false) => (of_link, "other cards on the same link"),
         (true, true) => {
-            let must = format!("that of this GPU ({}) in some row", gpu.link());
+            let must = format!("that of this GPU ({link}) in some row");
             return Err(sheets.first().map_or_else(
                 || Invalid::new("FILES", "files", "at least one", "none"),
                 |sheet| sheet.invalid("link", must, "no such row"),
@@ -55,8 +59,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     let bytes_per_us = 1e3 * gigabytes_per_s;
     let label = format!("direction={} pinned=true", Direction::HostToDevice);
     let source = format!(
-        "published bandwidths of {} ({whose}): the median of {} is {} GB/s; {START_US} µs to start a copy are assumed",
-        gpu.link(),
+        "published bandwidths of {link} ({whose}): the median of {} is {} GB/s; {START_US} µs to start a copy are assumed",
         bandwidths.len(),
         (gigabytes_per_s * 1e3).round() / 1e3,
     );

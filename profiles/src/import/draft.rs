@@ -127,12 +127,15 @@ impl Draft {
         let error = error.unwrap_or_else(|| "the source states none".to_owned());
         let both: Vec<String> = std::iter::once(error).chain(mended).collect();
         self.origins.push(Origin {
-            family,
-            table: Some(table.to_string()),
-            kind: Source::Imported,
-            source: source.to_string(),
             error: Some(both.join("; ")),
+            ..Origin::new(family, Some(table.to_string()), Source::Imported, source)
         });
+    }
+
+    /// The tables of a family so far are of engines built for one shape each.
+    pub fn of_one_shape(&mut self, family: Family) {
+        let of_family = self.origins.iter_mut().filter(|origin| origin.family == family);
+        of_family.for_each(|origin| origin.one_shape = true);
     }
 
     /// The points as a card accepts them. Where a larger point costs less than a smaller one, beyond what a card tolerates, all

@@ -41,12 +41,14 @@ impl Gpu {
         })
     }
 
-    /// Its link to the host, as published copies call it.
-    pub fn link(&self) -> &'static str {
+    /// Its link to the host, as published copies call it; nothing where it has none, or one that is no PCIe.
+    pub fn link(&self) -> Option<&'static str> {
         match self.sheet.link {
-            link if link >= 64e9 => "PCIe 5.0 x16",
-            link if link >= 32e9 => "PCIe 4.0 x16",
-            _ => "PCIe 3.0 x16",
+            _ if self.sheet.shares_host_memory => None,
+            16e9 => Some("PCIe 3.0 x16"),
+            32e9 => Some("PCIe 4.0 x16"),
+            64e9 => Some("PCIe 5.0 x16"),
+            _ => None,
         }
     }
 
@@ -57,7 +59,7 @@ impl Gpu {
             kind: DeviceKind::Cuda,
             memory_bytes: self.sheet.memory_bytes,
             reserve_bytes: RESERVE_BYTES,
-            shares_host_memory: false,
+            shares_host_memory: self.sheet.shares_host_memory,
             driver: None,
             libtorch: None,
             host: Host {

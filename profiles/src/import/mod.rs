@@ -31,8 +31,10 @@ use self::profile_meta::ProfileMeta;
 use self::sheet::Sheet;
 use crate::card::{Card, Source};
 use crate::error::{Invalid, ProfileError};
+use crate::family::Family;
 use crate::model::{DType, ModelShape};
 use crate::names::named;
+use crate::origin::{Origin, Origins};
 use crate::roofline::{Datasheet, Roofline, fill};
 
 /// Sources say milliseconds, cards microseconds.
@@ -157,6 +159,10 @@ impl Import {
         let notes = draft.notes.iter().map(|note| format!("{}: {note}", self.source));
         card.provenance.notes.extend(notes);
         card.tables = draft.tables;
+        if card.tables.names().is_empty() {
+            let must = format!("with something for a card of {} in it, for {}", self.gpu, self.source);
+            return Err(Invalid::new("FILES", "files", must, "nothing").into());
+        }
         self.check_formats(&card, &gpu)?;
         peaks::check(&card, &gpu.sheet)?;
         draft.origins.into_iter().for_each(|origin| card.origins.push(origin));
@@ -191,7 +197,8 @@ impl Card {
         Ok(())
     }
 
-    /// Adds what was imported from another source. Where both have a table, it is the other's.
+    /// Adds what was imported from another source. Where both have a table, it is the other's, but for one of engines built for one shape each, which
+    /// tells less of what takes any shape than one of that.
     ///
     /// # Errors
     /// This card was not imported, or is of another device.
@@ -207,19 +214,22 @@ impl Card {
         if self.device.name != other.device.name {
             return refused("device.name", &other.device.name, &self.device.name);
         }
-        let replaced: Vec<_> = other
+        let own = self.tables.names();
+        let of_one_shape = |card: &Card, (family, table): &(Family, String)| card.origin(*family, table).one_shape;
+        let (stay, replaced): (Vec<_>, Vec<_>) = other
             .tables
-            .slices()
-            .iter()
-            .map(|slice| (slice.family, slice.label.clone()))
-            .collect();
-        self.tables.replace_with(&other.tables);
-        let kept = self.origins.list().iter().filter(|origin| {
-            let table = (origin.family, origin.table.clone().unwrap_or_default());
-            !replaced.contains(&table)
-        });
-        let origins = kept.chain(other.origins.list()).cloned().collect();
-        self.origins = crate::origin::Origins::new(origins);
+            .names()
+            .into_iter()
+            .partition(|table| own.contains(table) && of_one_shape(other, table) && !of_one_shape(self, table));
+        self.tables.replace_with(&other.tables.clone().without(&stay));
+        let is_of = |origin: &Origin, tables: &[(Family, String)]| {
+            let of_origin = (origin.family, origin.table.clone().unwrap_or_default());
+            tables.contains(&of_origin)
+        };
+        let kept = { self.origins.list().iter() }.filter(|origin| !is_of(origin, &replaced));
+        let taken = { other.origins.list().iter() }.filter(|origin| !is_of(origin, &stay));
+        let origins = kept.chain(taken).cloned().collect();
+        self.origins = Origins::new(origins);
         for note in &other.provenance.notes {
             if !self.provenance.notes.contains(note) {
                 self.provenance.notes.push(note.clone());

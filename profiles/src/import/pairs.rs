@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::US_PER_MS;
-use super::bert::{complete, layers_of_whole, whole_models};
+use super::bert::{complete, layers_of_whole, length_of, whole_models};
 use super::draft::{Draft, Points};
 use super::gpus::Gpu;
 use super::sheet::{Line, Sheet};
@@ -26,13 +26,14 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
     let mut measured: BTreeMap<(&str, DType), Pair> = BTreeMap::new();
     for sheet in sheets {
         for line in sheet.lines() {
-            let pair = measured.entry((model_of(line)?, dtype_of(line)?)).or_default();
+            let model = model_of(line)?;
+            let pair = measured.entry((model, dtype_of(line)?)).or_default();
             let points = match line.text("engine")? {
                 "static" => &mut pair.fixed,
                 "dynamic" => &mut pair.any,
                 _ => return Err(line.invalid("engine", "static or dynamic")),
             };
-            let at = [line.positive("batch_size")?, line.positive("seq_len")?];
+            let at = [line.positive("batch_size")?, length_of(line, model)?];
             line.once("seq_len", points.insert(at, times(line)?))?;
         }
     }

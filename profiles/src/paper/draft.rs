@@ -54,11 +54,8 @@ impl Draft {
                 |origin: &&Origin| origin.family == slice.family && origin.table.as_ref() == Some(&slice.label);
             if !self.origins.iter().any(|origin| marked(&origin)) {
                 self.origins.push(Origin {
-                    family: slice.family,
-                    table: Some(slice.label),
-                    kind,
-                    source: source.to_owned(),
                     error: error.map(str::to_owned),
+                    ..Origin::new(slice.family, Some(slice.label), kind, source)
                 });
             }
         }

@@ -400,12 +400,10 @@ pub(super) fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
     for (family, table) in added {
         let assumed = of_some_host(family, &table);
         let derived = || format!("roofline of datasheet {datasheet}");
+        let kind = assumed.as_ref().map_or(Source::Derived, |_| Source::Assumed);
         card.origins.push(Origin {
-            family,
-            table: Some(table),
-            kind: assumed.as_ref().map_or(Source::Derived, |_| Source::Assumed),
             error: assumed.is_none().then(|| DerivedError::stated(family)),
-            source: assumed.unwrap_or_else(derived),
+            ..Origin::new(family, Some(table), kind, assumed.unwrap_or_else(derived))
         });
     }
 }

@@ -42,6 +42,10 @@ pub struct Datasheet {
     /// In half precision, dense; absent where the card has no use of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f16: Option<f64>,
+    /// In half precision that is summed up in half precision too, where the card is faster so: models are not served like that, and published kernels may
+    /// be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub f16_summed_in_f16: Option<f64>,
     /// In bfloat16, dense; absent where the card does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bf16: Option<f64>,
@@ -135,6 +139,12 @@ impl Datasheet {
             ),
             ("f32", Some(self.f32), "operations a second", 1e11..=2e15),
             ("f16", self.f16, "operations a second", 1e11..=5e16),
+            (
+                "f16_summed_in_f16",
+                self.f16_summed_in_f16,
+                "operations a second",
+                1e11..=5e16,
+            ),
             ("bf16", self.bf16, "operations a second", 1e11..=5e16),
             ("link", Some(self.link), "bytes a second", 1e8..=1e13),
             ("peers", Some(self.peers), "bytes a second", 1e8..=1e13),

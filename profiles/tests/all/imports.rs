@@ -361,6 +361,14 @@ fn files_that_are_not_the_sources_are_refused() {
         absent.contains("must be that of this GPU (PCIe 5.0 x16) in some row"),
         "{absent}"
     );
+    for no_pcie in ["jetson-tx2", "gb200"] {
+        assert_eq!(
+            refused(ImportSource::HostDeviceBandwidth, no_pcie, copies),
+            format!(
+                "--gpu: value: must be a GPU with a link of PCIe x16, which these bandwidths are of, got {no_pcie}"
+            )
+        );
+    }
     let misnamed = refused(ImportSource::TensorrtBert, "t4", "gpu,precisoin\nT4 16GB,FP16\n");
     assert_eq!(
         misnamed,

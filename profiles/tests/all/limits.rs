@@ -10,7 +10,7 @@ const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
     ("cpu", ModelKind::Encoder, [46, 35]),
     ("cpu-epyc", ModelKind::Encoder, [45, 29]),
     ("cpu-epyc-zen5", ModelKind::Encoder, [52, 51]),
-    ("cpu", ModelKind::Decoder, [26, 11]),
+    ("cpu", ModelKind::Decoder, [64, 55]),
     ("cpu-epyc-zen5", ModelKind::Decoder, [70, 70]),
 ];
 

@@ -5,7 +5,8 @@ use std::fs;
 use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    Card, CopyRow, Direction, Family, LookupOutcome, ModelShape, Origin, Source, Stats, Tables, Tier, TokensOf,
+    Card, CopyRow, Direction, Family, LeftOut, LookupOutcome, ModelShape, Origin, Source, Stats, TableSummary, Tables,
+    Tier, TokensOf, describe,
 };
 
 #[test]
@@ -138,13 +139,9 @@ fn older_tables_of_look_ups_are_read_as_what_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("card");
     let mut card = synthetic_card();
-    card.origins.push(Origin {
-        family: Family::PlotLookup,
-        table: Some("model=tiny tier=memory".into()),
-        kind: Source::Assumed,
-        source: "a guess".into(),
-        error: None,
-    });
+    let table = Some("model=tiny tier=memory".into());
+    card.origins
+        .push(Origin::new(Family::PlotLookup, table, Source::Assumed, "a guess"));
     card.save(&path).unwrap();
     let file = path.join("plot_lookup.csv");
     let text = fs::read_to_string(&file).unwrap();
@@ -263,4 +260,38 @@ proptest! {
         card.save(&folder.path().join("card")).unwrap();
         prop_assert_eq!(Card::load(&folder.path().join("card")).unwrap().tables.copy, card.tables.copy);
     }
+}
+
+/// What an origin says of points that were moved is so of the table that is there: of as many points, none of which is to be moved any more.
+#[test]
+fn what_was_moved_is_told_of_the_table_that_is_there() {
+    let mut told = 0;
+    for name in Card::embedded_names() {
+        let card = Card::embedded(name).unwrap().unwrap();
+        let tables = describe(&card);
+        for origin in card.origins.list() {
+            let moved = origin.error.as_deref().filter(|_| origin.kind == Source::Measured);
+            let moved = moved.and_then(|error| error.split_once(" points were moved")?.0.split_once(" of "));
+            let Some((moved, points)) = moved else {
+                assert_eq!(origin.moved, None, "{name}: {origin:?}");
+                continue;
+            };
+            let is_it =
+                |table: &&TableSummary| (table.family, Some(&table.table)) == (origin.family, origin.table.as_ref());
+            let table = tables.iter().find(is_it).expect("a card has its origins' tables");
+            assert_eq!(points, table.points.to_string(), "{name}: {origin:?}");
+            assert_eq!(
+                origin.moved.map(|moved| moved.points.to_string()).as_deref(),
+                Some(moved),
+                "{name}: {origin:?}"
+            );
+            assert_eq!(Some(table.moved), origin.moved, "{name}: {origin:?}");
+            assert!(
+                table.error.as_ref().is_none_or(|error| error.of == LeftOut::HeldOut),
+                "{name}: {origin:?}"
+            );
+            told += 1;
+        }
+    }
+    assert!(told > 0);
 }

@@ -87,7 +87,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         } = at;
         let left = at.time_left.as_secs();
         bar.set_message(format!(
-            "{points_done} of {points} medians known to 2 %, some {left} s left"
+            "{points_done} of {points} points done, some {left} s left"
         ));
     };
     let Profiled {

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use tenantry_profiles::{CopyRow, Direction};
+use tenantry_profiles::{CopyResumeRow, CopyRow, Direction};
 
 use super::*;
 
@@ -255,10 +255,17 @@ fn an_interrupt_leaves_out_what_is_incomplete() {
             std::thread::sleep(VISIT);
             Ok(VISIT)
         },
-        |_, _| panic!("an incomplete table is not saved"),
+        |tables, stats| {
+            tables.copy_resume.push(CopyResumeRow {
+                idle_us: 1,
+                work_us: 1,
+                stats,
+            })
+        },
     ));
     let (outcome, tables) = run(all, IN_TIME, &interrupted);
     assert!(outcome.left_out.contains(&"last".to_string()), "{outcome:?}");
+    assert!(tables.copy_resume.is_empty(), "an incomplete table is not saved");
     assert!(
         tables.copy.is_empty() || tables.copy.len() == 2,
         "a table is saved whole or not at all"
@@ -405,6 +412,31 @@ fn what_was_given_up_is_not_tried_again() {
 fn other_points_are_not_gone_on_with() {
     let state = Schedule::new(points(2, Duration::from_micros), Device::Cpu, 1).state();
     assert!(!Schedule::new(points(3, Duration::from_micros), Device::Cpu, 1).resume(state));
+    // As many of the same table, of other sizes.
+    let mut schedule = warm(points(3, Duration::from_micros), 1);
+    measure(&mut schedule, IN_TIME, &AtomicBool::new(false));
+    let others = || points(4, Duration::from_micros).split_off(1);
+    assert!(!Schedule::new(others(), Device::Cpu, 1).resume(schedule.state()));
+    assert!(Schedule::new(points(3, Duration::from_micros), Device::Cpu, 1).resume(schedule.state()));
+}
+
+/// A file's measurements may have been changed by hand, or cut.
+#[test]
+fn what_are_no_measurements_is_not_gone_on_with() {
+    let mut schedule = warm(points(1, Duration::from_micros), 1);
+    measure(&mut schedule, IN_TIME, &AtomicBool::new(false));
+    let state = serde_json::to_value(schedule.state()).unwrap();
+    let goes_on = |visit: Option<serde_json::Value>| {
+        let mut state = state.clone();
+        if let Some(visit) = visit {
+            state["points"][0]["visits"][0] = visit;
+        }
+        let mut resumed = Schedule::new(points(1, Duration::from_micros), Device::Cpu, 1);
+        resumed.resume(serde_json::from_value(state).unwrap())
+    };
+    assert!(goes_on(None) && goes_on(Some(serde_json::json!([2.0]))));
+    assert!(!goes_on(Some(serde_json::json!([]))));
+    assert!(!goes_on(Some(serde_json::json!([1.0, -1.0]))));
 }
 
 #[test]

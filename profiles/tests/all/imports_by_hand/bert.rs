@@ -1,6 +1,6 @@
 //! Whole models of BERT: TensorRT's, pairs of engines, FasterTransformer's.
 
-use tenantry_profiles::{Card, DType, ImportSource, ModelShape};
+use tenantry_profiles::{Card, DType, Family, ImportSource, ModelShape};
 
 use super::{has_note, import, median_us};
 
@@ -205,4 +205,56 @@ fn fastertransformers_layers_are_a_twelfth_and_unpadded_ones_tell_what_padding_c
         refused,
         "--gpu: value: must be a GPU that this source has, got h100-sxm"
     );
+}
+
+/// Kernels that take any shape are the layers' measure, whichever source comes last; engines for one length stay whole models.
+#[test]
+fn engines_for_one_length_do_not_take_the_place_of_kernels_for_any() {
+    let tensorrt = || import(ImportSource::TensorrtBert, "t4", &[], &[TENSORRT]).unwrap();
+    let any = || {
+        let rows = "gpu,framework,implementation,precision,seq_len,batch_size,latency_ms\n\
+                    T4,PyTorch,FT,FP16,32,1,1.2\nT4,PyTorch,FT,FP16,128,1,2.4\n";
+        import(ImportSource::FastertransformerBert, "t4", &[], &[rows]).unwrap()
+    };
+    let layers = |card: &Card| median_us(card.tables.encoder_layer.iter().map(|row| row.stats));
+    for (mut card, other) in [(tensorrt(), any()), (any(), tensorrt())] {
+        card.add_imported(&other).unwrap();
+        card.validate().unwrap();
+        assert_eq!(layers(&card), [100.0, 200.0]);
+        let origin = card.origin(Family::EncoderLayer, "model=bert-base dtype=f16");
+        assert!(
+            origin.source.contains("FasterTransformer") && !origin.one_shape,
+            "{origin:?}"
+        );
+        assert_eq!(
+            median_us(card.tables.static_model.iter().map(|row| row.stats)),
+            [1900.0, 4800.0]
+        );
+    }
+    let mut again = tensorrt();
+    again.add_imported(&tensorrt()).unwrap();
+    assert_eq!(layers(&again), layers(&tensorrt()), "its own take the place of its own");
+}
+
+/// Lengths that the model has no positions for, and a whole file in microseconds.
+#[test]
+fn lengths_and_units_that_cannot_be_are_refused() {
+    let refused = |text: &str| import(ImportSource::TensorrtBert, "t4", &[], &[text]).unwrap_err();
+    assert_eq!(
+        refused(&TENSORRT.replace("FP16,384", "FP16,1000")),
+        "0.csv:3: seq_len: must be at most the 512 positions of bert-base, got \"1000\""
+    );
+    let in_us = |line: &str| -> String {
+        let number = |field: &str| field.parse::<f64>().ok().filter(|_| field.contains('.'));
+        let fields = line.split(',');
+        let scaled = fields.map(|field| number(field).map_or(field.to_owned(), |ms| (ms * 1e3).to_string()));
+        scaled.collect::<Vec<_>>().join(",")
+    };
+    let lines: Vec<String> = TENSORRT.lines().map(in_us).collect();
+    let error = refused(&lines.join("\n"));
+    assert!(
+        error.starts_with("FILES: files: must be with times of encoder_layer for bert-base in f16 at most 100 times"),
+        "{error}"
+    );
+    assert!(error.ends_with("is it another unit?"), "{error}");
 }
