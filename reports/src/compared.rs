@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::curves::{Curves, CurvesFile, Run, shares};
 use crate::error::ReportError;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, quoted};
 use crate::page::Page;
 use crate::plan::PlanReport;
 use crate::summary::Summary;
@@ -17,6 +17,8 @@ use crate::validation::{Limits, Validation};
 
 /// What a plan leaves.
 const PLAN: &str = "plan.json";
+/// What `tenantry reproduce` leaves to be read, with `--sensitivity` the second.
+const OF_REPRODUCTIONS: [&str; 2] = ["reproduce.md", "sensitivity.md"];
 
 /// Which folder, and where it comes from.
 #[derive(Clone, Debug, Serialize)]
@@ -114,7 +116,8 @@ impl Finished {
 
 /// What is in a folder that has no run, and what to do with it.
 fn no_run(folder: &Path) -> ReportError {
-    let (has, name) = (|file: &str| folder.join(file).exists(), folder.display());
+    let has = |file: &str| folder.join(file).exists();
+    let name = quoted(&folder.display().to_string());
     let got = if has(PLAN) {
         format!(
             "a plan's: `tenantry report {name}` alone makes its page, and its answer.yaml can be simulated for one to \
@@ -122,6 +125,8 @@ fn no_run(folder: &Path) -> ReportError {
         )
     } else if has("sweep.json") {
         format!("a sweep's that is not over: `tenantry merge {name}`")
+    } else if let Some(page) = OF_REPRODUCTIONS.into_iter().find(|page| has(page)) {
+        format!("a reproduction's, which has no other page than its {page}")
     } else {
         "none in it".to_owned()
     };
@@ -262,18 +267,23 @@ impl Compared {
 
 /// What must be known of several folders, each thing once: with the names of those that it is about where it is not about all.
 fn caveats(folders: &[Finished], names: &[String]) -> Vec<String> {
-    let mut about: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (folder, name) in folders.iter().zip(names) {
+    // By their places: names may be alike, and a folder may say the same twice.
+    let mut about: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (place, folder) in folders.iter().enumerate() {
         for caveat in &folder.source.manifest.caveats {
             match about.iter_mut().find(|(known, _)| known == caveat) {
-                Some((_, of)) => of.push(name),
-                None => about.push((caveat, vec![name])),
+                Some((_, of)) if of.contains(&place) => {}
+                Some((_, of)) => of.push(place),
+                None => about.push((caveat, vec![place])),
             }
         }
     }
-    let sentence = |(caveat, of): (&str, Vec<&str>)| match of.len() == folders.len() {
+    let sentence = |(caveat, of): (&str, Vec<usize>)| match of.len() == folders.len() {
         true => caveat.to_owned(),
-        false => format!("{}: {caveat}", of.join(", ")),
+        false => {
+            let of: Vec<&str> = of.iter().map(|&place| names[place].as_str()).collect();
+            format!("{}: {caveat}", of.join(", "))
+        }
     };
     about.into_iter().map(sentence).collect()
 }
@@ -361,7 +371,8 @@ mod tests {
     fn several_folders_are_told_apart() {
         let place = tempfile::tempdir().unwrap();
         let mut folders = vec![written(place.path(), "a"), written(place.path(), "b")];
-        for (folder, caveats) in folders.iter_mut().zip([["of both", "of a"], ["of b", "of both"]]) {
+        let caveats = [["of both", "of a", "of a"], ["of b", "of both", "of both"]];
+        for (folder, caveats) in folders.iter_mut().zip(caveats) {
             folder.source.manifest.caveats = caveats.map(str::to_owned).to_vec();
         }
         let compared = Compared::new(folders, Manifest::default());
@@ -382,6 +393,28 @@ mod tests {
         ] {
             assert_eq!(told_apart(folders.into_iter()), short);
         }
+    }
+
+    /// What is said of a folder without a run can be done as it is said.
+    #[test]
+    fn what_a_folder_has_instead_of_a_run_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let got = |folder: &str, file: &str| {
+            let folder = place.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(file), "").unwrap();
+            Finished::read(&folder).unwrap_err().to_string()
+        };
+        let sweep = got("with spaces", "sweep.json");
+        let merge = format!("`tenantry merge '{}'`", place.path().join("with spaces").display());
+        assert!(sweep.ends_with(&merge), "{sweep}");
+        let reproduced = got("reproduced", "reproduce.md");
+        assert!(
+            reproduced.ends_with("no other page than its reproduce.md"),
+            "{reproduced}"
+        );
+        let varied = got("varied", "sensitivity.md");
+        assert!(varied.ends_with("no other page than its sensitivity.md"), "{varied}");
     }
 
     #[test]

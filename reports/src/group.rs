@@ -129,7 +129,8 @@ pub fn title(system: &str, parameters: &Parameters) -> String {
     }
 }
 
-fn point(parameters: &Parameters) -> String {
+/// A sweep point, for people; empty without a sweep.
+pub(crate) fn point(parameters: &Parameters) -> String {
     let values = parameters.iter().map(|(key, value)| format!("{key} {}", plain(value)));
     values.collect::<Vec<_>>().join(", ")
 }

@@ -215,7 +215,7 @@ impl Page<'_> {
             fairness,
             class_columns: classes::class_columns().collect(),
             classes: view::classes(&compared),
-            workloads: view::workloads(&compared),
+            workloads: view::workloads(&compared, self.folders.is_empty()),
             systems: &compared.systems,
             points: &compared.points,
             validations: &validations,
@@ -358,6 +358,7 @@ mod tests {
         }
         assert_eq!(page.matches("<option").count(), 3);
         assert!(page.contains(r#"data-point="2" hidden"#) && page.contains(r#"data-point="0">"#));
+        assert!(page.contains("Busy share of each lane of hmi tenants.count 10, simulated<"));
     }
 
     #[test]
@@ -366,6 +367,10 @@ mod tests {
         let answer = page.find("meets its target of 150\u{a0}ms at p98").unwrap();
         assert!(answer < page.find("<table").unwrap());
         assert!(page.contains("misses its target of 150\u{a0}ms at p98"));
+        assert!(
+            page.contains("Busy share of each lane of hmi, simulated<"),
+            "no blank before a comma"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::charts::{
 use crate::group::{Group, plain};
 use crate::human;
 use crate::metric::{Metric, Unit, shown};
-use crate::summary::Parameters;
+use crate::summary::{Parameters, SloSummary};
 
 /// A logarithmic axis serves values that span more than this ratio.
 const WIDE: f64 = 20.0;
@@ -51,21 +51,31 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
     })
 }
 
-/// What is chosen first is the latency that the target is about.
+/// What is chosen first is what the target limits; p98 where that has no figure.
 fn metrics(compared: &Compared<'_, '_>, keys: &[Key<'_>]) -> Vec<&'static Metric> {
     // Where no point could be run there is none.
     let slo = { compared.groups.iter().flat_map(|group| &group.runs) }.find_map(|run| run.summary.slo.as_ref());
-    let wanted = slo.map(|slo| format!("{} ms", slo.at));
     let is_swept = |group: &Group<'_>| keys.iter().any(|key| group.parameters().contains_key(key.name));
     let has = |metric: &&Metric| {
         let mut groups = compared.groups.iter();
         groups.any(|group| is_swept(group) && group.mean(metric.read).is_some())
     };
     let mut metrics: Vec<&Metric> = shown(compared.groups).into_iter().filter(has).collect();
-    let first = wanted.filter(|wanted| metrics.iter().any(|metric| metric.title == *wanted));
-    let first = first.unwrap_or_else(|| "p98 ms".to_owned());
-    metrics.sort_by_key(|metric| metric.title != first);
+    let is_limited = |metric: &&Metric| slo.is_some_and(|slo| limit_ms(metric, slo).is_some());
+    match metrics.iter().any(is_limited) {
+        true => metrics.sort_by_key(|metric| !is_limited(metric)),
+        false => metrics.sort_by_key(|metric| metric.title != "p98 ms"),
+    }
     metrics
+}
+
+/// What a target has against a figure.
+fn limit_ms(metric: &Metric, slo: &SloSummary) -> Option<f64> {
+    match metric.title {
+        "TTFT at SLO ms" => slo.ttft_ms,
+        "TPOT at SLO ms" => slo.tpot_ms,
+        title => slo.latency_ms.filter(|_| title == format!("{} ms", slo.at)),
+    }
 }
 
 /// A key that the sweep changes.
@@ -280,7 +290,7 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
         return View::empty();
     }
     let slo = one_target(groups.iter().copied());
-    let target_ms = { slo.filter(|slo| metric.title == format!("{} ms", slo.at)) }.and_then(|slo| slo.latency_ms);
+    let target_ms = slo.and_then(|slo| limit_ms(metric, slo));
     View {
         summary: in_words(metric, &lines, scale.unit),
         x: Axis {
@@ -388,6 +398,39 @@ mod tests {
         let ys: Vec<f64> = view.lines[0].ys.iter().map(|y| y.unwrap()).collect();
         assert!(ys.is_sorted() && ys[0] < 1.0 && ys[2] > 90.0, "{ys:?}");
         assert_eq!(chart.views.len(), chart.choices[0].options.len());
+    }
+
+    /// Where parts of an answer are limited, how long whole ones take is not what a reader looks for.
+    #[test]
+    fn what_is_limited_comes_first_and_has_its_target_drawn() {
+        let mut runs: Vec<Run> = Vec::new();
+        for tenants in [10, 100] {
+            let mut run = run("punica", &[("tenants.count", tenants.into())], tenants);
+            (run.summary.ttft_ms, run.summary.tpot_ms) = (run.summary.latency_ms, run.summary.latency_ms);
+            let slo = run.summary.slo.as_mut().unwrap();
+            (slo.at, slo.latency_ms, slo.ttft_ms) = ("p90".into(), None, Some(1000.0));
+            runs.push(run);
+        }
+        let targets = |chart: &Chart| -> Vec<Option<f64>> {
+            let targets = chart.views.iter().map(|view| view.target.map(|target| target.value));
+            targets.collect()
+        };
+        let chart = of(&runs).unwrap();
+        assert_eq!(chart.choices[0].options[0], "TTFT at SLO ms");
+        assert_eq!(
+            (targets(&chart)[0], targets(&chart).iter().flatten().count()),
+            (Some(1000.0), 1)
+        );
+        for run in &mut runs {
+            let slo = run.summary.slo.as_mut().unwrap();
+            (slo.latency_ms, slo.tpot_ms) = (Some(5000.0), Some(50.0));
+        }
+        let chart = of(&runs).unwrap();
+        assert_eq!(
+            chart.choices[0].options[..3],
+            ["TTFT at SLO ms", "TPOT at SLO ms", "p90 ms"]
+        );
+        assert_eq!(targets(&chart)[..4], [Some(1000.0), Some(50.0), Some(5000.0), None]);
     }
 
     /// Repeats that differ have a bar, from the least to the most of them.

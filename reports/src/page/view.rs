@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
+use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use super::charts::Compared;
 use crate::classes;
-use crate::group::{Group, Spread};
+use crate::group::{Group, Spread, point};
 use crate::human::{self, ABSENT};
 use crate::metric::Metric;
-use crate::summary::{FairnessSummary, Tokens, WorkloadSummary};
+use crate::summary::{FairnessSummary, Parameters, RunSummary, Tokens, WorkloadSummary};
 
 /// A column of the systems' table.
 #[derive(Debug, Serialize)]
@@ -278,8 +279,8 @@ pub fn classes(compared: &Compared<'_, '_>) -> Vec<Class> {
 }
 
 /// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point where that tells
-/// them apart, else with the systems that were asked so.
-pub fn workloads(compared: &Compared<'_, '_>) -> Vec<(String, Vec<(&'static str, String)>)> {
+/// those of one folder apart, else with the systems that were asked so.
+pub fn workloads(compared: &Compared<'_, '_>, of_one_folder: bool) -> Vec<(String, Vec<(&'static str, String)>)> {
     let mut known: Vec<(WorkloadSummary, Vec<&Group<'_>>)> = Vec::new();
     for group in compared.groups {
         let Some(workload) = group.runs[0].summary.workload else {
@@ -290,18 +291,22 @@ pub fn workloads(compared: &Compared<'_, '_>) -> Vec<(String, Vec<(&'static str,
             None => known.push((workload, vec![group])),
         }
     }
-    let points: BTreeSet<String> = known.iter().map(|(_, groups)| groups[0].point()).collect();
-    let by_point = points.len() == known.len();
+    let points: BTreeSet<String> = known.iter().map(|(_, groups)| shared_point(groups)).collect();
+    let by_point = of_one_folder && points.len() == known.len() && !points.contains("");
     let heading = |groups: &[&Group<'_>]| {
-        let first = groups[0];
+        let point = shared_point(groups);
         if by_point {
-            return first.point();
+            return point;
         }
-        let at_first = groups.iter().filter(|group| group.parameters() == first.parameters());
-        let names: Vec<String> = at_first.map(|group| compared.name(group)).collect();
-        match first.point().is_empty() {
+        let mut names: Vec<String> = Vec::new();
+        for name in groups.iter().map(|group| compared.name(group)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        match point.is_empty() {
             true => names.join("; "),
-            false => format!("{} ({})", names.join("; "), first.point()),
+            false => format!("{} ({point})", names.join("; ")),
         }
     };
     // Of a wide sweep the ends tell enough.
@@ -309,22 +314,53 @@ pub fn workloads(compared: &Compared<'_, '_>) -> Vec<(String, Vec<(&'static str,
     if known.len() > MOST {
         known.drain(MOST / 2..known.len() - MOST / 2);
     }
-    let said = |(workload, groups): &(WorkloadSummary, Vec<&Group<'_>>)| (heading(groups), in_words(workload));
+    let said = |(workload, groups): &(WorkloadSummary, Vec<&Group<'_>>)| {
+        let seconds = seconds(&groups[0].runs[0].summary, workload);
+        (heading(groups), in_words(workload, seconds))
+    };
     known.iter().map(said).collect()
 }
 
-fn in_words(workload: &WorkloadSummary) -> Vec<(&'static str, String)> {
+/// What the sweep points of some groups have in common; empty where that is nothing.
+fn shared_point(groups: &[&Group<'_>]) -> String {
+    let mut shared: Parameters = groups[0].parameters().clone();
+    shared.retain(|key, value| groups.iter().all(|group| group.parameters().get(key) == Some(value)));
+    point(&shared)
+}
+
+/// In how many whole seconds requests were counted, as far as their rate tells.
+fn seconds(run: &RunSummary, workload: &WorkloadSummary) -> f64 {
+    let of_rate = |rate: f64| (run.requests.offered as f64 / rate).floor();
+    workload.rate_rps.map_or(0.0, of_rate)
+}
+
+/// What the dispersion of the counts of so many seconds says: of few seconds nothing, and of others only what a Poisson process hardly ever
+/// comes to is unlike one.
+fn burstiness(dispersion: f64, seconds: f64) -> Option<&'static str> {
+    /// Of fewer seconds a Poisson process comes out at almost anything.
+    const FEW: f64 = 10.0;
+    /// So rarely one is called something else, on either side.
+    const HARDLY: f64 = 1e-3;
+    if seconds < FEW {
+        return None;
+    }
+    let chance = ChiSquared::new(seconds - 1.0).expect("there are some degrees of freedom");
+    let so_little = || chance.cdf(dispersion * seconds);
+    let so_much = || chance.sf(dispersion * seconds);
+    Some(match dispersion {
+        d if d < 0.5 && so_little() < HARDLY => "steadier than chance",
+        d if d >= 2.0 && so_much() < HARDLY => "in bursts",
+        _ => "about as a Poisson process",
+    })
+}
+
+fn in_words(workload: &WorkloadSummary, seconds: f64) -> Vec<(&'static str, String)> {
     let tokens = |tokens: Tokens| {
         let Tokens { mean, p50, p98, max } = tokens;
         format!(
             "{} on average; median {p50}, p98 {p98}, longest {max}",
             human::number(mean)
         )
-    };
-    let burst = |dispersion: f64| match dispersion {
-        d if d < 0.5 => "steadier than chance",
-        d if d < 2.0 => "about as a Poisson process",
-        _ => "in bursts",
     };
     let facts = [
         (
@@ -336,8 +372,9 @@ fn in_words(workload: &WorkloadSummary) -> Vec<(&'static str, String)> {
         (
             "Burstiness",
             workload.dispersion.map(|d| {
-                let text = "the variance of the requests in a second is";
-                format!("{}: {text} {} times their mean", burst(d), human::number(d))
+                let said = burstiness(d, seconds).map_or(String::new(), |said| format!("{said}: "));
+                let d = human::number(d);
+                format!("{said}the variance of the requests in a second is {d} times their mean")
             }),
         ),
         (
@@ -368,46 +405,125 @@ mod tests {
     use crate::summary::Tokens;
     use crate::testing;
 
+    fn asked(rate: f64) -> WorkloadSummary {
+        let tokens = Tokens {
+            mean: 10.0,
+            p50: 10,
+            p98: 10,
+            max: 10,
+        };
+        WorkloadSummary {
+            silent_s: None,
+            rate_rps: Some(rate),
+            dispersion: None,
+            input_tokens: tokens,
+            output_tokens: None,
+            tenants: 1,
+            busiest_tenth_share: 1.0,
+        }
+    }
+
+    fn headings(runs: &[crate::Run], of_one_folder: bool) -> Vec<String> {
+        let groups = Group::all(runs);
+        let said = workloads(&Compared::new(&groups), of_one_folder);
+        said.into_iter().map(|(heading, _)| heading).collect()
+    }
+
     #[test]
     fn what_was_asked_has_a_name_of_its_own() {
         let mut runs = testing::runs();
-        let asked = |rate: f64| {
-            let tokens = Tokens {
-                mean: 10.0,
-                p50: 10,
-                p98: 10,
-                max: 10,
-            };
-            WorkloadSummary {
-                silent_s: None,
-                rate_rps: Some(rate),
-                dispersion: None,
-                input_tokens: tokens,
-                output_tokens: None,
-                tenants: 1,
-                busiest_tenth_share: 1.0,
-            }
-        };
         for (run, rate) in runs.iter_mut().zip([1.0, 2.0, 2.0, 2.0, 1.0, 3.0, 3.0, 3.0]) {
             run.summary.workload = Some(asked(rate));
         }
-        let headings = |runs: &[crate::Run]| -> Vec<String> {
-            let groups = Group::all(runs);
-            let said = workloads(&Compared::new(&groups));
-            said.into_iter().map(|(heading, _)| heading).collect()
-        };
         let names = [
             "hmi, simulated; bert-dedicated, simulated",
             "hmi, executed on cpu",
             "bert-dedicated, executed on cpu",
         ];
-        assert_eq!(headings(&runs), names);
+        assert_eq!(headings(&runs, true), names);
         for (run, tenants) in runs.iter_mut().zip([10, 20, 20, 20, 10, 30, 30, 30]) {
             run.summary.parameters.insert("tenants.count".into(), tenants.into());
         }
         assert_eq!(
-            headings(&runs),
+            headings(&runs, true),
             ["tenants.count 10", "tenants.count 20", "tenants.count 30"]
         );
+    }
+
+    /// A sweep's point is not the name of what was asked at others too, nor of what was asked without a sweep.
+    #[test]
+    fn a_point_names_what_was_asked_at_it_alone() {
+        /// A system, its sweep point and the rate of what it was asked.
+        type Asked<'a> = (&'a str, &'a [(&'a str, u64)], f64);
+        let runs = |points: &[Asked<'_>]| -> Vec<crate::Run> {
+            let run = |(system, point, rate): &Asked<'_>| {
+                let mut run = testing::runs().swap_remove(0);
+                run.summary.system = (*system).to_owned();
+                let parameters = point.iter().map(|(key, value)| ((*key).to_owned(), (*value).into()));
+                run.summary.parameters = parameters.collect();
+                run.summary.workload = Some(asked(*rate));
+                run
+            };
+            points.iter().map(run).collect()
+        };
+        let folders = runs(&[
+            ("a: hmi", &[("cluster.gpus", 1)], 1.0),
+            ("a: hmi", &[("cluster.gpus", 2)], 1.0),
+            ("b: hmi", &[], 2.0),
+        ]);
+        assert_eq!(headings(&folders, false), ["a: hmi", "b: hmi"]);
+        let swept = runs(&[
+            ("a: hmi", &[("rate", 1)], 1.0),
+            ("a: hmi", &[("rate", 2)], 2.0),
+            ("b: hmi", &[("tenants.count", 3)], 3.0),
+        ]);
+        assert_eq!(
+            headings(&swept, false),
+            ["a: hmi (rate 1)", "a: hmi (rate 2)", "b: hmi (tenants.count 3)"]
+        );
+        let grid = runs(&[
+            ("hmi", &[("cluster.gpus", 1), ("rate", 1)], 1.0),
+            ("hmi", &[("cluster.gpus", 1), ("rate", 2)], 2.0),
+            ("hmi", &[("cluster.gpus", 2), ("rate", 1)], 1.0),
+            ("hmi", &[("cluster.gpus", 2), ("rate", 2)], 2.0),
+        ]);
+        assert_eq!(headings(&grid, true), ["rate 1", "rate 2"]);
+    }
+
+    /// A Poisson process of 100 requests a second, counted for 5 seconds, comes out at 0.12 as well as at 2.5.
+    #[test]
+    fn what_chance_makes_of_few_seconds_is_not_called_steady() {
+        for (dispersion, seconds, said) in [
+            (0.12, 5.0, None),
+            (0.0, 9.0, None),
+            (0.3, 12.0, Some("about as a Poisson process")),
+            (0.3, 40.0, Some("steadier than chance")),
+            (0.0, 12.0, Some("steadier than chance")),
+            (1.3, 100_000.0, Some("about as a Poisson process")),
+            (2.2, 12.0, Some("about as a Poisson process")),
+            (2.2, 40.0, Some("in bursts")),
+            (1083.0, 100_000.0, Some("in bursts")),
+        ] {
+            assert_eq!(burstiness(dispersion, seconds), said, "{dispersion} over {seconds} s");
+        }
+        let mut run = testing::runs().swap_remove(0);
+        let workload = WorkloadSummary {
+            dispersion: Some(0.3),
+            ..asked(100.0)
+        };
+        run.summary.workload = Some(workload);
+        let said = |offered: u64| {
+            let mut run = run.clone();
+            run.summary.requests.offered = offered;
+            let runs = [run];
+            let groups = Group::all(&runs);
+            let [(_, facts)] = &workloads(&Compared::new(&groups), true)[..] else {
+                panic!("one workload")
+            };
+            facts[1].1.clone()
+        };
+        let figure = "the variance of the requests in a second is 0.300 times their mean";
+        assert_eq!(said(550), figure);
+        assert_eq!(said(5500), format!("steadier than chance: {figure}"));
     }
 }

@@ -12,7 +12,7 @@ use super::charts::Compared;
 use super::sweep::number;
 use crate::group::{Group, plain};
 use crate::human::{self, ABSENT};
-use crate::summary::{Distribution, RunSummary, SloSummary};
+use crate::summary::{RunSummary, SloSummary};
 
 /// The answer on one system.
 #[derive(Debug, Serialize)]
@@ -101,24 +101,80 @@ fn over_sweep(groups: &[&Group<'_>]) -> Answer {
     }
 }
 
-/// The quantile that the target is about, over all sweep points; without a target, and where runs do not hold that quantile, p98.
-fn span(groups: &[&Group<'_>], targets: Option<&Targets<'_>>) -> String {
-    let reached = |at: &str| -> Vec<f64> { groups.iter().filter_map(|group| group.latency_at(at)).collect() };
-    let wanted = targets.map(|targets| (targets.at, reached(targets.at)));
-    let (at, reached) = wanted
-        .filter(|(_, reached)| !reached.is_empty())
-        .unwrap_or_else(|| ("p98", reached("p98")));
-    let show = |ms: f64| match targets {
-        Some(targets) => targets.beside(ms),
-        None => human::milliseconds(ms),
-    };
-    let least = reached.iter().copied().reduce(f64::min).map(show);
-    let most = reached.iter().copied().reduce(f64::max).map(show);
-    match (least, most) {
-        (Some(least), Some(most)) if least == most => format!("{at} is {least}"),
-        (Some(least), Some(most)) => format!("{at} lies between {least} and {most}"),
-        _ => "no request after the warm-up was answered".to_owned(),
+/// A time that a target can limit.
+struct Time {
+    /// What it is of, behind a quantile.
+    of_what: &'static str,
+    limit_ms: fn(&SloSummary) -> Option<f64>,
+    /// At a quantile, by its name.
+    reached_ms: fn(&Group<'_>, &str) -> Option<f64>,
+}
+
+/// Of whole answers and of their parts.
+const TIMES: [Time; 3] = [
+    Time {
+        of_what: "",
+        limit_ms: |slo| slo.latency_ms,
+        reached_ms: |group, at| group.latency_at(at),
+    },
+    Time {
+        of_what: " of the first token",
+        limit_ms: |slo| slo.ttft_ms,
+        reached_ms: |group, at| group.mean(|run| run.ttft_ms?.at(at)),
+    },
+    Time {
+        of_what: " of each further one",
+        limit_ms: |slo| slo.tpot_ms,
+        reached_ms: |group, at| group.mean(|run| run.tpot_ms?.at(at)),
+    },
+];
+
+impl Time {
+    fn has_limit(&self, groups: &[&Group<'_>]) -> bool {
+        let mut slos = groups.iter().filter_map(|group| slo(group));
+        slos.any(|slo| (self.limit_ms)(slo).is_some())
     }
+
+    /// The verb of a sentence on the least and the most of some groups, and its end; nothing where none of them holds that quantile.
+    fn range(&self, groups: &[&Group<'_>], at: &str, targets: Option<&Targets<'_>>) -> Option<(&'static str, String)> {
+        let reached = || groups.iter().filter_map(|group| (self.reached_ms)(group, at));
+        let show = |ms: f64| match targets {
+            Some(targets) => targets.beside(self.limit_ms, ms),
+            None => human::milliseconds(ms),
+        };
+        let (least, most) = (show(reached().reduce(f64::min)?), show(reached().reduce(f64::max)?));
+        Some(match least == most {
+            true => (" is", format!(" {least}")),
+            false => (" lies", format!(" between {least} and {most}")),
+        })
+    }
+}
+
+/// The quantile that the target is about, over all sweep points, of all that has a limit; p98 where runs do not hold that quantile, and p98 of
+/// whole answers without a target.
+fn span(groups: &[&Group<'_>], targets: Option<&Targets<'_>>) -> String {
+    let times: Vec<&Time> = match targets {
+        Some(_) => TIMES.iter().filter(|time| time.has_limit(groups)).collect(),
+        None => vec![&TIMES[0]],
+    };
+    let ranges = |at: &str| {
+        let mut said = "";
+        let range = |time: &&Time| {
+            let (verb, end) = time.range(groups, at, targets)?;
+            let again = std::mem::replace(&mut said, verb) == verb;
+            Some(format!("{}{}{end}", time.of_what, if again { "" } else { verb }))
+        };
+        let ranges: Vec<String> = times.iter().filter_map(range).collect();
+        (!ranges.is_empty()).then(|| format!("{at}{}", ranges.join(",")))
+    };
+    let wanted = targets.map_or("p98", |targets| targets.at);
+    ranges(wanted).or_else(|| ranges("p98")).unwrap_or_else(|| {
+        let was_answered = |group: &&Group<'_>| group.latency_at("p98").is_some();
+        match groups.iter().any(was_answered) {
+            true => "no answer has what the target limits".to_owned(),
+            false => "no request after the warm-up was answered".to_owned(),
+        }
+    })
 }
 
 fn all_points(points: usize) -> String {
@@ -205,16 +261,11 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
 
 /// What is reached at the target's quantile, of all that has a limit: "p98 is 90 ms, "; "p98 of the first token is 1.2 s, of each further one 40 ms, ".
 fn reached(group: &Group<'_>, slo: &SloSummary) -> String {
-    let at = |of: fn(&RunSummary) -> Option<Distribution>| group.mean(|run| of(run)?.at(&slo.at));
-    let figures = [
-        (slo.latency_ms, group.latency_at(&slo.at), ""),
-        (slo.ttft_ms, at(|run| run.ttft_ms), " of the first token"),
-        (slo.tpot_ms, at(|run| run.tpot_ms), " of each further one"),
-    ];
     let mut verb = " is";
-    let figures = figures.into_iter().filter_map(|(limit_ms, reached_ms, of_what)| {
-        let reached = human::milliseconds_apart(reached_ms?, limit_ms?);
-        Some(format!("{of_what}{} {reached}", std::mem::take(&mut verb)))
+    let figures = TIMES.iter().filter_map(|time| {
+        let (reached_ms, limit_ms) = ((time.reached_ms)(group, &slo.at)?, (time.limit_ms)(slo)?);
+        let reached = human::milliseconds_apart(reached_ms, limit_ms);
+        Some(format!("{}{} {reached}", time.of_what, std::mem::take(&mut verb)))
     });
     let figures: Vec<String> = figures.collect();
     match figures.is_empty() {

@@ -46,21 +46,60 @@ pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
         .copied()
         .filter(|group| Kept::of(group).always())
         .collect();
-    Some(match met.len() {
-        0 => format!(
-            "None of the {} systems meets {each}{always}; {}.",
-            judged.len(),
+    let who = Judged {
+        judged: judged.len(),
+        all: groups.len(),
+    };
+    Some(match (met.len(), &judged[..]) {
+        (met, [one]) => {
+            let meets = if met == 1 { "meets" } else { "does not meet" };
+            format!("{} {meets} {the}{always}.", who.only(one.system()))
+        }
+        (0, _) => format!(
+            "None of the {} meets {each}{always}; {}.",
+            who.systems(),
             closest(&judged)
         ),
-        1 => format!("Only {} meets {each}{always}.", met[0].system()),
-        n => {
+        (1, _) => format!("{} meets {each}{always}.", who.one_of(met[0].system())),
+        (n, _) => {
             let who = match n == judged.len() {
-                true => format!("All {n} systems meet"),
-                false => format!("{n} of {} systems meet", judged.len()),
+                true => format!("All {} meet", who.systems()),
+                false => format!("{n} of {} meet", who.systems()),
             };
             format!("{who} {the}{always}: {}.", traits(&met))
         }
     })
+}
+
+/// How many systems a sentence is about, of how many.
+#[derive(Clone, Copy)]
+struct Judged {
+    judged: usize,
+    all: usize,
+}
+
+impl Judged {
+    /// "6 systems", "3 systems that are judged (of 6)".
+    fn systems(self) -> String {
+        let Judged { judged, all } = self;
+        match judged == all {
+            true => format!("{all} systems"),
+            false => format!("{judged} systems that are judged (of {all})"),
+        }
+    }
+
+    /// Of a system that does what no other judged one does.
+    fn one_of(self, system: &str) -> String {
+        match self.judged == self.all {
+            true => format!("Only {system}"),
+            false => format!("Of the {}, only {system}", self.systems()),
+        }
+    }
+
+    /// Where no other is judged.
+    fn only(self, system: &str) -> String {
+        format!("Only {system} is judged, of {} systems: it", self.all)
+    }
 }
 
 /// What a sentence on the target needs where repeats of a system disagree.
@@ -114,10 +153,11 @@ fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
         |group: &Group<'_>, system: &str, point: &Parameters| group.system() == system && group.parameters() == point;
     let has = |system: &str, point: &Parameters| judged.iter().any(|group| is_at(group, system, point));
     // Who is judged nowhere has no points to share.
-    let is_anywhere = |system: &&&str| judged.iter().any(|group| group.system() == **system);
+    let is_anywhere = |system: &&str| judged.iter().any(|group| group.system() == *system);
+    let anywhere: Vec<&str> = systems.iter().copied().filter(is_anywhere).collect();
     let mut shared: Vec<&Parameters> = Vec::new();
     for point in judged.iter().map(|group| group.parameters()) {
-        let by_all = systems.iter().filter(is_anywhere).all(|system| has(system, point));
+        let by_all = anywhere.iter().all(|system| has(system, point));
         if by_all && !shared.contains(&point) {
             shared.push(point);
         }
@@ -138,14 +178,19 @@ fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
     };
     let met = |system: &str| shared.iter().filter(|point| meets(system, point)).count();
     let always = in_every_repeat(&compared);
-    let most = systems.iter().map(|system| met(system)).max()?;
+    let most = anywhere.iter().map(|system| met(system)).max()?;
+    let who = Judged {
+        judged: anywhere.len(),
+        all: systems.len(),
+    };
     if most == 0 {
-        return Some(format!(
-            "None of the {} systems meets its target at any sweep point{which}{always}.",
-            systems.len(),
-        ));
+        let none = match anywhere[..] {
+            [one] => format!("{} does not meet", who.only(one)),
+            _ => format!("None of the {} meets", who.systems()),
+        };
+        return Some(format!("{none} its target at any sweep point{which}{always}."));
     }
-    let best: Vec<&str> = systems.iter().copied().filter(|system| met(system) == most).collect();
+    let best: Vec<&str> = anywhere.iter().copied().filter(|system| met(system) == most).collect();
     let points = match (most == shared.len(), most) {
         (true, 1) => "the one sweep point".to_owned(),
         (true, most) => format!("all {most} sweep points"),
@@ -153,11 +198,10 @@ fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
     };
     let points = format!("{points}{which}{always}");
     Some(match best[..] {
-        [one] if most == shared.len() => format!("Only {one} meets its target at {points}."),
+        [one] if anywhere.len() == 1 => format!("{} meets its target at {points}.", who.only(one)),
+        [one] if most == shared.len() => format!("{} meets its target at {points}.", who.one_of(one)),
         [one] => format!("{one} meets its target at {points}, more than any other system."),
-        _ if best.len() == systems.len() => {
-            format!("All {} systems meet their targets at {points}.", systems.len())
-        }
+        _ if best.len() == anywhere.len() => format!("All {} meet their targets at {points}.", who.systems()),
         _ => format!(
             "{} meet their targets at {points}, more than the others.",
             listed(&best)

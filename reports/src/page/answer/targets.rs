@@ -101,10 +101,10 @@ impl<'a> Targets<'a> {
         format!("{whose} targets of {range} at {at}")
     }
 
-    /// A latency that is not taken for the target where it is another.
-    pub fn beside(&self, ms: f64) -> String {
-        match self.first.latency_ms.filter(|_| self.are_one) {
-            Some(target_ms) => human::milliseconds_apart(ms, target_ms),
+    /// A time that is not taken for its limit where it is another.
+    pub fn beside(&self, limit_ms: fn(&SloSummary) -> Option<f64>, ms: f64) -> String {
+        match limit_ms(self.first).filter(|_| self.are_one) {
+            Some(limit_ms) => human::milliseconds_apart(ms, limit_ms),
             None => human::milliseconds(ms),
         }
     }

@@ -163,6 +163,99 @@ fn any_quantile_is_told_over_a_sweep() {
     );
 }
 
+/// Whole answers, about which there is no target, are not what a verdict is beside.
+#[test]
+fn over_a_sweep_what_is_limited_is_told() {
+    let mut runs = [at("a", 10, 2000), at("a", 100, 2500)];
+    for (run, ttft_ms) in runs.iter_mut().zip([40, 50]) {
+        let part = |slowest_ms| self::run("a", slowest_ms).summary.latency_ms;
+        (run.summary.ttft_ms, run.summary.tpot_ms) = (part(ttft_ms), part(20));
+        let slo = run.summary.slo.as_mut().unwrap();
+        (slo.at, slo.latency_ms, slo.ttft_ms) = ("p90".into(), None, Some(1000.0));
+    }
+    let tail = |runs: &[Run]| said(runs).1[0].split_once("points; ").unwrap().1.to_owned();
+    assert_eq!(
+        tail(&runs),
+        "p90 of the first token lies between 36.0 ms and 45.0 ms; 4 rejected."
+    );
+    for run in &mut runs {
+        run.summary.slo.as_mut().unwrap().tpot_ms = Some(18.002);
+    }
+    let both = tail(&runs);
+    assert!(
+        both.starts_with("p90 of the first token lies between 36.0 ms and 45.0 ms, of each further one is 18.0"),
+        "{both}"
+    );
+    runs[0].summary.tpot_ms = runs[0].summary.ttft_ms;
+    let both = tail(&runs);
+    assert!(
+        both.contains(" and 45.0 ms, of each further one between 18.0"),
+        "{both}"
+    );
+    for run in &mut runs {
+        (run.summary.ttft_ms, run.summary.tpot_ms) = (None, None);
+    }
+    assert!(tail(&runs).starts_with("no answer has what the target limits"));
+}
+
+/// Who is not judged neither meets nor misses, and does not go without saying.
+#[test]
+fn a_verdict_on_some_says_of_how_many() {
+    let idle = ["c", "d"].map(|system| unjudged(run(system, 100)));
+    let all = |judged: &[Run]| said(&[judged, &idle].concat()).0;
+    assert!(
+        all(&[run("a", 140), run("b", 100)])
+            .starts_with("All 2 systems that are judged (of 4) meet the target of 150 ms at p98: b answers fastest"),
+    );
+    assert!(
+        all(&[run("a", 140), run("b", 100), run("e", 900)])
+            .starts_with("2 of 3 systems that are judged (of 5) meet the target of 150 ms at p98: ")
+    );
+    assert_eq!(
+        all(&[run("a", 140), run("b", 900)]),
+        "Of the 2 systems that are judged (of 4), only a meets the target of 150 ms at p98."
+    );
+    assert!(
+        all(&[run("a", 800), run("b", 900)])
+            .starts_with("None of the 2 systems that are judged (of 4) meets the target of 150 ms at p98; a comes")
+    );
+    assert_eq!(
+        all(&[run("a", 100)]),
+        "Only a is judged, of 3 systems: it meets the target of 150 ms at p98."
+    );
+    assert_eq!(
+        all(&repeats("a", &[100, 900])),
+        "Only a is judged, of 3 systems: it does not meet the target of 150 ms at p98 in every repeat."
+    );
+    let swept = |a_ms, b_ms| {
+        let points = [10, 100].map(|tenants| {
+            [
+                at("a", tenants, a_ms),
+                at("b", tenants, b_ms),
+                unjudged(at("c", tenants, 1)),
+            ]
+        });
+        said(&points.concat()).0
+    };
+    assert_eq!(
+        swept(100, 100),
+        "All 2 systems that are judged (of 3) meet their targets at all 2 sweep points."
+    );
+    assert_eq!(
+        swept(900, 900),
+        "None of the 2 systems that are judged (of 3) meets its target at any sweep point."
+    );
+    assert_eq!(
+        swept(100, 900),
+        "Of the 2 systems that are judged (of 3), only a meets its target at all 2 sweep points."
+    );
+    let alone = [10, 100].map(|tenants| [at("a", tenants, 10 * tenants), unjudged(at("c", tenants, 1))]);
+    assert_eq!(
+        said(&alone.concat()).0,
+        "Only a is judged, of 2 systems: it meets its target at 1 of 2 sweep points."
+    );
+}
+
 #[test]
 fn systems_are_compared_where_each_of_them_is_judged() {
     let few = [at("a", 10, 100), at("a", 100, 100)];
