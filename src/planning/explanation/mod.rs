@@ -213,11 +213,12 @@ where
                 // Without a target the share says it, over all runs.
                 let unanswered = self.scenario.slo.and_then(|_| self.unanswered(cell));
                 format!(
-                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are {}{}.",
+                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are {}{}{}.",
                     cards(self.evaluator, cell),
                     system(self.evaluator, cell),
                     human::percent(share),
                     self.kept(),
+                    self.reached(cell).unwrap_or_default(),
                     unanswered.map_or(String::new(), |why| format!(" and {why}"))
                 )
             },
@@ -266,6 +267,14 @@ where
             Some(_) => "in time",
             None => "answered",
         }
+    }
+
+    /// The quantile that a target for whole answers is about, where the first of a cell's runs has it: how near is near, a share does not say.
+    fn reached(&self, cell: Cell) -> Option<String> {
+        let seen = self.evaluator.seen(cell)?;
+        let slo = seen.slo.filter(|slo| slo.latency_ms.is_some())?;
+        let reached_ms = seen.latency_ms?.at(&slo.at)?;
+        Some(format!(" ({} is {})", slo.at, human::milliseconds(reached_ms)))
     }
 
     /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency.
