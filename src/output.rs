@@ -100,7 +100,7 @@ fn place_of(file: &Path) -> PathBuf {
 }
 
 /// What figures and tables are kept in, and never pages.
-const OF_RESULTS: [&str; 6] = ["csv", "gz", "json", "parquet", "sbatch", "yaml"];
+const OF_RESULTS: [&str; 8] = ["csv", "gz", "json", "md", "parquet", "safetensors", "sbatch", "yaml"];
 
 /// Refuses a file that cannot be written, and to write it over what lies in folders of results or cards, from which it is made.
 pub fn check_no_result(
@@ -118,6 +118,28 @@ pub fn check_no_result(
     let extension = out.extension().and_then(|extension| extension.to_str());
     let is_result = is_inside && extension.is_some_and(|extension| OF_RESULTS.contains(&extension));
     check_file(flag, out, is_result.then_some(out))
+}
+
+/// How the names of pages end.
+pub const OF_PAGES: [&str; 2] = [".html", ".htm"];
+
+/// As [`check_no_result`], of a page, which is called one: under another name it would take the place of what it is not made from, another folder's
+/// figures among them.
+pub fn check_page(flag: &str, out: &Path, folders: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
+    check_no_result(flag, out, folders)?;
+    check_ending(flag, out, &OF_PAGES)
+}
+
+/// Refuses a file that is called something else than what is to be written.
+pub fn check_ending(flag: &str, out: &Path, endings: &[&str]) -> Result<(), Failure> {
+    let got = out.to_string_lossy();
+    match endings.iter().any(|ending| got.ends_with(ending)) {
+        true => Ok(()),
+        false => Err(Failure::BadInput(format!(
+            "{flag}: must end in {}, got {got}",
+            endings.join(" or ")
+        ))),
+    }
 }
 
 /// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.

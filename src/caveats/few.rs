@@ -23,6 +23,21 @@ pub(super) fn no_request_caveat(runs: &[Run]) -> Option<String> {
 /// A quantile is known as well as there are requests beyond it: the share of ten late ones is off by a third or so.
 const BEYOND: f64 = 10.0;
 
+/// How many it takes to have so many beyond a quantile, beyond which this share of them lies; nothing where none does.
+fn enough(beyond: f64) -> Option<f64> {
+    Some((BEYOND / beyond).round()).filter(|enough| enough.is_finite())
+}
+
+/// A sentence on what is said by items of which fewer than [`BEYOND`] lie beyond a quantile, that is this share of them.
+pub fn few_items_caveat(what: &str, items: usize, beyond: f64, lie: &str) -> Option<String> {
+    let enough = enough(beyond).filter(|enough| (items as f64) < *enough)?;
+    let [items_told, enough] = [items as u64, enough as u64].map(human::count);
+    Some(format!(
+        "{what} hangs on few items: there are {items_told}, of which {} {lie}. About {enough} would have ten of these.",
+        rounded(items as f64 * beyond)
+    ))
+}
+
 /// A system's requests at a sweep point, of all its repeats.
 struct Judged {
     name: String,
@@ -115,7 +130,7 @@ fn few_at(at: &str, mut judged: Vec<Judged>) -> Option<String> {
     let percent: f64 = at.strip_prefix('p')?.parse().ok()?;
     let beyond = 1.0 - percent / 100.0;
     // Where all requests are to keep the target, none are expected beyond it, however many there are.
-    let enough = Some((BEYOND / beyond).round()).filter(|enough| enough.is_finite())?;
+    let enough = enough(beyond)?;
     judged.retain(|of| of.requests > 0.0 && of.requests < enough && of.late < BEYOND);
     let counts = judged.iter().map(|of| of.requests);
     let (least, most) = (counts.clone().reduce(f64::min)?, counts.reduce(f64::max)?);
@@ -196,6 +211,18 @@ mod tests {
         let mut without = judged(30, 0, 1.0);
         without.summary.slo = None;
         assert_eq!(told(&[without]), [""; 0]);
+    }
+
+    #[test]
+    fn what_few_items_say_is_told_of() {
+        let told = |items, beyond| few_items_caveat("p99", items, beyond, "are expected beyond it");
+        assert_eq!(
+            told(60, 1.0 - 0.99).unwrap(),
+            "p99 hangs on few items: there are 60, of which 0.6 are expected beyond it. About 1,000 would have ten of \
+             these."
+        );
+        assert_eq!(told(1_000, 1.0 - 0.99), None);
+        assert_eq!(told(60, 0.0), None, "none is, however many there are");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use tenantry_reports::{Group, Run};
 
+pub use few::few_items_caveat;
 pub use host::host_memory_caveat;
 pub use outcomes::*;
 pub use prices::*;
@@ -27,19 +28,47 @@ pub use recordings::*;
 /// Sentences of several runs, each once. Of those that differ in nothing but their figures one stands for all, and says how many there are: a sweep may
 /// have hundreds.
 pub fn once<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<String> {
-    let mut alike: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for sentence in sentences {
-        alike.entry(without_figures(sentence)).or_default().push(sentence);
-    }
-    let said = alike.into_values().map(|of_runs| {
-        let first = of_runs[0];
-        match of_runs.iter().filter(|sentence| **sentence != first).count() {
+    let said = alike(sentences)
+        .into_iter()
+        .map(|Alike { first, others, .. }| match others {
             0 => first.clone(),
             1 => format!("{first} So it is in another run, with other figures."),
             others => format!("{first} So it is in {others} more runs, with other figures."),
-        }
-    });
+        });
     said.collect()
+}
+
+/// Why runs cannot be, each reason once, as [`once`] has it, and how many runs it is of.
+pub fn refusals<'a>(reasons: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let said = alike(reasons)
+        .into_iter()
+        .map(|Alike { first, all, others }| match others {
+            0 => format!("({all}): {first}"),
+            others => format!("({all}, {others} of them with other figures): {first}"),
+        });
+    said.collect()
+}
+
+/// Sentences that differ in nothing but their figures.
+struct Alike<'a> {
+    first: &'a String,
+    all: usize,
+    /// Those with other figures than the first.
+    others: usize,
+}
+
+fn alike<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<Alike<'a>> {
+    let mut alike: BTreeMap<String, Alike<'a>> = BTreeMap::new();
+    for sentence in sentences {
+        let of = { alike.entry(without_figures(sentence)) }.or_insert(Alike {
+            first: sentence,
+            all: 0,
+            others: 0,
+        });
+        of.all += 1;
+        of.others += usize::from(sentence != of.first);
+    }
+    alike.into_values().collect()
 }
 
 /// A sentence with the same sign for each figure. Names that have digits in them are none.
@@ -95,5 +124,11 @@ mod tests {
         assert_eq!(once(&sentences[..3]).len(), 1);
         assert!(once(&sentences[..3])[0].ends_with("So it is in another run, with other figures."));
         assert_eq!(once(&sentences[..2]), ["it left at 20.1 s (10 requests)."]);
+        let said = refusals(&sentences[..4]);
+        let expected = [
+            "(1): arlo-2 left at 3 s.",
+            "(3, 1 of them with other figures): it left at 20.1 s (10 requests).",
+        ];
+        assert_eq!(said, expected);
     }
 }

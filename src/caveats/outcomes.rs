@@ -352,9 +352,7 @@ fn shortened_caveats(runs: &[Run]) -> Vec<String> {
             summary.system, summary.machine
         ))
     };
-    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
-    all.dedup();
-    all
+    once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
 /// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
@@ -391,6 +389,7 @@ fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use tenantry_core::RunRecord;
+    use tenantry_core::server::generation::GenerationCounts;
     use tenantry_core::server::runtimes::FleetUse;
 
     use super::*;
@@ -425,6 +424,29 @@ mod tests {
         assert_eq!(of(PopularitySpec::Uniform, 2_000), None);
         let said = of(PopularitySpec::Distinct, 2_000).expect("each tenant has two");
         assert!(said.starts_with("2,000 requests take 1,000 tenants in turns"), "{said}");
+    }
+
+    /// Systems take turns over a sweep, so that a system's sentences are no neighbours.
+    #[test]
+    fn shortened_requests_are_told_of_once_a_system() {
+        let run = |system: &str, shortened| {
+            let generation = Some(GenerationCounts {
+                shortened,
+                ..GenerationCounts::default()
+            });
+            let record = RunRecord {
+                generation,
+                ..RunRecord::default()
+            };
+            Run::new(labels(system), &record)
+        };
+        let told = shortened_caveats(&[run("a", 3), run("b", 3), run("a", 3), run("b", 0), run("a", 4)]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].starts_with("a on virtual: 3 of 0 requests ask for more tokens")
+                && told[0].ends_with("So it is in another run, with other figures."),
+            "{told:?}"
+        );
     }
 
     #[test]

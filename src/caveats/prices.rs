@@ -365,7 +365,15 @@ pub struct Measured {
     boot: Option<String>,
 }
 
+/// How a sentence on a card of another machine or day ends.
+const SHOWS_HOW_FAR: &str = "`tenantry profile compare` shows how far a new profile lies from it.";
+
 impl Measured {
+    /// Whether a sentence is on a card of another machine or day: what it says hangs on where and when it was said.
+    pub fn is_told_in(sentence: &str) -> bool {
+        sentence.ends_with(SHOWS_HOW_FAR)
+    }
+
     /// Nothing of cards that nobody measured, and of devices that are alike wherever they are.
     pub fn of_card(card: &Card) -> Option<Measured> {
         let (of, device) = (&card.provenance, &card.device);
@@ -402,7 +410,7 @@ impl Measured {
             return None;
         };
         Some(format!(
-            "Card {} was measured on {} {why}; `tenantry profile compare` shows how far a new profile lies from it.",
+            "Card {} was measured on {} {why}; {SHOWS_HOW_FAR}",
             self.card, self.date
         ))
     }
@@ -541,7 +549,7 @@ mod tests {
         let told = |card: &Card, part: &str| {
             let told = otherwise(card).unwrap();
             assert!(
-                told.contains(part) && told.contains("`tenantry profile compare`"),
+                told.contains(part) && told.contains("`tenantry profile compare`") && Measured::is_told_in(&told),
                 "{told}"
             );
         };

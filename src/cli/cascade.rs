@@ -53,7 +53,7 @@ pub struct CascadeSelectArgs {
     /// Where the search gives up: nowhere, or where the paper's does (section 5), which misses some.
     #[arg(long, value_enum, default_value_t = EarlyStopsName::None)]
     pub early_stops: EarlyStopsName,
-    /// Write a scenario that serves what was chosen, beside its models alone.
+    /// Write a scenario, .yaml or .yml, that serves what was chosen, beside its models alone.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
 }

@@ -165,10 +165,10 @@ pub struct ReproduceArgs {
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Folders that simulate, execute, validate or merge left; or one that plan left.
+    /// Folders that simulate, sweep, execute, validate or merge left; or one that plan left.
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<PathBuf>,
-    /// Where the page goes; by default report.html in the one folder, or out/report.html for several.
+    /// Where the page goes, .html or .htm; by default report.html in the one folder, or out/report.html for several.
     #[arg(long, value_name = "PAGE")]
     pub out: Option<PathBuf>,
     /// Leave out on which machine it was made, when and how fast: for a page that others get, and that comes out the same each time.

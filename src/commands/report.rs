@@ -11,10 +11,11 @@ use tenantry_reports::page::PlanPage;
 use tenantry_reports::plan::PlanReport;
 use tenantry_reports::{ReportError, terminal};
 
+use crate::caveats::Measured;
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Started, check_folder, check_no_result, print, say, style, write_in_folder};
+use crate::output::{Started, check_folder, check_page, print, say, style, write_in_folder};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -23,19 +24,24 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let [folder] = &args.folders[..]
         && let Some((plan, manifest)) = read_plan(folder).map_err(of_folder)?
     {
-        let manifest = if args.anonymous { manifest.anonymous() } else { manifest };
-        return of_plan(args, output, folder, &plan, &manifest);
+        let page = place(args, folder.join("plan.html"))?;
+        return of_plan(args, output, &page, &plan, manifest);
     }
-    let read = |folder: &PathBuf| Finished::read(folder).map_err(of_folder);
-    let folders: Vec<Finished> = args.folders.iter().map(read).collect::<Result<_, _>>()?;
-    let page = match (&args.out, &args.folders[..]) {
-        (Some(out), _) => out.clone(),
-        (None, [folder]) => folder.join("report.html"),
-        (None, _) => "out/report.html".into(),
+    let page = match &args.folders[..] {
+        [folder] => place(args, folder.join("report.html"))?,
+        _ => place(args, "out/report.html".into())?,
     };
-    let mut compared = Compared::new(folders, started.manifest(&[], None, 0, Vec::new()));
+    let read = |folder: &PathBuf| Finished::read(folder).map_err(of_folder);
+    let mut folders: Vec<Finished> = args.folders.iter().map(read).collect::<Result<_, _>>()?;
+    let mut manifest = started.manifest(&[], None, 0, Vec::new());
+    if args.anonymous {
+        { folders.iter_mut() }.for_each(|folder| leave_out_here(&mut folder.source.manifest));
+        leave_out_here(&mut manifest);
+    }
+    let mut compared = Compared::new(folders, manifest);
     if args.anonymous {
         compared = compared.anonymous();
+        { compared.folders.iter_mut() }.for_each(|folder| folder.name = without_folders(&folder.name));
     }
     write_in_folder(&page, &compared.render().map_err(Failure::running)?)?;
     let figures = draw(args, |folder, interrupt| {
@@ -74,25 +80,57 @@ fn check_places(args: &ReportArgs) -> Result<(), Failure> {
             file.display()
         )));
     }
-    if let Some(page) = &args.out {
-        check_no_result("--out", page, &args.folders)?;
-    }
     args.figures
         .as_deref()
         .map_or(Ok(()), |folder| check_folder("--figures", folder))
+}
+
+/// Where the page goes, and can.
+fn place(args: &ReportArgs, default: PathBuf) -> Result<PathBuf, Failure> {
+    let page = args.out.clone().unwrap_or(default);
+    let checked = check_page("--out", &page, &args.folders);
+    checked.map_err(|failure| match args.out {
+        Some(_) => failure,
+        None => failure.with("the page goes there unless `--out` says otherwise"),
+    })?;
+    Ok(page)
+}
+
+/// Leaves out what [`Manifest::anonymous`] does not know of: notes that hang on the machine and the day, and where files lie on it.
+fn leave_out_here(manifest: &mut Manifest) {
+    manifest.caveats.retain(|caveat| !Measured::is_told_in(caveat));
+    for word in &mut manifest.command_line {
+        *word = without_folders(word);
+    }
+}
+
+/// Of each absolute path in a word the last part.
+fn without_folders(word: &str) -> String {
+    let parts = word.split_inclusive(|c| " ,:={[('\"".contains(c));
+    let last = |part| match str::rsplit_once(str::trim_end_matches(part, '/'), '/') {
+        Some((_, name)) if part.starts_with('/') => name,
+        _ => part,
+    };
+    parts.map(last).collect()
 }
 
 /// The page of a plan's folder again.
 fn of_plan(
     args: &ReportArgs,
     output: &OutputArgs,
-    folder: &Path,
+    page: &Path,
     plan: &PlanReport,
-    manifest: &Manifest,
+    mut manifest: Manifest,
 ) -> Result<(), Failure> {
-    let page = args.out.clone().unwrap_or_else(|| folder.join("plan.html"));
-    let plan_page = PlanPage { plan, manifest };
-    write_in_folder(&page, &plan_page.render().map_err(Failure::running)?)?;
+    if args.anonymous {
+        leave_out_here(&mut manifest);
+        manifest = manifest.anonymous();
+    }
+    let plan_page = PlanPage {
+        plan,
+        manifest: &manifest,
+    };
+    write_in_folder(page, &plan_page.render().map_err(Failure::running)?)?;
     let figures = draw(args, |folder, interrupt| {
         figure::write_plan(folder, &plan_page, interrupt)
     })?;
@@ -136,5 +174,27 @@ fn of_folder(error: ReportError) -> Failure {
     match error {
         ReportError::File { .. } => Failure::bad_input(error),
         error => Failure::running(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_path_the_last_part_is_told() {
+        for (word, told) in [
+            ("/home/me/s.yaml", "s.yaml"),
+            ("out/a", "out/a"),
+            ("--out=/home/me/out/", "--out=out"),
+            (
+                "arrivals={trace: {path: /home/me/t.csv}}",
+                "arrivals={trace: {path: t.csv}}",
+            ),
+            ("card=[/a/b, l4]", "card=[b, l4]"),
+            ("arrivals.poisson.rate=5/s", "arrivals.poisson.rate=5/s"),
+        ] {
+            assert_eq!(without_folders(word), told);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use serde_json::json;
@@ -46,8 +46,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let saved = Saved::begin(&args.out, sweep)?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
-    let left = || -> Vec<usize> { mine.iter().copied().filter(|&run| !saved.is_done(run)).collect() };
-    let mut missing = left();
+    let mut missing = saved.left_of(&mine);
     if missing.len() < mine.len() {
         let there = mine.len() - missing.len();
         say(output, &format!("{there} of {} runs were saved before", mine.len()));
@@ -57,20 +56,24 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let other = Saved::open(folder)?;
         let taken = saved.take_over(&other, &keys, loaded.runs.len() <= MAX_RUNS_WITH_OPS)?;
         let of = mine.len();
-        let why = { saved.sweep.difference(&other.sweep) }.filter(|_| taken == 0);
+        let why = { saved.sweep.difference(&other.sweep) }.filter(|_| taken.is_empty());
         let why = why.map_or(String::new(), |why| format!(", which is of {why}"));
         say(
             output,
-            &format!("{taken} of {of} runs are taken over from {}{why}", folder.display()),
+            &format!(
+                "{} of {of} runs are taken over from {}{why}",
+                taken.len(),
+                folder.display()
+            ),
         );
-        missing = left();
+        missing.retain(|run| !taken.contains(run));
     }
 
     let interrupt = interrupt::flag();
     let bar = progress::bar(mine.len() as u64, "sweeping", output.quiet);
     bar.set_position((mine.len() - missing.len()) as u64);
     bar.reset_eta();
-    let events = AtomicU64::new(0);
+    let (events, finished) = (AtomicU64::new(0), AtomicUsize::new(0));
     let one = |&run: &usize| -> Result<(), Failure> {
         let saved_run = match simulate_one(&loaded, (&saved.sweep, &keys[&run]), run, &interrupt)? {
             Some(saved_run) => saved_run,
@@ -79,6 +82,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         inputs.check_unchanged()?;
         saved.save(run, &saved_run)?;
         events.fetch_add(saved_run.events, Ordering::Relaxed);
+        finished.fetch_add(1, Ordering::Relaxed);
         bar.inc(1);
         Ok(())
     };
@@ -91,7 +95,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     result?;
     if interrupt.load(Ordering::Relaxed) {
-        let there = mine.iter().filter(|&&run| saved.is_done(run)).count();
+        let there = mine.len() - missing.len() + finished.into_inner();
         return Err(Failure::Interrupted(format!(
             "{there} of {} runs are saved in {}; the same command goes on with the others",
             mine.len(),

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
@@ -14,7 +15,7 @@ use tenantry_reports::whole::{remove_unfinished, write_whole};
 use tenantry_reports::{Run, RunFolder, RunSummary};
 
 use crate::caveats::{
-    AnotherRate, Extrapolated, Measured, TableUsed, another_rate_caveat, extrapolation_caveat, of_runs, once,
+    AnotherRate, Extrapolated, Measured, TableUsed, another_rate_caveat, extrapolation_caveat, of_runs, once, refusals,
     table_caveats,
 };
 use crate::failure::Failure;
@@ -118,15 +119,17 @@ impl Saved {
         self.path(run).exists()
     }
 
-    /// Whether there is nothing to do for run number `run`: it has been saved, of this sweep, and nobody damaged it since.
-    pub fn is_done(&self, run: usize) -> bool {
-        #[derive(Deserialize)]
-        struct Of {
-            sweep: String,
-        }
-        let bytes = fs::read(self.path(run)).ok();
-        let of = bytes.and_then(|bytes| serde_json::from_slice::<Of>(&bytes).ok());
-        of.is_some_and(|of| of.sweep == self.sweep.digest)
+    /// Run number `run`, where it has been saved, of this sweep, and nobody damaged it since.
+    fn done(&self, run: usize) -> Option<SavedRun> {
+        let saved = read::<SavedRun>(&self.path(run)).ok();
+        saved.filter(|saved| saved.sweep == self.sweep.digest)
+    }
+
+    /// Those of these runs that are still to be made. Each is read whole, since damage may be anywhere in it.
+    pub fn left_of(&self, runs: &[usize]) -> Vec<usize> {
+        { runs.par_iter().copied() }
+            .filter(|&run| self.done(run).is_none())
+            .collect()
     }
 
     /// Saves run number `run`, whole or not at all.
@@ -136,27 +139,26 @@ impl Saved {
         write_whole(&self.path(run), &bytes).map_err(Failure::running)
     }
 
-    /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; how many there were. A page draws ops
-    /// of few runs: where they are drawn here, runs without are left to be made.
+    /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; which there were. A page draws ops of
+    /// few runs: where they are drawn here, runs without are left to be made.
     pub fn take_over(
         &self,
         other: &Saved,
         wanted: &BTreeMap<usize, String>,
         draws_ops: bool,
-    ) -> Result<usize, Failure> {
+    ) -> Result<BTreeSet<usize>, Failure> {
+        let mut taken = BTreeSet::new();
         if draws_ops && other.sweep.runs > MAX_RUNS_WITH_OPS {
-            return Ok(0);
+            return Ok(taken);
         }
         let keys: BTreeSet<&String> = wanted.values().collect();
         let mut found: BTreeMap<String, SavedRun> = BTreeMap::new();
-        for run in (0..other.sweep.runs).filter(|&run| other.is_done(run)) {
-            let saved: SavedRun = read(&other.path(run))?;
+        for saved in (0..other.sweep.runs).filter_map(|run| other.done(run)) {
             // Why a run is refused says where its scenario lies; to find it again takes no time.
             if saved.refused.is_none() && keys.contains(&saved.key) {
                 found.insert(saved.key.clone(), saved);
             }
         }
-        let mut taken = 0;
         for (run, key) in wanted {
             let Some(saved) = found.get(key) else { continue };
             let mut saved = SavedRun {
@@ -167,7 +169,7 @@ impl Saved {
                 curves.ops.clear();
             }
             self.save(*run, &saved)?;
-            taken += 1;
+            taken.insert(*run);
         }
         Ok(taken)
     }
@@ -194,7 +196,8 @@ pub struct Union {
 impl Union {
     /// Finds every run.
     ///
-    /// Errors: folders of different sweeps, a run that is missing, and one that two folders have with different figures.
+    /// Errors: folders of different sweeps, a run that is missing, and one that two folders have with different figures. Of copies the first counts that
+    /// nobody damaged.
     pub fn of(parts: &[Saved]) -> Result<Union, Failure> {
         let [first, others @ ..] = parts else {
             return Err(Failure::BadInput("DIR: must be at least one folder, got none".into()));
@@ -217,27 +220,13 @@ impl Union {
         let mut paths = Vec::new();
         let mut missing = Vec::new();
         for run in 0..first.sweep.runs {
-            let mut found = parts.iter().filter(|part| part.has(run)).map(|part| part.path(run));
-            let Some(path) = found.next() else {
-                missing.push(run.to_string());
-                continue;
-            };
-            for again in found {
-                // Where a card lies, if --profile said so, is no figure: the sweep's digest is of what is in it.
-                let elsewhere = |summary: RunSummary| RunSummary {
-                    card: String::new(),
-                    ..summary
-                };
-                let figures = |path: &Path| read::<SavedRun>(path).map(|saved| saved.summary.map(elsewhere));
-                if figures(&path)? != figures(&again)? {
-                    return Err(Failure::BadInput(format!(
-                        "{}: must have the figures of {}, got others: one of them is from another machine or version",
-                        again.display(),
-                        path.display()
-                    )));
-                }
+            let copies: Vec<&Saved> = parts.iter().filter(|part| part.has(run)).collect();
+            match copies[..] {
+                [] => missing.push(run.to_string()),
+                // Read when it is written.
+                [only] => paths.push(only.path(run)),
+                _ => paths.push(one_of(&copies, run)?),
             }
-            paths.push(path);
         }
         if !missing.is_empty() {
             let shown = missing.len().min(8);
@@ -259,6 +248,8 @@ impl Union {
 
     /// Reads all runs and writes them to `folder` as `tenantry simulate` would have.
     /// `here` is how many events the calling command simulated itself.
+    ///
+    /// Errors: a damaged run, and where none is possible, since there is nothing to write then.
     pub fn write(
         &self,
         folder: &Path,
@@ -267,7 +258,7 @@ impl Union {
         interrupt: &AtomicBool,
     ) -> Result<Written, Failure> {
         let mut runs = Vec::new();
-        let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+        let mut refused: Vec<String> = Vec::new();
         let (mut events, mut extrapolated, mut tables) = (0, Vec::new(), BTreeSet::new());
         let (mut of_workloads, mut another_rate) = (Vec::new(), Vec::new());
         let go_on = || match interrupt.load(Ordering::Relaxed) {
@@ -295,9 +286,7 @@ impl Union {
             tables.extend(saved.tables);
             of_workloads.extend(saved.caveats);
             another_rate.extend(saved.another_rate);
-            if let Some(why) = saved.refused {
-                *refused.entry(why).or_default() += 1;
-            }
+            refused.extend(saved.refused);
             if let (Some(summary), Some(curves)) = (saved.summary, saved.curves) {
                 runs.push(Run {
                     summary,
@@ -305,12 +294,20 @@ impl Union {
                 });
             }
         }
+        let refused = refusals(&refused);
+        if runs.is_empty() {
+            return Err(Failure::BadInput(format!(
+                "{}: must have a run that is possible, got none of {}: {}",
+                self.sweep.scenario,
+                self.paths.len(),
+                refused.join("; ")
+            )));
+        }
         let mut caveats = self.sweep.caveats.clone();
         caveats.extend(table_caveats(&tables));
         caveats.extend(Measured::otherwise_than_here(self.sweep.measured.iter().cloned()));
         caveats.extend(extrapolation_caveat(&extrapolated));
-        let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
-        caveats.extend(refused.iter().map(sentence));
+        caveats.extend({ refused.iter() }.map(|why| format!("Left out, since they cannot run {why}.")));
         caveats.extend(once(&of_workloads));
         caveats.extend(another_rate_caveat(another_rate, runs.len()));
         caveats.extend(of_runs(&runs));
@@ -342,6 +339,30 @@ impl Union {
             manifest,
             page,
         })
+    }
+}
+
+/// Where run number `run` is, of which there are copies: the first that nobody damaged, or the first, if all are.
+///
+/// Errors: copies with different figures.
+fn one_of(copies: &[&Saved], run: usize) -> Result<PathBuf, Failure> {
+    // Where a card lies, if --profile said so, is no figure: the sweep's digest is of what is in it.
+    let elsewhere = |summary: RunSummary| RunSummary {
+        card: String::new(),
+        ..summary
+    };
+    let whole = |part: &&Saved| Some((part.path(run), part.done(run)?.summary.map(elsewhere)));
+    let mut whole = copies.iter().filter_map(whole);
+    let Some((path, figures)) = whole.next() else {
+        return Ok(copies[0].path(run));
+    };
+    match whole.find(|(_, others)| *others != figures) {
+        None => Ok(path),
+        Some((again, _)) => Err(Failure::BadInput(format!(
+            "{}: must have the figures of {}, got others: one of them is from another machine or version",
+            again.display(),
+            path.display()
+        ))),
     }
 }
 

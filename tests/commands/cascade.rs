@@ -71,7 +71,8 @@ fn what_is_profiled_is_chosen_from_and_served() {
     }
 
     let select = ["cascade", "select", "profiled", "--accuracy"];
-    let chosen = good_json(folder, &with(&select, &["1", "--scenario", "serve.yaml"]));
+    let chosen = good_json(folder, &with(&select, &["10", "--scenario", "serve.yaml"]));
+    assert_eq!(chosen["items"], 60);
     assert_eq!(
         chosen["selected"]["models"],
         serde_json::json!(["small"]),
@@ -84,7 +85,7 @@ fn what_is_profiled_is_chosen_from_and_served() {
         "half of what a model of a millisecond does: {scenario}"
     );
     // Early stops leave fewer, and the search need not measure all.
-    let stopped = good_json(folder, &with(&select, &["1", "--early-stops", "paper"]));
+    let stopped = good_json(folder, &with(&select, &["10", "--early-stops", "paper"]));
     let count = |found: &serde_json::Value, key: &str| found[key].as_u64().expect("a number");
     assert!(count(&stopped, "candidates") < count(&chosen, "candidates"));
     assert!(count(&chosen, "measured") < count(&chosen, "candidates"));
@@ -102,6 +103,12 @@ fn what_is_profiled_is_chosen_from_and_served() {
     tenantry(folder, &with(&select, &["100", "--scenario", "own.yaml"]));
     assert!(folder.join("own.yaml").exists(), "it is the user's");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (_, named) = said.rsplit_once("the nearest: ").expect("it names them");
+    let mut named: Vec<&str> = named.split("; ").filter_map(|one| one.split(" (").next()).collect();
+    named.sort_unstable();
+    named.dedup();
+    assert_eq!(named.len(), 3, "each says what tells it from the others: {said}");
     let nearest = found["nearest"].as_array().expect("a list");
     assert_eq!((nearest.len(), &found["selected"]), (3, &serde_json::Value::Null));
     let accuracy = |index: usize| nearest[index]["accuracy"].as_f64().expect("a share");
@@ -113,10 +120,20 @@ fn what_is_profiled_is_chosen_from_and_served() {
     saved.service_us[..2].fill(5e4);
     saved.attended_us[..2].fill(5e4);
     fs::write(&small, saved.to_bytes()).expect("it is writable");
-    let mean = good_json(folder, &with(&select, &["1", "--mean-ms", "2.7"]));
+    let output = tenantry(folder, &with(&select, &["10", "--mean-ms", "2.7", "--p99-ms", "60"]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    for note in [
+        "note: small takes 2.633 ms in the mean and 1.000 in the median, as where it was profiled beside other",
+        "note: Whether --p99-ms is met hangs on few items: there are 60, of which 0.6 are expected beyond p99.",
+    ] {
+        assert!(said.contains(note), "{said}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(" measured) on 60 items:"), "{text}");
+    let mean = good_json(folder, &with(&select, &["10", "--mean-ms", "2.7"]));
     assert_eq!(mean["selected"]["models"], serde_json::json!(["small"]));
     assert_eq!(mean["selected"]["latency_ms"]["p99"], 50.0);
-    let tail = good_json(folder, &with(&select, &["1", "--p99-ms", "10"]));
+    let tail = good_json(folder, &with(&select, &["10", "--p99-ms", "10"]));
     assert_eq!(tail["selected"]["models"], serde_json::json!(["large"]));
     assert_eq!(tail["selected"]["latency_ms"]["p99"], 3.0);
 
@@ -150,6 +167,46 @@ fn what_is_profiled_is_chosen_from_and_served() {
             && message.contains("got 0.3; `tenantry cascade profile --route small=0.3,large` measures it"),
         "{message}"
     );
+}
+
+/// Models and what they answered may not be had again.
+#[test]
+fn no_scenario_is_written_over_what_it_is_chosen_from() {
+    let folder = example();
+    let folder = folder.path();
+    good(folder, &with(&PROFILE, &["--out", "profiled"]));
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("small/config.json", folder.join("linked.yaml")).expect("it is not there yet");
+    let read = [
+        "profiled/small.safetensors",
+        "./profiled/large.small-0.5.safetensors",
+        "large/model.safetensors",
+        "small/tokenizer.json",
+        "profile.csv",
+        #[cfg(unix)]
+        "linked.yaml",
+    ];
+    let before = read.map(|name| fs::read(folder.join(name)).expect("it is there"));
+    let select = ["cascade", "select", "profiled", "--accuracy", "10", "--scenario"];
+    let refused = |name: &str, must: &str| {
+        let output = tenantry(folder, &with(&select, &[name]));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let must = format!("--scenario: must {must}, got {name}");
+        assert!(
+            output.status.code() == Some(2) && said.contains(&must),
+            "{name}: {said}"
+        );
+    };
+    for name in read {
+        refused(name, "be another file than those that are read");
+    }
+    for name in ["test.csv", "large/vocabulary.txt", "serve"] {
+        refused(name, "end in .yaml or .yml");
+    }
+    assert!(before == read.map(|name| fs::read(folder.join(name)).expect("it is there")));
+    for _ in 0..2 {
+        good(folder, &with(&select, &["profiled/serve.yml"]));
+    }
 }
 
 /// Where the paper's shares end, what is returned is this project's invention, and is said to be.
@@ -203,6 +260,14 @@ fn a_profile_is_of_the_very_files_that_it_names() {
     let message = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{message}");
     assert!(message.contains("item 60: "), "{message}");
+    // And on how few they rest.
+    let told = tenantry(folder, &judge("test.csv"));
+    let note = "note: p99 hangs on few items: there are 60, of which 0.6 are expected beyond p99.";
+    let (said, text) = (
+        String::from_utf8_lossy(&told.stderr),
+        String::from_utf8_lossy(&told.stdout),
+    );
+    assert!(said.contains(note) && text.starts_with("60 items:\n"), "{said}{text}");
     let judged = good_json(folder, &judge("test.csv"));
     assert_eq!(judged["fitted_to_these_items"], serde_json::Value::Null);
     let weights = judged["ensemble"][0]["weights"].as_array().expect("a list");
@@ -263,7 +328,7 @@ fn a_profile_is_of_the_very_files_that_it_names() {
             "select",
             &profiled,
             "--accuracy",
-            "1",
+            "10",
             "--scenario",
             "serve.yaml",
         ],
@@ -331,7 +396,7 @@ fn models_are_calibrated_class_by_class() {
     assert_eq!(judged["calibration"][0]["temperature"], serde_json::Value::Null);
     assert!(judged["calibration"][0]["ece_after"].is_number(), "{judged}");
     assert!(good(folder, &judge).contains("by class"));
-    good(folder, &["cascade", "select", "profiled", "--accuracy", "1"]);
+    good(folder, &["cascade", "select", "profiled", "--accuracy", "10"]);
 }
 
 #[test]
@@ -389,7 +454,28 @@ fn what_does_not_go_together_is_refused() {
                     "o",
                 ],
                 2,
-                &["route: must be of the models small, got lagre"],
+                &["--route: must be of the models small, got lagre"],
+            ),
+            (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "large",
+                    "--items",
+                    "profile.csv",
+                    "--route",
+                    "small=0.5,lrge",
+                    "--out",
+                    "o",
+                ],
+                2,
+                &["--route: must be of the models small, large, got lrge; did you mean large?"],
+            ),
+            (
+                &["cascade", "select", "profiled", "--accuracy", "0.96"],
+                2,
+                &["--accuracy: must be in percent, above 1 and up to 100, got 0.96; did you mean 96?"],
             ),
             (
                 &[
@@ -419,7 +505,7 @@ fn what_does_not_go_together_is_refused() {
             (
                 &["cascade", "select", "profiled", "--accuracy", "-5"],
                 2,
-                &["--accuracy: must be above 0 and at most 100 percent, got -5"],
+                &["--accuracy: must be in percent, above 1 and up to 100, got -5"],
             ),
             (
                 &[
@@ -440,7 +526,7 @@ fn what_does_not_go_together_is_refused() {
             (
                 &["cascade", "select", "profiled", "--accuracy", "101"],
                 2,
-                &["--accuracy: must be above 0 and at most 100 percent, got 101"],
+                &["--accuracy: must be in percent, above 1 and up to 100, got 101"],
             ),
         ],
     );

@@ -72,8 +72,33 @@ fn no_page_is_written_over_what_it_shows() {
         let output = tenantry(at, &["report", "run", "--out", "run/summary.json"]);
         assert_eq!(output.status.code(), Some(2), "a link is a result too");
     }
-    // Its own page is made anew, whatever it is called.
-    for page in ["run/report.html", "run/page.htm", "run/page"] {
+    // Nor over another folder's figures, a card, a recording or any other file: a page is called one.
+    good(at, &["trace", "generate", "s.yaml", "t.csv"]);
+    good(at, &["trace", "generate", "s.yaml", "u.csv"]);
+    let others = ["swept/summary.json", "card/card.yaml", "u.csv", "s.yaml"];
+    let before = others.map(|name| fs::read(at.join(name)).unwrap());
+    for (command, flag) in [
+        (&["report", "run", "--out"][..], "--out"),
+        (&["profile", "show", "cpu", "--report"], "--report"),
+        (&["profile", "compare", "cpu", "cpu-epyc", "--report"], "--report"),
+        (&["trace", "info", "t.csv", "--report"], "--report"),
+        (&["trace", "fit", "requests", "t.csv", "--report"], "--report"),
+    ] {
+        for over in others.into_iter().chain(["run/timeline.json", "run/page"]) {
+            let output = tenantry(at, &[command, &[over]].concat());
+            let message = String::from_utf8_lossy(&output.stderr);
+            let must = format!("{flag}: must be another file than those that are read, got {over}");
+            let ends = format!("{flag}: must end in .html or .htm, got {over}");
+            let is_refused = message.contains(&must) || message.contains(&ends);
+            assert!(
+                output.status.code() == Some(2) && is_refused,
+                "{command:?} {over}: {message}"
+            );
+        }
+    }
+    assert!(before == others.map(|name| fs::read(at.join(name)).unwrap()));
+    // Its own page is made anew.
+    for page in ["run/report.html", "run/page.htm"] {
         for _ in 0..2 {
             good(at, &["report", "run", "--out", page]);
         }

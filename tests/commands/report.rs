@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use tenantry_profiles::Source;
+use tenantry_profiles::testing::synthetic_card;
+
 use crate::common::{Case, check_bad, folder, good, good_json, names, tenantry};
 
 #[test]
@@ -16,6 +19,101 @@ fn one_folder_has_its_page_again() {
     assert_eq!(value["page"], "a/report.html");
     assert_eq!(value["runs"].as_array().unwrap().len(), 2);
     assert_eq!(words(page()), before, "all that it says is the same");
+}
+
+/// Where the page goes by itself is looked at before it is made, too.
+#[test]
+fn a_place_where_no_page_can_go_is_found_at_once() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["simulate", "s.yaml", "--out", "a"]);
+    good(at, &["simulate", "s.yaml", "--out", "b"]);
+    let plan = [
+        "slo={latency: 50ms, at: p98}",
+        "plan={find: fewest-cards, gpus: [1, 2]}",
+    ];
+    good(
+        at,
+        &["plan", "s.yaml", "--out", "p", "--set", plan[0], "--set", plan[1]],
+    );
+    for page in ["a/report.html", "p/plan.html"] {
+        fs::remove_file(at.join(page)).unwrap();
+        fs::create_dir(at.join(page)).unwrap();
+    }
+    fs::write(at.join("out"), "a file").unwrap();
+    const UNLESS: &str = "the page goes there unless `--out` says otherwise";
+    check_bad(
+        at,
+        &[
+            (
+                &["report", "a", "--figures", "f"],
+                2,
+                &[
+                    "--out: must be a file, or one that can be made, got a/report.html, which is a folder",
+                    UNLESS,
+                ],
+            ),
+            (
+                &["report", "p"],
+                2,
+                &[
+                    "--out: must be a file, or one that can be made, got p/plan.html, which is a folder",
+                    UNLESS,
+                ],
+            ),
+            (
+                &["report", "a", "b"],
+                2,
+                &[
+                    "--out: must be a file, or one that can be made, got out/report.html, where out is a file",
+                    UNLESS,
+                ],
+            ),
+        ],
+    );
+    assert!(!at.join("f").exists());
+    good(at, &["report", "a", "--out", "elsewhere.html"]);
+}
+
+/// Nor where its files lie on it, or what is said of its processor and of the day.
+#[test]
+fn an_anonymous_page_does_not_tell_the_machine() {
+    let folder = folder();
+    let at = folder.path();
+    let mut card = synthetic_card();
+    card.provenance.source = Source::Measured;
+    card.device.host.cpu = "Another Processor".to_owned();
+    card.save(&at.join("card")).unwrap();
+    let path = |name: &str| at.join(name).display().to_string();
+    let (a, b, page) = (path("a"), path("b"), path("page.html"));
+    for out in [&a, &b] {
+        good(at, &["simulate", &path("s.yaml"), "--out", out]);
+    }
+    let plan = [
+        "slo={latency: 50ms, at: p98}",
+        "plan={find: fewest-cards, gpus: [1, 2]}",
+    ];
+    let p = path("p");
+    good(
+        at,
+        &["plan", &path("s.yaml"), "--out", &p, "--set", plan[0], "--set", plan[1]],
+    );
+    let read = || fs::read_to_string(at.join("page.html")).unwrap().replace("&#x2f;", "/");
+    for folders in [vec![&a], vec![&a, &b], vec![&p]] {
+        let words: Vec<&str> = folders.into_iter().map(String::as_str).collect();
+        let report = [&["report"][..], &words, &["--out", &page]].concat();
+        good(at, &report);
+        assert!(
+            read().contains("this machine has ") && read().contains(&path("")),
+            "{words:?}"
+        );
+        good(at, &[&report[..], &["--anonymous"]].concat());
+        for told in ["this machine has ", &path("")] {
+            let page = read();
+            let place = page.find(told).map(|at| &page[at.saturating_sub(200)..at + 100]);
+            assert_eq!(place, None, "{words:?}");
+        }
+    }
 }
 
 #[test]

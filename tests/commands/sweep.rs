@@ -279,12 +279,48 @@ fn a_damaged_run_is_said_and_run_again() {
     let before = SAME.map(|name| file(&at.join("whole"), name));
     let run = at.join("whole/runs/000007.json");
     let bytes = fs::read(&run).unwrap();
-    fs::write(&run, &bytes[..bytes.len() / 2]).unwrap();
     const SAID: [&str; 2] = ["000007.json: must be as", "the same `tenantry sweep` runs it again"];
-    check_bad(at, &[(&["merge", "whole", "--out", "merged"], 2, &SAID)]);
-    good(at, &sweep(&["--out", "whole"]));
-    assert_eq!(before, SAME.map(|name| file(&at.join("whole"), name)));
-    assert_eq!(pace("whole"), None);
+    // Wherever the damage is.
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    let elsewhere = text.replacen("\"events\":", "\"events\":\"x\",\"was\":", 1);
+    assert_ne!(text, elsewhere);
+    for damaged in [&bytes[..bytes.len() / 2], elsewhere.as_bytes()] {
+        fs::write(&run, damaged).unwrap();
+        check_bad(at, &[(&["merge", "whole", "--out", "merged"], 2, &SAID)]);
+        let output = tenantry(at, &sweep(&["--out", "whole"]));
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && message.contains("19 of 20 runs were saved before"),
+            "{message}"
+        );
+        assert_eq!(before, SAME.map(|name| file(&at.join("whole"), name)));
+        assert_eq!(pace("whole"), None);
+    }
+}
+
+/// Of two copies one is enough, whichever it is.
+#[test]
+fn a_good_copy_stands_for_a_damaged_one() {
+    let place = folder();
+    let at = place.path();
+    for out in ["one", "two"] {
+        good(at, &sweep(&["--out", out]));
+    }
+    let damage = |out: &str, name: &str| fs::write(at.join(out).join("runs").join(name), "{").unwrap();
+    damage("one", "000003.json");
+    damage("two", "000005.json");
+    for order in [["one", "two"], ["two", "one"]] {
+        good(at, &[&["merge"], &order[..], &["--out", "merged"]].concat());
+        for name in &SAME[..4] {
+            assert_eq!(file(&at.join("one"), name), file(&at.join("merged"), name), "{name}");
+        }
+    }
+    damage("two", "000003.json");
+    const SAID: [&str; 2] = [
+        "one/runs/000003.json: must be as",
+        "the same `tenantry sweep` runs it again",
+    ];
+    check_bad(at, &[(&["merge", "one", "two", "--out", "again"], 2, &SAID)]);
 }
 
 /// Two builds of one version need not simulate alike.
@@ -325,6 +361,51 @@ fn what_cannot_run_is_left_out_and_said() {
     assert_eq!(message.matches(not_there).count(), 1, "{message}");
     let summary: Value = serde_json::from_slice(&file(&at.join("out"), "summary.json")).unwrap();
     assert_eq!(summary["runs"].as_array().unwrap().len(), 4);
+
+    // However many points they are: a note for each system and reason.
+    let sizes = ["--set", "sweep={cluster.gpu_memory: [64 MiB, 1 KiB, 2 KiB, 3 KiB]}"];
+    let output = tenantry(at, &[&["sweep", "s.yaml"], &sizes[..], &["--out", "many"]].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    let notes: Vec<&str> = message.lines().filter(|line| line.contains("Left out")).collect();
+    assert_eq!(notes.len(), 2, "{message}");
+    for (note, system) in notes.iter().zip(["bert-shared", "hbert-adapter"]) {
+        let said =
+            "note: Left out, since they cannot run (3, 2 of them with other figures): s.yaml: cluster.gpu_memory: ";
+        assert!(
+            note.starts_with(said) && note.contains(system) && note.ends_with(", got 1.00 KiB."),
+            "{note}"
+        );
+    }
+}
+
+/// There is no result then, and the scenario is wrong. Of a shard nobody knows what the others have.
+#[test]
+fn a_sweep_of_which_nothing_can_run_is_refused() {
+    let place = folder();
+    let at = place.path();
+    const NONE: [&str; 6] = [
+        "sweep",
+        "s.yaml",
+        "--set",
+        "sweep={cluster.gpu_memory: [1 KiB, 2 KiB]}",
+        "--out",
+        "none",
+    ];
+    const SAID: [&str; 3] = [
+        "error: test: must have a run that is possible, got none of 4: (2, 1 of them with other figures): s.yaml: \
+         cluster.gpu_memory: must be of at least ",
+        "for system bert-shared",
+        "for system hbert-adapter",
+    ];
+    check_bad(at, &[(&NONE, 2, &SAID)]);
+    assert_eq!(
+        names(&at.join("none")),
+        ["runs", "scenario.resolved.yaml", "sweep.json"]
+    );
+    for shard in ["1/2", "2/2"] {
+        good(at, &[&NONE[..5], &["part", "--shard", shard]].concat());
+    }
+    check_bad(at, &[(&["merge", "part", "--out", "merged"], 2, &SAID)]);
 }
 
 /// Which command made the figures does not matter: whoever reads them learns that their card is another machine's.

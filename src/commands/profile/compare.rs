@@ -11,7 +11,7 @@ use super::table;
 use crate::cards::{find_card, folder_of};
 use crate::cli::{CompareArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_no_result, print, provenance, say, write_in_folder};
+use crate::output::{Started, check_page, print, provenance, say, write_in_folder};
 
 const HEADER: [&str; 9] = [
     "Family",
@@ -35,7 +35,7 @@ pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
         let folders = [&args.first, &args.second]
             .into_iter()
             .filter_map(|name| folder_of(name));
-        check_no_result("--report", path, folders)?;
+        check_page("--report", path, folders)?;
     }
     let ratios = compare(&first, &second);
     if let Some(path) = &args.report {

@@ -12,7 +12,7 @@ use super::table;
 use crate::cards::{find_card, folder_of};
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_no_result, print, provenance, say, to_stdout, write_in_folder};
+use crate::output::{Started, check_page, print, provenance, say, to_stdout, write_in_folder};
 
 const HEADER: [&str; 12] = [
     "Family",
@@ -43,7 +43,7 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     let card = find_card(name)?;
     if let Some(path) = &args.report {
-        check_no_result("--report", path, folder_of(name))?;
+        check_page("--report", path, folder_of(name))?;
     }
     let tables = describe(&card);
     if let Some(path) = &args.report {

@@ -150,10 +150,7 @@ pub fn verdict(rows: &[Row]) -> String {
     let met = |kind: Kind| of(kind).filter(|row| row.within == Some(true)).count();
     let ours = match of(Kind::Ours).count() {
         0 => String::new(),
-        count => format!(
-            ", of {count} more, of what the paper does not have, {}",
-            met(Kind::Ours)
-        ),
+        count => format!(", as do {} of {count} that the paper does not have", met(Kind::Ours)),
     };
     let mut text = format!(
         "{} of {} predictions within their tolerance, {} of {} shapes hold{ours}, {} of {} inputs met; {} rows rest on \
@@ -175,4 +172,25 @@ pub fn verdict(rows: &[Row]) -> String {
         write!(text, "\nNot met: {}, {} ({}).", row.figure, row.what, row.kind.name()).expect("strings are writable");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_paper_does_not_have_is_counted_by_itself() {
+        let shape = |holds| Row::shape("Fig. 1", "x", "", 1.0, holds);
+        let rows = [
+            shape(true),
+            Row::ours("Fig. 1", "x", "", 1.0, true),
+            Row::ours("Fig. 2", "x", "", 1.0, true),
+        ];
+        let said = verdict(&rows);
+        assert!(
+            said.contains("1 of 1 shapes hold, as do 2 of 2 that the paper does not have, 0 of 0 inputs met"),
+            "{said}"
+        );
+        assert!(verdict(&rows[..1]).contains("1 of 1 shapes hold, 0 of 0 inputs met"));
+    }
 }

@@ -12,13 +12,14 @@ use super::columns;
 use super::source::{self, Watchdog, approximation, format_of, must_have_texts, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_file, next, print, say, style, write_in_folder};
+use crate::output::{OF_PAGES, Started, check_ending, check_file, next, print, say, style, write_in_folder};
 
 pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let mut watchdog = Watchdog::new();
     if let Some(report) = &args.report {
         check_file("--report", report, &args.files)?;
+        check_ending("--report", report, &OF_PAGES)?;
     }
     let formats = args.files.iter().map(|file| format_of(file, &args.read));
     let formats: Vec<Format> = formats.collect::<Result<_, _>>()?;

@@ -6,11 +6,11 @@ use tenantry_executor::cascade::{
 };
 use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 
-use super::{Asked, failure, table};
+use super::{Asked, failure, few_beyond_p99, table};
 use tenantry::cli::{CascadeJudgeArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::interrupt;
-use tenantry::output::{print, say};
+use tenantry::output::{counted, print, say};
 
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let reroute = super::reroute(args.cut_off, args.slope)?;
@@ -66,7 +66,14 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         "ensemble": verdict.ensemble.iter().map(effect_json).collect::<Vec<_>>(),
         "calibration": verdict.calibration.iter().map(calibration_json).collect::<Vec<_>>(),
     });
-    print(output, &value, || text(&verdict))
+    let items = asked.items.len();
+    print(output, &value, || {
+        format!("{}:\n\n{}", counted(items as u64, "item", "items"), text(&verdict))
+    })?;
+    if let Some(note) = few_beyond_p99("p99", items) {
+        say(output, &format!("note: {note}"));
+    }
+    Ok(())
 }
 
 fn judged_json(judged: &Judged) -> Value {

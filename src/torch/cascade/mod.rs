@@ -15,6 +15,7 @@ use tenantry_profiles::DType;
 use tenantry_reports::terminal;
 use tenantry_traces::whole;
 
+use tenantry::caveats::few_items_caveat;
 use tenantry::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::output::{check_folder, style};
@@ -66,6 +67,18 @@ impl Asked {
             items_hash: tenantry_executor::cascade::hash_items(&args.items).map_err(Failure::bad_input)?,
         })
     }
+}
+
+/// A note on a quantile of these items' latencies of which they say little.
+fn few_beyond_p99(what: &str, items: usize) -> Option<String> {
+    few_items_caveat(what, items, 0.01, "are expected beyond p99")
+}
+
+/// The middle one, the greater of two.
+fn median(us: &[f32]) -> f32 {
+    let mut sorted = us.to_vec();
+    sorted.sort_by(f32::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
 /// A folder that is made beside `folder` and renamed to it when it is whole.

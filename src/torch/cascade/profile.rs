@@ -11,10 +11,11 @@ use tenantry_executor::cascade::{
     Answer, Calibration, CalibrationMethod, Fitted, Outputs, PassHeard, ProfileItems, ProfileRoute, Profiled,
     TextModel, profile,
 };
+use tenantry_profiles::did_you_mean;
 use tenantry_traces::outcome::ProfiledModels;
 
-use super::{Asked, Unfinished, failure, table};
-use tenantry::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
+use super::{Asked, Unfinished, failure, median, table};
+use tenantry::cli::{CalibrationName, CascadeProfileArgs, OutputArgs, RouteArg};
 use tenantry::failure::Failure;
 use tenantry::interrupt;
 use tenantry::output::{print, say};
@@ -46,13 +47,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         },
         ends: &mut |outputs| partial.keep(outputs),
     };
-    let routes: Vec<ProfileRoute> = args
-        .routes
-        .iter()
-        .map(|route| ProfileRoute {
-            levels: route.0.clone(),
-        })
-        .collect();
+    let routes = routes(args, &models)?;
     let fitted = |folder| calibrations(folder, &models);
     let calibrations = args.calibrated_by.as_deref().map(fitted).transpose()?;
     let method = match args.calibration {
@@ -107,6 +102,22 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     print(output, &json!({ "folder": args.out, "outputs": rows }), || {
         format!("{}\n\n{} has the outputs.", text(&rows), args.out.display())
     })
+}
+
+/// What `--route` says, of these models.
+fn routes(args: &CascadeProfileArgs, models: &[TextModel]) -> Result<Vec<ProfileRoute>, Failure> {
+    let known: Vec<&str> = models.iter().map(TextModel::name).collect();
+    for (name, _) in args.routes.iter().flat_map(|route| &route.0) {
+        if !known.contains(&name.as_str()) {
+            return Err(Failure::BadInput(format!(
+                "--route: must be of the models {}, got {name}{}",
+                known.join(", "),
+                did_you_mean(name, known.iter().copied())
+            )));
+        }
+    }
+    let route = |RouteArg(levels): &RouteArg| ProfileRoute { levels: levels.clone() };
+    Ok(args.routes.iter().map(route).collect())
 }
 
 /// What decides which outputs passes come to.
@@ -247,13 +258,6 @@ fn text(rows: &[Value]) -> String {
         ]
     };
     table(header, rows.iter().map(line))
-}
-
-/// The middle one, the greater of two.
-fn median(us: &[f32]) -> f32 {
-    let mut sorted = us.to_vec();
-    sorted.sort_by(f32::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 /// That words are pruned by a model that takes longer than another does: `passes` are models' names and what a pass takes them, in the order of

@@ -1,6 +1,7 @@
 //! `tenantry cascade select`: candidates from saved outputs, and the fastest that meets the targets (Tabi, section 5).
 
-use std::path::Path;
+use std::iter;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenantry_cascade::CascadeError;
@@ -10,32 +11,19 @@ use tenantry_reports::manifest::quoted;
 use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
-use super::{scenario, table};
+use super::{few_beyond_p99, median, scenario, table};
+use tenantry::caveats::few_items_caveat;
 use tenantry::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
 use tenantry::failure::Failure;
-use tenantry::output::{check_no_result, next, print, say, write_in_folder};
+use tenantry::output::{check_ending, check_file, counted, next, print, say, write_in_folder};
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
-    if !(args.accuracy > 0.0 && args.accuracy <= 100.0) {
-        let message = format!(
-            "--accuracy: must be above 0 and at most 100 percent, got {}",
-            args.accuracy
-        );
-        return Err(Failure::BadInput(message));
-    }
-    for (name, target) in [("--mean-ms", args.mean_ms), ("--p99-ms", args.p99_ms)] {
-        if let Some(got) = target.filter(|ms| !(*ms > 0.0 && ms.is_finite())) {
-            return Err(Failure::BadInput(format!("{name}: must be above 0, got {got}")));
-        }
-    }
-    for &slope in &args.slope {
-        // Whatever the cut-offs that are tried.
-        super::reroute(0.0, slope)?;
-    }
-    if let Some(scenario) = &args.scenario {
-        check_no_result("--scenario", scenario, [&args.profiled])?;
-    }
+    check(args)?;
     let profiled = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
+    if let Some(scenario) = &args.scenario {
+        check_file("--scenario", scenario, read_for(&profiled, &args.profiled))?;
+        check_ending("--scenario", scenario, &[".yaml", ".yml"])?;
+    }
     let repository = repository(&profiled, &args.profiled)?;
     let rules = Rules {
         slopes: args.slope.clone(),
@@ -53,8 +41,10 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         p99_ms: args.p99_ms,
     };
     let search = match args.early_stops {
-        EarlyStopsName::None => repository.best(&rules, &targets),
-        EarlyStopsName::Paper => given_up_early(&repository, &rules, &targets),
+        EarlyStopsName::None => best(&repository, &rules, &targets),
+        EarlyStopsName::Paper => {
+            { repository.candidates(&rules, Some(&EarlyStops::PAPER)) }.map(|left| chosen_of(left, &targets))
+        }
     };
     let search = search.map_err(Failure::bad_input)?;
     let (rows, found): (Vec<&Candidate>, bool) = match &search.chosen {
@@ -74,7 +64,9 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             ),
         );
     }
+    let items = profiled.labels().len();
     let value = json!({
+        "items": items,
         "candidates": search.candidates,
         "measured": search.measured,
         "selected": found.then(|| described(rows[0])),
@@ -99,12 +91,16 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             "no candidate meets the targets; the nearest"
         };
         format!(
-            "{title}, of {} candidates ({} measured):\n\n{}",
+            "{title}, of {} candidates ({} measured) on {}:\n\n{}",
             search.candidates,
             search.measured,
+            counted(items as u64, "item", "items"),
             table(header, rows.iter().map(|row| cells(row)))
         )
     })?;
+    for note in few_items(&targets, items, rows[0]).chain(of_outliers(&profiled)) {
+        say(output, &format!("note: {note}"));
+    }
     if found {
         return Ok(());
     }
@@ -113,7 +109,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         .map(|row| {
             format!(
                 "{} ({:.1} %, {:.2} ms in the mean, {:.2} ms at p99)",
-                row.models.join(" + "),
+                named(row),
                 100.0 * row.accuracy,
                 row.mean_ms,
                 row.p99_ms
@@ -133,15 +129,125 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     )))
 }
 
-/// By what the paper's early stops leave.
-fn given_up_early(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Search, CascadeError> {
-    let left = repository.candidates(rules, Some(&EarlyStops::PAPER))?;
-    let chosen = select(&left, targets).cloned();
-    Ok(Search {
+/// What can be known of the arguments alone.
+fn check(args: &CascadeSelectArgs) -> Result<(), Failure> {
+    check_percent(args.accuracy)?;
+    for (name, target) in [("--mean-ms", args.mean_ms), ("--p99-ms", args.p99_ms)] {
+        if let Some(got) = target.filter(|ms| !(*ms > 0.0 && ms.is_finite())) {
+            return Err(Failure::BadInput(format!("{name}: must be above 0, got {got}")));
+        }
+    }
+    for &slope in &args.slope {
+        // Whatever the cut-offs that are tried.
+        super::reroute(0.0, slope)?;
+    }
+    Ok(())
+}
+
+/// A share in place of the percent that are asked for would be met by anything.
+fn check_percent(accuracy: f64) -> Result<(), Failure> {
+    if accuracy > 1.0 && accuracy <= 100.0 {
+        return Ok(());
+    }
+    // Of a share a hundred times as much is a decimal too, and not the binary number beside it.
+    let meant = match accuracy > 0.0 && accuracy <= 1.0 {
+        true => format!("; did you mean {}?", (1e8 * accuracy).round() / 1e6),
+        false => String::new(),
+    };
+    Err(Failure::BadInput(format!(
+        "--accuracy: must be in percent, above 1 and up to 100, got {accuracy}{meant}"
+    )))
+}
+
+/// What a model's folder has.
+const MODEL_FILES: [&str; 3] = ["config.json", "model.safetensors", "tokenizer.json"];
+
+/// The files that candidates are made of: the profile's, and those of its models and items, where they were when it was made.
+fn read_for(profiled: &ProfiledModels, folder: &Path) -> Vec<PathBuf> {
+    let of_model = |model: &ProfiledModel| {
+        let passes = iter::once(&model.whole).chain(&model.pruned);
+        let saved: Vec<PathBuf> = passes.map(|pass| folder.join(pass.file_name())).collect();
+        let own = MODEL_FILES.map(|name| model.whole.folder.join(name));
+        saved.into_iter().chain(own).chain([model.whole.items.clone()])
+    };
+    profiled.models.iter().flat_map(of_model).collect()
+}
+
+/// The fastest that meets the targets. That a cascade which asks no second model is faster than its first model alone is chance: then it is looked for
+/// among the others.
+fn best(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Search, CascadeError> {
+    let search = repository.best(rules, targets)?;
+    match &search.chosen {
+        Ok(chosen) if !asks_nobody(chosen) => Ok(search),
+        _ => Ok(chosen_of(repository.candidates(rules, None)?, targets)),
+    }
+}
+
+/// Chooses among these candidates, but for cascades that ask no second model.
+fn chosen_of(candidates: Vec<Candidate>, targets: &Targets) -> Search {
+    let (count, mut asking) = (candidates.len(), candidates);
+    asking.retain(|candidate| !asks_nobody(candidate));
+    let chosen = select(&asking, targets).cloned();
+    Search {
         chosen: chosen.map_err(|nearest| nearest.into_iter().cloned().collect()),
-        candidates: left.len(),
-        measured: left.len(),
+        candidates: count,
+        measured: count,
+    }
+}
+
+/// Whether a cascade returns all items at its first level, as far as shares are told.
+fn asks_nobody(candidate: &Candidate) -> bool {
+    const TOLD_AS_NONE: f64 = 5e-4;
+    candidate.models.len() > 1 && 1.0 - candidate.returned[0] < TOLD_AS_NONE
+}
+
+/// On targets that the items say little of. Ten wrong answers of the `nearest` candidate tell as much as ten that may be.
+fn few_items(targets: &Targets, items: usize, nearest: &Candidate) -> impl Iterator<Item = String> {
+    let wrong = (1.0 - nearest.accuracy) * items as f64;
+    let allowed = 1.0 - targets.accuracy;
+    let of_accuracy = few_items_caveat("Whether --accuracy is met", items, allowed, "may be answered wrongly");
+    let of_tail = { targets.p99_ms }.and_then(|_| few_beyond_p99("Whether --p99-ms is met", items));
+    [of_accuracy.filter(|_| wrong < 10.0), of_tail].into_iter().flatten()
+}
+
+/// On models whose mean latency, by which candidates are ordered, is that of a few items.
+fn of_outliers(profiled: &ProfiledModels) -> impl Iterator<Item = String> {
+    profiled.models.iter().filter_map(|model| {
+        let whole = &model.whole;
+        let (mean_us, median_us) = (whole.mean_service_us(), f64::from(median(&whole.service_us)));
+        (mean_us > 2.0 * median_us).then(|| {
+            format!(
+                "{} takes {:.3} ms in the mean and {:.3} in the median, as where it was profiled beside other programs: \
+                 candidates are ordered by means; `tenantry cascade profile` measures it again.",
+                whole.model,
+                mean_us / 1e3,
+                median_us / 1e3
+            )
+        })
     })
+}
+
+/// A candidate by what tells it from others.
+fn named(candidate: &Candidate) -> String {
+    let mut name = candidate.models.join(" + ");
+    if let (Some(cut_off), Some(slope)) = (candidate.cut_off, candidate.slope) {
+        name += &format!(", c = {cut_off:.2}, k = {slope}");
+    }
+    if candidate.prune.iter().any(Option::is_some) {
+        name += &format!(", α = {}", degrees(candidate));
+    }
+    name + match &candidate.weights {
+        Some(_) => ", averaged",
+        None if candidate.models.len() > 1 => ", last answer",
+        None => "",
+    }
+}
+
+/// To which degree each model but the last prunes.
+fn degrees(candidate: &Candidate) -> String {
+    let degree = |alpha: &Option<f64>| alpha.map_or("–".into(), |alpha| alpha.to_string());
+    let degrees: Vec<String> = candidate.prune.iter().map(degree).collect();
+    degrees.join(", ")
 }
 
 fn described(candidate: &Candidate) -> serde_json::Value {
@@ -160,14 +266,13 @@ fn described(candidate: &Candidate) -> serde_json::Value {
 fn cells(candidate: &Candidate) -> Vec<String> {
     let number = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
     let list = |numbers: Vec<String>| numbers.join(", ");
-    let degree = |alpha: &Option<f64>| alpha.map_or("–".into(), |alpha| alpha.to_string());
     let weight = |weight: &f64| format!("{weight:.3}");
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     vec![
         candidate.models.join(" + "),
         number(candidate.cut_off),
         candidate.slope.map_or(String::new(), |slope| slope.to_string()),
-        list(candidate.prune.iter().map(degree).collect()),
+        degrees(candidate),
         match &candidate.weights {
             Some(weights) => list(weights.iter().map(weight).collect()),
             None if candidate.models.len() > 1 => "last answer".into(),
@@ -237,4 +342,119 @@ fn probabilities(outputs: &SavedOutputs) -> Vec<Vec<f64>> {
         .iter()
         .map(|shares| shares.iter().map(share).collect())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(models: &[&str], returned: &[f64]) -> Candidate {
+        let several = models.len() > 1;
+        Candidate {
+            models: models.iter().map(|&name| name.to_owned()).collect(),
+            cut_off: several.then_some(0.55),
+            slope: several.then_some(10.0),
+            prune: vec![None; models.len() - 1],
+            weights: None,
+            returned: returned.to_vec(),
+            accuracy: 0.95,
+            mean_ms: 1.0,
+            p75_ms: 1.0,
+            p99_ms: 1.0,
+        }
+    }
+
+    #[test]
+    fn shares_are_not_taken_for_percent() {
+        let refused = |accuracy| check_percent(accuracy).unwrap_err().to_string();
+        let must = "error: --accuracy: must be in percent, above 1 and up to 100, got";
+        assert_eq!(refused(0.96), format!("{must} 0.96; did you mean 96?"));
+        assert_eq!(refused(0.5701), format!("{must} 0.5701; did you mean 57.01?"));
+        assert_eq!(refused(1.0), format!("{must} 1; did you mean 100?"));
+        assert_eq!(refused(-5.0), format!("{must} -5"));
+        assert!(check_percent(1.5).is_ok() && check_percent(100.0).is_ok());
+    }
+
+    #[test]
+    fn candidates_are_told_apart() {
+        let mut cascade = candidate(&["small", "large"], &[0.8, 0.2]);
+        assert_eq!(named(&cascade), "small + large, c = 0.55, k = 10, last answer");
+        cascade.prune = vec![Some(0.5)];
+        cascade.weights = Some(vec![0.5, 0.5]);
+        assert_eq!(named(&cascade), "small + large, c = 0.55, k = 10, α = 0.5, averaged");
+        assert_eq!(named(&candidate(&["small"], &[1.0])), "small");
+    }
+
+    #[test]
+    fn a_cascade_asks_a_second_model() {
+        assert!(asks_nobody(&candidate(&["small", "large"], &[0.9996, 0.0004])));
+        assert!(!asks_nobody(&candidate(&["small", "large"], &[0.999, 0.001])));
+        assert!(!asks_nobody(&candidate(&["small"], &[1.0])));
+    }
+
+    /// Nothing but chance makes a pass with the attention the faster one.
+    #[test]
+    fn a_model_alone_is_chosen_before_a_cascade_that_asks_nobody() {
+        let sure = |class: usize| vec![[0.9, 0.1], [0.1, 0.9]][class].to_vec();
+        let pass = |latency_ms: f64, attended_ms: f64, classes: [usize; 4]| PassProfile {
+            latency_ms: vec![latency_ms; 4],
+            attended_ms: vec![attended_ms; 4],
+            outputs: classes.map(sure).to_vec(),
+        };
+        let large = pass(5.0, 6.0, [0, 1, 0, 1]);
+        let repository = Repository {
+            labels: vec![0, 1, 0, 1],
+            models: vec![
+                ModelProfile {
+                    name: "small".into(),
+                    whole: pass(2.0, 1.0, [0, 1, 0, 0]),
+                    pruned: Vec::new(),
+                },
+                ModelProfile {
+                    name: "large".into(),
+                    whole: large.clone(),
+                    pruned: vec![PrunedProfile {
+                        by: vec![("small".into(), 0.5)],
+                        pass: large,
+                    }],
+                },
+            ],
+            control_ms: 0.0,
+        };
+        let rules = Rules {
+            slopes: vec![1e6],
+            ..Rules::default()
+        };
+        let targets = Targets {
+            accuracy: 0.7,
+            mean_ms: None,
+            p99_ms: None,
+        };
+        let fastest = repository.best(&rules, &targets).unwrap().chosen.unwrap();
+        assert!(asks_nobody(&fastest), "{fastest:?}");
+        let chosen = best(&repository, &rules, &targets).unwrap().chosen.unwrap();
+        assert_eq!(chosen.models, ["small"]);
+    }
+
+    #[test]
+    fn what_few_items_say_of_targets_is_told() {
+        let targets = |accuracy, p99_ms| Targets {
+            accuracy,
+            mean_ms: None,
+            p99_ms,
+        };
+        let told = |targets, items| few_items(&targets, items, &candidate(&["small"], &[1.0])).collect::<Vec<_>>();
+        assert_eq!(
+            told(targets(0.96, Some(5.0)), 60),
+            [
+                "Whether --accuracy is met hangs on few items: there are 60, of which 2.4 may be answered wrongly. About \
+                 250 would have ten of these.",
+                "Whether --p99-ms is met hangs on few items: there are 60, of which 0.6 are expected beyond p99. About \
+                 1,000 would have ten of these."
+            ]
+        );
+        assert_eq!(told(targets(0.96, None), 250), [""; 0]);
+        // Twelve are wrong: that is too many by any count.
+        assert_eq!(told(targets(0.96, None), 240), [""; 0]);
+    }
 }

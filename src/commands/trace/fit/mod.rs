@@ -19,7 +19,9 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_apart, check_file, print, say, style, to_stdout, write_in_folder};
+use crate::output::{
+    OF_PAGES, Started, check_apart, check_ending, check_file, print, say, style, to_stdout, write_in_folder,
+};
 
 /// Keys of a scenario: a dotted path and a value.
 type Keys = Vec<(&'static str, Value)>;
@@ -46,6 +48,9 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     check_apart(("--out", args.out.as_deref()), ("--report", args.report.as_deref()))?;
+    if let Some(report) = &args.report {
+        check_ending("--report", report, &OF_PAGES)?;
+    }
     let is_rates = args.kind == FitKind::Twitter && format == Format::Counts;
     let is_requests = args.kind == FitKind::Requests;
     if let (Some(tenants), false) = (args.tenants, is_requests || args.kind == FitKind::AzureFunctions) {
