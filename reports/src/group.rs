@@ -1,5 +1,7 @@
 //! Runs that differ only in their repeat.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::curves::Run;
@@ -39,17 +41,23 @@ impl<'a> Group<'a> {
     /// All groups, in the order of their first runs.
     pub fn all(runs: &'a [Run]) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
+        let mut places = HashMap::new();
         for run in runs {
-            match groups.iter_mut().find(|group| group.holds(&run.summary)) {
-                Some(group) => group.runs.push(run),
-                None => groups.push(Group { runs: vec![run] }),
-            }
+            let RunSummary {
+                machine,
+                system,
+                parameters,
+                ..
+            } = &run.summary;
+            let place = places
+                .entry((machine, system, identity(parameters)))
+                .or_insert_with(|| {
+                    groups.push(Group { runs: Vec::new() });
+                    groups.len() - 1
+                });
+            groups[*place].runs.push(run);
         }
         groups
-    }
-
-    fn holds(&self, run: &RunSummary) -> bool {
-        self.machine() == run.machine && self.system() == run.system && self.parameters() == &run.parameters
     }
 
     /// The system's name.
@@ -127,6 +135,11 @@ pub fn title(system: &str, parameters: &Parameters) -> String {
         true => system.to_owned(),
         false => format!("{system} ({})", point(parameters)),
     }
+}
+
+/// Equal for equal sweep points, and for these alone.
+pub(crate) fn identity(parameters: &Parameters) -> String {
+    serde_json::to_string(parameters).expect("keys are strings")
 }
 
 /// A sweep point, for people; empty without a sweep.

@@ -73,8 +73,7 @@ fn chart(compared: &Compared<'_, '_>, kind: &Kind) -> Option<Chart> {
         return None;
     }
     let of = |point: usize, name: &String| {
-        let mut groups = compared.groups.iter();
-        let found = groups.find(|group| compared.point(group) == point && compared.name(group) == *name);
+        let found = { compared.all_at(point) }.find(|group| compared.name(group) == *name);
         found.and_then(|group| view(group, kind)).unwrap_or_else(View::empty)
     };
     let views = (0..compared.points.len()).flat_map(|point| names.iter().map(move |name| of(point, name)));

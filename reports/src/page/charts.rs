@@ -1,6 +1,8 @@
 //! What the page's script draws, described so that one short script draws it all: lines over shared x values, in one or several
 //! views between which the reader chooses.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::group::Group;
@@ -253,6 +255,10 @@ pub struct Compared<'g, 'a> {
     pub systems: Vec<&'a str>,
     /// As titles; one, empty, without a sweep.
     pub points: Vec<String>,
+    /// By what groups call it, a point's place among these.
+    places: HashMap<String, usize>,
+    /// By point: its groups.
+    at: Vec<Vec<&'g Group<'a>>>,
     one_machine: bool,
 }
 
@@ -268,14 +274,17 @@ impl<'g, 'a> Compared<'g, 'a> {
     pub fn new(groups: &'g [Group<'a>]) -> Compared<'g, 'a> {
         let mut systems: Vec<&str> = Vec::new();
         let mut points: Vec<String> = Vec::new();
+        let (mut places, mut at) = (HashMap::new(), Vec::<Vec<&Group<'_>>>::new());
         for group in groups {
             if !systems.contains(&group.system()) {
                 systems.push(group.system());
             }
-            let point = group.point();
-            if !points.contains(&point) {
-                points.push(point);
-            }
+            let place = *places.entry(group.point()).or_insert_with_key(|point| {
+                points.push(point.clone());
+                at.push(Vec::new());
+                points.len() - 1
+            });
+            at[place].push(group);
         }
         // Beside a sweep, a run of another folder needs a name for where it stands.
         if points.len() > 1 {
@@ -288,6 +297,8 @@ impl<'g, 'a> Compared<'g, 'a> {
             groups,
             systems,
             points,
+            places,
+            at,
             one_machine: groups.iter().all(|group| group.machine() == groups[0].machine()),
         }
     }
@@ -300,16 +311,18 @@ impl<'g, 'a> Compared<'g, 'a> {
 
     /// Where a group stands in the sweep: an index of the points.
     pub fn point(&self, group: &Group<'_>) -> usize {
-        let point = group.point();
-        let is_it = |other: &String| *other == point || point.is_empty() && other == APART;
-        let found = self.points.iter().position(is_it);
-        found.expect("the group is one of those compared")
+        let found = self.places.get(&group.point());
+        *found.expect("the group is one of those compared")
     }
 
-    /// The groups at a sweep point that can be drawn together.
+    /// The groups at a sweep point.
+    pub(super) fn all_at(&self, point: usize) -> impl Iterator<Item = &'g Group<'a>> {
+        self.at[point].iter().copied()
+    }
+
+    /// Those of them that can be drawn together.
     pub(super) fn at(&self, point: usize) -> impl Iterator<Item = &'g Group<'a>> {
-        let groups = self.groups.iter().filter(move |group| self.point(group) == point);
-        groups.take(MAX_LINES)
+        self.all_at(point).take(MAX_LINES)
     }
 
     /// A system on its machine, for a legend.
@@ -343,11 +356,7 @@ impl<'g, 'a> Compared<'g, 'a> {
 
     /// Which lines charts show where they leave some out: `first 24 of 30 lines`.
     pub fn limit(&self) -> Option<String> {
-        let most = (0..self.points.len()).map(|point| {
-            let at = self.groups.iter().filter(|group| self.point(group) == point);
-            at.count()
-        });
-        let most = most.max().unwrap_or(0);
+        let most = self.at.iter().map(Vec::len).max().unwrap_or(0);
         (most > MAX_LINES).then(|| format!("first {MAX_LINES} of {most} lines"))
     }
 }

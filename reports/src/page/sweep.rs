@@ -1,11 +1,13 @@
 //! The chart of figures over a sweep: what a reader chooses is up, the values of a swept key are across, a line is a system.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::charts::{
     Axis, Chart, Choice, Compared, Line, LineStyle, MAX_LINES, Stroke, Target, View, coarse, one_target, words,
 };
-use crate::group::{Group, plain};
+use crate::group::{Group, identity, plain};
 use crate::human;
 use crate::metric::{Metric, Unit, shown};
 use crate::summary::{Parameters, SloSummary};
@@ -85,26 +87,35 @@ struct Key<'a> {
     values: Vec<&'a Value>,
     /// The values as numbers, where they are; with the unit that they share.
     numbers: Option<(Vec<f64>, String)>,
+    /// By a value as JSON, its place among them.
+    places: HashMap<String, usize>,
 }
 
 fn keys<'a>(compared: &Compared<'_, 'a>) -> Vec<Key<'a>> {
     let mut keys: Vec<Key<'a>> = Vec::new();
     for group in compared.groups {
         for (name, value) in group.parameters() {
-            match keys.iter_mut().find(|key| key.name == name) {
-                Some(key) if key.values.contains(&value) => {}
-                Some(key) => key.values.push(value),
-                None => keys.push(Key {
+            let known = keys.iter().position(|key| key.name == name);
+            let key = known.unwrap_or_else(|| {
+                keys.push(Key {
                     name,
-                    values: vec![value],
+                    values: Vec::new(),
                     numbers: None,
-                }),
-            }
+                    places: HashMap::new(),
+                });
+                keys.len() - 1
+            });
+            let Key { values, places, .. } = &mut keys[key];
+            places.entry(value.to_string()).or_insert_with(|| {
+                values.push(value);
+                values.len() - 1
+            });
         }
     }
     keys.retain(|key| key.values.len() > 1);
     for key in &mut keys {
         key.numbers = numbers(&mut key.values);
+        key.places = key.values.iter().map(|value| value.to_string()).zip(0..).collect();
     }
     // The finest first: it says most.
     keys.sort_by_key(|key| std::cmp::Reverse(key.values.len()));
@@ -187,13 +198,13 @@ struct Along<'a> {
 
 fn alongs<'a>(compared: &Compared<'_, 'a>, key: &'a Key<'a>, keys: &[Key<'a>]) -> Vec<Along<'a>> {
     let several = keys.len() > 1;
-    let mut fixed: Vec<(Parameters, usize)> = Vec::new();
+    let mut fixed: Vec<Parameters> = Vec::new();
+    let mut known = HashSet::new();
     let swept = |group: &&Group<'_>| group.parameters().contains_key(key.name);
     for group in compared.groups.iter().filter(swept) {
         let others = others(group.parameters(), key);
-        match fixed.iter_mut().find(|(known, _)| *known == others) {
-            Some((_, groups)) => *groups += 1,
-            None => fixed.push((others, 1)),
+        if known.insert(identity(&others)) {
+            fixed.push(others);
         }
     }
     // Samples rather than a grid: hardly any two points agree in all other keys.
@@ -205,7 +216,7 @@ fn alongs<'a>(compared: &Compared<'_, 'a>, key: &'a Key<'a>, keys: &[Key<'a>]) -
             fixed: None,
         }];
     }
-    let along = |(fixed, _): (Parameters, usize)| {
+    let along = |fixed: Parameters| {
         let swept = |name: &str| keys.iter().any(|key| key.name == name);
         let at: Vec<String> = fixed
             .iter()
@@ -241,17 +252,19 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
     let groups: Vec<&Group<'_>> = compared.groups.iter().filter(on_the_way).collect();
     let place = |group: &Group<'_>| {
         let value = group.parameters().get(key.name)?;
-        key.values.iter().position(|other| *other == value)
+        key.places.get(&value.to_string()).copied()
     };
+    let places: Vec<Option<usize>> = groups.iter().map(|group| place(group)).collect();
     // One column a group where several may share a value, one a value else.
     let mut columns: Vec<(usize, Option<usize>)> = match along.fixed {
         Some(_) => (0..key.values.len()).map(|value| (value, None)).collect(),
         None => {
-            let column = |(index, group): (usize, &&Group<'_>)| Some((place(group)?, Some(index)));
-            groups.iter().enumerate().filter_map(column).collect()
+            let column = |(index, place): (usize, &Option<usize>)| Some(((*place)?, Some(index)));
+            places.iter().enumerate().filter_map(column).collect()
         }
     };
     columns.sort_unstable();
+    let column_of: HashMap<(usize, Option<usize>), usize> = columns.iter().copied().zip(0..).collect();
     let x_of = |value: usize| key.numbers.as_ref().map_or(value as f64, |(numbers, _)| numbers[value]);
     let scale = Scale::of(metric, &groups);
     let mut lines: Vec<Line> = Vec::new();
@@ -271,9 +284,8 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
             });
             lines.len() - 1
         });
-        let found = columns
-            .iter()
-            .position(|&(value, own)| Some(value) == place(group) && own.is_none_or(|own| own == index));
+        let own = along.fixed.is_none().then_some(index);
+        let found = places[index].and_then(|place| column_of.get(&(place, own)).copied());
         if let (Some(column), Some(figure)) = (found, group.spread(metric.read)) {
             let line = &mut lines[line];
             line.ys[column] = Some(coarse(figure.mean / scale.unit));

@@ -1,10 +1,12 @@
 //! One sentence over all systems: who meets the target, and what tells those apart.
 
+use std::collections::BTreeMap;
+
 use super::targets::{Kept, NOBODY_COUNTS, Targets, is_judged, share_in_time, slo};
-use crate::group::Group;
+use crate::group::{Group, identity};
 use crate::human::{self, listed};
 use crate::page::charts::Compared;
-use crate::summary::{Parameters, RunSummary};
+use crate::summary::RunSummary;
 
 /// Nothing where there are not several systems, or none that is judged where another is.
 pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
@@ -149,34 +151,33 @@ fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
             systems.len()
         ));
     }
-    let is_at =
-        |group: &Group<'_>, system: &str, point: &Parameters| group.system() == system && group.parameters() == point;
-    let has = |system: &str, point: &Parameters| judged.iter().any(|group| is_at(group, system, point));
-    // Who is judged nowhere has no points to share.
-    let is_anywhere = |system: &&str| judged.iter().any(|group| group.system() == *system);
-    let anywhere: Vec<&str> = systems.iter().copied().filter(is_anywhere).collect();
-    let mut shared: Vec<&Parameters> = Vec::new();
-    for point in judged.iter().map(|group| group.parameters()) {
-        let by_all = anywhere.iter().all(|system| has(system, point));
-        if by_all && !shared.contains(&point) {
-            shared.push(point);
-        }
+    // By point and system: what was judged.
+    let mut at: BTreeMap<String, BTreeMap<&str, Vec<&Group<'_>>>> = BTreeMap::new();
+    for &group in &judged {
+        let of_point = at.entry(identity(group.parameters())).or_default();
+        of_point.entry(group.system()).or_default().push(group);
     }
+    // Who is judged nowhere has no points to share.
+    let is_anywhere = |system: &&str| at.values().any(|of_point| of_point.contains_key(system));
+    let anywhere: Vec<&str> = systems.iter().copied().filter(is_anywhere).collect();
+    let is_shared = |of_point: &&BTreeMap<&str, _>| anywhere.iter().all(|system| of_point.contains_key(system));
+    let shared: Vec<_> = at.values().filter(is_shared).collect();
     if shared.is_empty() {
         return None;
     }
-    let compared: Vec<&Group<'_>> = { judged.iter().copied() }
-        .filter(|group| shared.contains(&group.parameters()))
+    let compared: Vec<&Group<'_>> = { shared.iter() }
+        .flat_map(|of_point| of_point.values().flatten().copied())
         .collect();
     let which = match compared.len() == judged.len() {
         true => "",
         false => " at which every system is judged",
     };
-    let meets = |system: &str, point: &Parameters| {
-        let mut at = judged.iter().filter(|group| is_at(group, system, point));
-        has(system, point) && at.all(|group| Kept::of(group).always())
+    let met = |system: &str| {
+        let meets = |of_point: &&&BTreeMap<&str, Vec<&Group<'_>>>| {
+            of_point[system].iter().all(|group| Kept::of(group).always())
+        };
+        shared.iter().filter(meets).count()
     };
-    let met = |system: &str| shared.iter().filter(|point| meets(system, point)).count();
     let always = in_every_repeat(&compared);
     let most = anywhere.iter().map(|system| met(system)).max()?;
     let who = Judged {
