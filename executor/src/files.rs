@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use safetensors::SafeTensors;
 use tch::{Device, Kind, Tensor};
 use tenantry_core::policy::pet_header::PoolerActivation;
-use tenantry_core::spec::HeadTask;
-use tenantry_profiles::{DType, ModelShape, of_checkpoint};
+use tenantry_core::spec::{HeadTask, PoolSpec};
+use tenantry_profiles::{DType, ModelKind, ModelShape, of_checkpoint};
 
 use crate::adapters::AdapterShape;
 use crate::cascade::{ClassifierConfig, read_encoder};
-use crate::decoder::{DecoderConfig, read_decoder};
+use crate::decoder::{DecoderConfig, checkpoint_files, read_decoder};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, LinearParameters, Pooler, Variant, read_checkpoint};
 use crate::tensors_file::{map, numbers, parse};
@@ -58,6 +58,25 @@ impl Files {
     pub fn tokenizer(&self) -> Option<PathBuf> {
         let path = of_checkpoint(self.model.as_ref()?, TOKENIZER);
         path.exists().then_some(path)
+    }
+
+    /// That a pool's checkpoints are such of its models, as far as their configs and the headers of their weights say, and that tenants have files. What
+    /// numbers they have is known when they are read.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or of another shape than the model's.
+    pub(crate) fn check(&self, pool: &PoolSpec) -> Result<(), ExecutorError> {
+        let of_pool = self.model.iter().chain(&self.domains).map(|path| (path, &pool.model));
+        let more = pool.tasks.iter().flat_map(|tasks| tasks.named_models(&pool.model));
+        let of_tasks = more.filter_map(|(name, shape)| Some((self.models.get(name)?, shape)));
+        for (path, shape) in of_pool.chain(of_tasks) {
+            check_header(path, shape)?;
+        }
+        match pool.tasks {
+            // Each has a file of its own, which says of which kind it is.
+            Some(_) => Ok(()),
+            None => self.of_tenants().map(drop),
+        }
     }
 
     /// Tenants' files, where there are any.
@@ -125,12 +144,24 @@ impl EncoderBlock {
 /// # Errors
 /// Files that cannot be read, or of another shape than the model's.
 pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) -> Result<EncoderBlock, ExecutorError> {
+    let weights = weights_of(path);
+    Ok(match encoder_config(path, shape)? {
+        None => EncoderBlock {
+            parameters: read_checkpoint(&weights, shape, dtype)?,
+            variant: Variant::BERT,
+        },
+        Some(stored) => EncoderBlock {
+            parameters: read_encoder(&weights, &stored, dtype)?,
+            variant: stored.variant,
+        },
+    })
+}
+
+/// What an encoder's checkpoint says of itself, where it does: that of a model of this shape.
+fn encoder_config(path: &Path, shape: &ModelShape) -> Result<Option<ClassifierConfig>, ExecutorError> {
     let config = of_checkpoint(path, CONFIG);
     if !config.exists() {
-        return Ok(EncoderBlock {
-            parameters: read_checkpoint(&weights_of(path), shape, dtype)?,
-            variant: Variant::BERT,
-        });
+        return Ok(None);
     }
     let stored = ClassifierConfig::read_encoder(&config, &shape.name)?;
     agree(&config, shape, &stored.shape)?;
@@ -143,10 +174,7 @@ pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) 
             "one of another layout",
         ));
     }
-    Ok(EncoderBlock {
-        parameters: read_encoder(&weights_of(path), &stored, dtype)?,
-        variant: stored.variant,
-    })
+    Ok(Some(stored))
 }
 
 /// Reads a decoder's checkpoint into host memory.
@@ -158,6 +186,12 @@ pub(crate) fn read_decoder_block(
     shape: &ModelShape,
     dtype: DType,
 ) -> Result<(DecoderConfig, Tensor), ExecutorError> {
+    let config = decoder_config(path, shape)?;
+    Ok((config, read_decoder(path, shape, dtype)?))
+}
+
+/// What a decoder's checkpoint says of itself, or its shape where it does not: that of a model of this shape.
+fn decoder_config(path: &Path, shape: &ModelShape) -> Result<DecoderConfig, ExecutorError> {
     let stored = of_checkpoint(path, CONFIG);
     let config = match stored.exists() {
         true => DecoderConfig::read(&stored, &shape.name)?,
@@ -174,7 +208,22 @@ pub(crate) fn read_decoder_block(
         false => DecoderConfig::new(shape)?,
     };
     agree(&stored, shape, &config.shape)?;
-    Ok((config, read_decoder(path, shape, dtype)?))
+    Ok(config)
+}
+
+/// That a checkpoint is of a model of this shape, as far as its config says, and that its weights are safetensors files and whole.
+fn check_header(path: &Path, shape: &ModelShape) -> Result<(), ExecutorError> {
+    let weights = match shape.kind {
+        ModelKind::Encoder => {
+            encoder_config(path, shape)?;
+            vec![weights_of(path)]
+        }
+        ModelKind::Decoder => {
+            decoder_config(path, shape)?;
+            checkpoint_files(path)?
+        }
+    };
+    weights.iter().try_for_each(|path| parse(path, &map(path)?).map(drop))
 }
 
 /// What all tenants' own models have beside their shape is one thing, by which their slots on the device compute: the first's that can be read.

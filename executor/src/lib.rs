@@ -85,6 +85,7 @@ mod device;
 mod error;
 mod files;
 mod find;
+mod gathered;
 mod gpu;
 mod host;
 mod likeliest;
@@ -104,7 +105,6 @@ mod whole_models;
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 pub use decoder::{
     Chunk, Decoder, DecoderConfig, KvCache, Rope, RopeScaling, Sampling, Step, TenantParameters, read_decoder, sample,
-    write_decoder,
 };
 pub use device::{
     DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, give_memory_back,
@@ -117,7 +117,7 @@ pub use gpu::describe;
 pub use host::{LIBTORCH_VERSION, available_host_bytes, describe_cpu};
 pub use lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment, read_lora};
 pub use model::{Encoder, Heads, Input, read_checkpoint, write_checkpoint};
-pub use parameter_sets::ParameterSets;
+pub use parameter_sets::{ParameterSets, Room};
 pub use plot::{Building, Origin, Progress, Tables, WatchBuilding, tables_folder};
 pub use tch::Device;
 pub use whole_models::{ModelSlots, ModelStore, WholeModel};

@@ -1,14 +1,45 @@
 //! Tenants' parameters in host memory: one contiguous block each, or shared round-robin where there is no room for all.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
 use crate::device::{element_bytes, empty_host_memory_for, host_memory_for, kind, prepare_lane_thread, slice_of};
 use crate::error::ExecutorError;
 use crate::tensors_file::converted;
+
+/// Host memory that tenants' parameters may take, in bytes; and what stops them from being made, where something may.
+#[derive(Clone, Copy, Debug)]
+pub struct Room<'a> {
+    max_bytes: u64,
+    interrupt: Option<&'a AtomicBool>,
+}
+
+impl From<u64> for Room<'static> {
+    fn from(max_bytes: u64) -> Room<'static> {
+        Room {
+            max_bytes,
+            interrupt: None,
+        }
+    }
+}
+
+impl<'a> Room<'a> {
+    /// So many bytes, filled until the flag is set.
+    pub(crate) fn until(max_bytes: u64, interrupt: &'a AtomicBool) -> Room<'a> {
+        Room {
+            max_bytes,
+            interrupt: Some(interrupt),
+        }
+    }
+
+    fn check(&self) -> Result<(), ExecutorError> {
+        self.interrupt.map_or(Ok(()), ExecutorError::if_set)
+    }
+}
 
 /// Equally long blocks of parameters for a number of tenants, page-locked where they are copied to a GPU.
 ///
@@ -34,26 +65,27 @@ pub struct ParameterSets {
 }
 
 impl ParameterSets {
-    /// Makes blocks of `length` parameters for `tenants` tenants in at most `max_bytes` of host memory. `fill` writes tenant
-    /// `t`'s block; `device` is where the blocks will be copied to.
+    /// Makes blocks of `length` parameters for `tenants` tenants in so much host memory at most. `fill` writes tenant `t`'s block; `device` is where the
+    /// blocks will be copied to.
     ///
     /// # Errors
-    /// No tenants, or `max_bytes` that do not hold a single block.
-    pub(crate) fn new(
+    /// No tenants, memory that does not hold a single block, or the user stopped it.
+    pub(crate) fn new<'a>(
         tenants: u32,
         length: u64,
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
         fill: impl Fn(u32, &mut [f32]) + Sync,
     ) -> Result<ParameterSets, ExecutorError> {
-        let kind = kind(dtype);
+        let (kind, room) = (kind(dtype), room.into());
+        let max_bytes = room.max_bytes;
         let distinct = distinct_of(tenants, length * element_bytes(kind), max_bytes)?;
         let mut blocks = Vec::new();
         while blocks.len() < distinct as usize {
             blocks.extend(piece(distinct - blocks.len() as u32, length, kind, device)?);
         }
-        fill_all(&mut blocks, length, &fill)?;
+        fill_all(&mut blocks, length, room, &fill)?;
         Ok(ParameterSets {
             blocks: blocks.into_iter().map(Mutex::new).collect(),
             replaced: None,
@@ -70,16 +102,18 @@ impl ParameterSets {
     /// [`missing`](Self::missing), as if it had been let go of; the others are served.
     ///
     /// # Errors
-    /// No tenants, no blocks, none that can be had, or `max_bytes` of host memory that do not hold them all: nobody is to be answered by another's.
-    pub(crate) fn of_blocks(
+    /// No tenants, no blocks, none that can be had, host memory that does not hold them all, since nobody is to be answered by another's, or the user
+    /// stopped it.
+    pub(crate) fn of_blocks<'a>(
         tenants: u32,
         length: u64,
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
         blocks: impl ExactSizeIterator<Item = Result<Tensor, ExecutorError>>,
     ) -> Result<ParameterSets, ExecutorError> {
-        let kind = kind(dtype);
+        let (kind, room) = (kind(dtype), room.into());
+        let max_bytes = room.max_bytes;
         let distinct = distinct_of(tenants, length * element_bytes(kind), max_bytes)?;
         if blocks.len() == 0 {
             return Err(ExecutorError::input("tenants' parameters", "of at least one", 0));
@@ -109,6 +143,7 @@ impl ParameterSets {
         let mut missing = Vec::new();
         let mut own_blocks = Vec::new();
         for (index, block) in blocks.take(count).enumerate() {
+            room.check()?;
             own_blocks.push(Mutex::new(match own(block) {
                 Ok(block) => block,
                 Err(error) if missing.len() + 1 == count => return Err(error),
@@ -296,7 +331,12 @@ fn piece(blocks: u32, length: u64, kind: Kind, device: Device) -> Result<Vec<Ten
 }
 
 /// Fills blocks of `length` numbers on all cores: ten thousand tenants' have as many as a large model.
-fn fill_all(blocks: &mut [Tensor], length: u64, fill: &(impl Fn(u32, &mut [f32]) + Sync)) -> Result<(), ExecutorError> {
+fn fill_all(
+    blocks: &mut [Tensor],
+    length: u64,
+    room: Room<'_>,
+    fill: &(impl Fn(u32, &mut [f32]) + Sync),
+) -> Result<(), ExecutorError> {
     let length = usize::try_from(length).expect("blocks fit the address space");
     let cores = tenantry_profiles::cores() as usize;
     let share = blocks.len().div_ceil(cores);
@@ -305,6 +345,7 @@ fn fill_all(blocks: &mut [Tensor], length: u64, fill: &(impl Fn(u32, &mut [f32])
         // One for all, whose pages are there after the first.
         let mut numbers = Tensor::f_empty([length as i64], (Kind::Float, Device::Cpu))?;
         for (tenant, block) in (first as u32..).zip(blocks) {
+            room.check()?;
             fill(tenant, slice_of(&mut numbers));
             tch::no_grad(|| block.f_copy_(&numbers))?;
         }
@@ -317,9 +358,8 @@ fn fill_all(blocks: &mut [Tensor], length: u64, fill: &(impl Fn(u32, &mut [f32])
         let mut done = threads
             .into_iter()
             .map(|thread| thread.join().expect("filling does not panic"));
-        done.try_for_each(|done: Result<(), TchError>| done)
-    })?;
-    Ok(())
+        done.try_for_each(|done: Result<(), ExecutorError>| done)
+    })
 }
 
 /// No block.
@@ -355,6 +395,8 @@ const UNBROKEN: &str = "nobody panics while it holds a block";
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     fn sets(tenants: u32, max_bytes: u64) -> Result<ParameterSets, ExecutorError> {
@@ -377,6 +419,24 @@ mod tests {
         let first: Vec<f64> = (0..5).map(|tenant| sets.of(tenant).double_value(&[9])).collect();
         assert_eq!(first, [0.0, 1.0, 2.0, 0.0, 1.0]);
         assert_eq!(sets.share().of(4).data_ptr(), sets.of(4).data_ptr());
+    }
+
+    /// Who stops a run while a thousand models are drawn need not wait for them.
+    #[test]
+    fn filling_ends_when_it_is_stopped() {
+        let (stopped, filled) = (AtomicBool::new(false), AtomicU32::new(0));
+        let stop = |_: u32, _: &mut [f32]| {
+            filled.fetch_add(1, Ordering::Relaxed);
+            stopped.store(true, Ordering::Relaxed);
+        };
+        let room = Room::until(u64::MAX, &stopped);
+        let refused = ParameterSets::new(1_000, 10, DType::F32, Device::Cpu, room, stop).unwrap_err();
+        assert!(matches!(refused, ExecutorError::Interrupted));
+        // Each core may have been at one.
+        assert!(filled.load(Ordering::Relaxed) <= tenantry_profiles::cores());
+        let blocks = [1.0_f32, 2.0].map(|number| Ok(Tensor::from_slice(&[number])));
+        let refused = ParameterSets::of_blocks(2, 1, DType::F32, Device::Cpu, room, blocks.into_iter()).unwrap_err();
+        assert!(matches!(refused, ExecutorError::Interrupted), "and no file is missing");
     }
 
     #[test]

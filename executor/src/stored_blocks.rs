@@ -22,8 +22,10 @@ pub(crate) struct StoredBlocks {
     device: Device,
 }
 
+/// Says what a file in that folder is for, and who names the folder: nobody asked for one by its path.
 fn failed(source: std::io::Error) -> ExecutorError {
-    ExecutorError::file(std::env::temp_dir())(source)
+    let why = format!("{source} (parameters that are read from the disk are kept here; TMPDIR names another folder)");
+    ExecutorError::file(std::env::temp_dir())(std::io::Error::new(source.kind(), why))
 }
 
 impl StoredBlocks {
@@ -82,5 +84,21 @@ impl StoredBlocks {
         self.file.read_exact_at(&mut bytes, from).map_err(failed)?;
         let block = Tensor::f_from_data_size(&bytes, &[self.numbers as i64], self.kind)?;
         host_memory_for(self.device, block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_room_is_told_of_another_folder() {
+        let full = failed(std::io::Error::from(std::io::ErrorKind::StorageFull)).to_string();
+        let folder = std::env::temp_dir();
+        assert!(full.starts_with(&folder.display().to_string()), "{full}");
+        assert!(
+            full.contains("TMPDIR") && full.contains("parameters that are read from the disk"),
+            "{full}"
+        );
     }
 }

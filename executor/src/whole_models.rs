@@ -5,7 +5,7 @@ use tenantry_profiles::{DType, ModelShape};
 
 use crate::device::{copy_block, element_bytes};
 use crate::error::ExecutorError;
-use crate::parameter_sets::{ParameterSets, is_there};
+use crate::parameter_sets::{ParameterSets, Room, is_there};
 
 /// A model, or its upper layers, whose parameters are one flat block, so that one copy swaps it.
 pub trait WholeModel: Sized {
@@ -63,45 +63,45 @@ pub struct ModelStore {
 }
 
 impl ModelStore {
-    /// Random models of kind `M`, from `first_layer` on, for `tenants` tenants, in at most `max_bytes` of host memory; `device` is where
-    /// they will be copied to.
+    /// Random models of kind `M`, from `first_layer` on, for `tenants` tenants, in so much host memory at most; `device` is where they
+    /// will be copied to.
     ///
     /// # Errors
-    /// As [`WholeModel::numbers`], or memory for less than one tenant's.
-    pub fn random<M: WholeModel>(
+    /// As [`WholeModel::numbers`], memory for less than one tenant's, or the user stopped it.
+    pub fn random<'a, M: WholeModel>(
         shape: &ModelShape,
         first_layer: u32,
         tenants: u32,
         seed: u64,
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
     ) -> Result<ModelStore, ExecutorError> {
         let numbers = M::numbers(shape, first_layer)?;
         // Each tenant's model differs from the backbone.
         let fill =
             |tenant: u32, block: &mut [f32]| M::initialise(shape, first_layer, seed, u64::from(tenant) + 1, block);
         Ok(ModelStore {
-            sets: ParameterSets::new(tenants, numbers, dtype, device, max_bytes, fill)?,
+            sets: ParameterSets::new(tenants, numbers, dtype, device, room, fill)?,
         })
     }
 
     /// Models in these blocks, each of the layers from `first_layer` on, for `tenants` tenants in turns.
     ///
     /// # Errors
-    /// Blocks that cannot be had or are of another length, or memory for less than one tenant's.
-    pub(crate) fn of_blocks<M: WholeModel>(
+    /// Blocks that cannot be had or are of another length, memory for less than one tenant's, or the user stopped it.
+    pub(crate) fn of_blocks<'a, M: WholeModel>(
         shape: &ModelShape,
         first_layer: u32,
         tenants: u32,
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
         blocks: impl ExactSizeIterator<Item = Result<Tensor, ExecutorError>>,
     ) -> Result<ModelStore, ExecutorError> {
         let numbers = M::numbers(shape, first_layer)?;
         Ok(ModelStore {
-            sets: ParameterSets::of_blocks(tenants, numbers, dtype, device, max_bytes, blocks)?,
+            sets: ParameterSets::of_blocks(tenants, numbers, dtype, device, room, blocks)?,
         })
     }
 
@@ -118,20 +118,6 @@ impl ModelStore {
 pub struct ModelSlots<M>(Vec<M>);
 
 impl<M: WholeModel> ModelSlots<M> {
-    /// `slots` empty slots for the layers from `first_layer` on.
-    ///
-    /// # Errors
-    /// As [`WholeModel::unloaded`].
-    pub fn new(
-        shape: &ModelShape,
-        first_layer: u32,
-        slots: u32,
-        dtype: DType,
-        device: Device,
-    ) -> Result<ModelSlots<M>, ExecutorError> {
-        ModelSlots::of(slots, || M::unloaded(shape, first_layer, dtype, device))
-    }
-
     /// `slots` slots, each a model with room for another's parameters that is otherwise as tenants' are.
     pub(crate) fn of(slots: u32, slot: impl Fn() -> Result<M, ExecutorError>) -> Result<ModelSlots<M>, ExecutorError> {
         Ok(ModelSlots((0..slots).map(|_| slot()).collect::<Result<_, _>>()?))
@@ -158,11 +144,6 @@ impl<M: WholeModel> ModelSlots<M> {
         &self.0[slot as usize]
     }
 
-    /// Bytes that all slots take on the device.
-    pub fn device_bytes(&self) -> u64 {
-        self.0.iter().map(M::device_bytes).sum()
-    }
-
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> ModelSlots<M> {
         ModelSlots(self.0.iter().map(M::share).collect())
@@ -178,8 +159,8 @@ mod tests {
     fn a_slot_computes_as_its_tenants_own_model<M: WholeModel>(name: &str, run: impl Fn(&M) -> Tensor) {
         let (shape, device) = (ModelShape::builtin(name).unwrap(), Device::Cpu);
         let store = ModelStore::random::<M>(&shape, 0, 3, 7, DType::F32, device, u64::MAX).unwrap();
-        let slots = ModelSlots::<M>::new(&shape, 0, 2, DType::F32, device).unwrap();
-        assert_eq!(slots.device_bytes(), 2 * 4 * shape.parameters());
+        let slots = ModelSlots::of(2, || M::unloaded(&shape, 0, DType::F32, device)).unwrap();
+        assert_eq!(slots.model(1).device_bytes(), 4 * shape.parameters());
         // The copy lane writes through a handle of its own.
         slots.share().load(&store, 0, 1).unwrap();
         slots.share().load(&store, 2, 1).unwrap();

@@ -9,7 +9,7 @@ use tenantry_core::command::Finish;
 use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::errors::LaneErrors;
 use tenantry_executor::machine::execute::{self, ExecuteError, Executed};
-use tenantry_executor::{Building, DeviceMemory, ExecutorError, Files, Progress};
+use tenantry_executor::{Building, DeviceMemory, ExecutorError, Progress};
 use tenantry_plot::PlotError;
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
@@ -19,7 +19,8 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::generate::TenantGroups;
 
-use tenantry::cards::{cluster, workload, workload_failure};
+use crate::executable;
+use tenantry::cards::{self, cluster, workload, workload_failure};
 use tenantry::caveats::{AnotherRate, of_workload};
 use tenantry::failure::Failure;
 use tenantry::keep::{Kept, Watch};
@@ -31,6 +32,8 @@ pub struct Device {
     torch: tenantry_executor::Device,
     /// Of the host, before anything ran.
     available_host_bytes: u64,
+    /// Whether it is asked what each request got.
+    answers: bool,
 }
 
 /// A run that was executed.
@@ -51,7 +54,13 @@ impl Device {
             name: name.to_owned(),
             torch,
             available_host_bytes: tenantry_executor::available_host_bytes(),
+            answers: false,
         })
+    }
+
+    /// The same, told of each request's tokens where `answers` are asked for.
+    pub fn with_answers(self, answers: bool) -> Device {
+        Device { answers, ..self }
     }
 
     /// Memory of the host that a run may use. What PyTorch has page-locked it keeps for the next run, though the system counts it as taken.
@@ -59,6 +68,30 @@ impl Device {
         match self.is_cpu() {
             true => tenantry_executor::available_host_bytes(),
             false => self.available_host_bytes,
+        }
+    }
+
+    /// Of the host, for what it keeps of tenants: of a processor's memory half, or what is left of it beside what stands for cards.
+    fn bytes_for_tenants(&self, run: &RunSpec, card: &Card) -> Result<u64, Failure> {
+        let there = self.available_host_bytes();
+        if !self.is_cpu() {
+            // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
+            return Ok(there / 4);
+        }
+        let server = cards::server(run, card).map_err(Failure::BadInput)?;
+        Ok((there / 2).min(there.saturating_sub(executable::needed_bytes(run, &server))))
+    }
+
+    /// Why a system is not executed here.
+    pub fn failure(&self, system: &str, error: &ExecutorError) -> Failure {
+        let message = format!("system {system} on {}: {error}", self.name);
+        match error {
+            error if error.is_bad_input() => Failure::BadInput(message),
+            ExecutorError::Interrupted => Failure::Interrupted(message),
+            ExecutorError::Plot(PlotError::Interrupted { .. }) => {
+                Failure::Interrupted(format!("{message}; the same command goes on"))
+            }
+            _ => Failure::Running(message),
         }
     }
 
@@ -87,8 +120,6 @@ impl Device {
         bar: &ProgressBar,
         mut watch: Option<Watch>,
     ) -> Result<ExecutedRun, Failure> {
-        // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
-        let host_share = if self.is_cpu() { 2 } else { 4 };
         let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))?;
         let spec = execute::Run {
             device: self.torch,
@@ -100,15 +131,10 @@ impl Device {
             target: run.slo.map(|slo| slo.target),
             seed: run.seed,
             outcomes: run.answers.as_ref().map(|answers| (answers, run.seed)),
-            max_host_bytes: self.available_host_bytes() / host_share,
-            files: Files {
-                model: run.files.model.clone(),
-                models: run.files.models.clone(),
-                domains: run.files.domains.clone(),
-                tenants: run.files.tenants.clone(),
-                corpus: run.files.corpus.clone(),
-            },
+            max_host_bytes: self.bytes_for_tenants(run, card)?,
+            files: executable::files(run),
             tables: tenantry_executor::tables_folder(),
+            tokens: self.answers,
             domains: groups.domains().clone(),
             building: &show_building(bar),
         };
@@ -127,12 +153,9 @@ impl Device {
             let message = format!("system {} on {}: {error}", run.system.name, self.name);
             match &error {
                 ExecuteError::Server(_) | ExecuteError::Answers(_) => Failure::BadInput(message),
-                ExecuteError::Executor(error) if error.is_bad_input() => Failure::BadInput(message),
+                ExecuteError::Executor(error) => self.failure(&run.system.name, error),
                 ExecuteError::Run(error) => run_failure(run, message, error),
-                ExecuteError::Executor(ExecutorError::Plot(PlotError::Interrupted { .. })) => {
-                    Failure::Interrupted(format!("{message}; the same command goes on"))
-                }
-                ExecuteError::Executor(_) | ExecuteError::Law(_) => Failure::Running(message),
+                ExecuteError::Law(_) => Failure::Running(message),
             }
         })?;
         if let Some(watch) = &mut watch {
@@ -149,6 +172,7 @@ impl Device {
                 run.system.name, run.tenants
             ));
         }
+        caveats.extend(done.disk_in_memory.then(|| disk_in_memory(&run.system.name)));
         let refused = done.refused.iter();
         caveats.extend(refused.map(|reason| format!("{}: refused: {reason}", run.system.name)));
         caveats.extend(done.errors.iter().map(|of| errors(&run.system.name, of)));
@@ -200,6 +224,13 @@ fn answers(done: &Executed, staged: bool) -> impl Iterator<Item = Answer> {
     });
     let tokens = { done.generated.iter() }.map(move |made| of(made.ticket, None, Said::Tokens(made.tokens.clone())));
     classes.chain(numbers).chain(labels).chain(tokens)
+}
+
+/// A sentence on parameters that were read from a disk which is none.
+fn disk_in_memory(system: &str) -> String {
+    format!(
+        "{system}: the folder for temporary files lies in memory: what tenants have on the disk was read from there (TMPDIR may name another)."
+    )
 }
 
 /// A sentence on what failed on a lane.
@@ -274,6 +305,7 @@ mod tests {
             name: "cuda:1".to_owned(),
             torch: tenantry_executor::Device::Cuda(1),
             available_host_bytes: 1 << 30,
+            answers: false,
         };
         let told = shared_device("punica", 4, &gpu).unwrap();
         assert!(told.starts_with("punica: cuda:1 is all of the 4 cards,"), "{told}");
@@ -282,8 +314,15 @@ mod tests {
             name: "cpu".to_owned(),
             torch: tenantry_executor::Device::Cpu,
             available_host_bytes: 1 << 30,
+            answers: false,
         };
         assert_eq!(shared_device("punica", 2, &cpu), None, "workers are lanes there");
+    }
+
+    #[test]
+    fn a_disk_that_is_memory_is_told() {
+        let told = disk_in_memory("punica");
+        assert!(told.starts_with("punica: ") && told.contains("TMPDIR"), "{told}");
     }
 
     #[test]

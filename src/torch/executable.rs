@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use tenantry::cards;
 use tenantry::failure::Failure;
 use tenantry::runs::Loaded;
+use tenantry_core::Server;
 use tenantry_core::spec::PoolSpec;
 use tenantry_executor::ExecutorError;
 use tenantry_executor::machine::execute;
+use tenantry_profiles::ModelShape;
 use tenantry_reports::human;
 use tenantry_scenarios::{Files, RunSpec};
 
 use crate::device::Device;
 
 /// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, or the host whose memory is
-/// all cards', weights and texts that are not there.
+/// all cards', implementations that the device lacks, weights and texts that are not there or are another model's.
 pub fn check(loaded: &Loaded, device: &Device) -> Result<(), Failure> {
     // Other seeds change nothing of that.
     for (index, run) in by_system(&loaded.runs).filter(|(_, run)| run.repeat == 0) {
@@ -22,23 +24,45 @@ pub fn check(loaded: &Loaded, device: &Device) -> Result<(), Failure> {
             let key = format!("systems[{index}].generation.{what}");
             return Err(Failure::bad_input(loaded.scenario.wrong(&key, &must, got)));
         }
-        cards::server(run, loaded.card(run)).map_err(Failure::BadInput)?;
-        let models_bytes = models_bytes(run);
+        let server = cards::server(run, loaded.card(run)).map_err(Failure::BadInput)?;
+        let needed_bytes = needed_bytes(run, &server);
         let there = device.available_host_bytes();
-        if device.is_cpu() && models_bytes > there {
+        if device.is_cpu() && needed_bytes > there {
             let must = format!(
-                "a system whose models fit the memory that is free on this machine, {}",
+                "a system whose models, slots and caches fit the memory that is free on this machine, {}",
                 human::bytes(there as f64)
             );
-            let got = human::bytes(models_bytes as f64);
+            let got = human::bytes(needed_bytes as f64);
             let key = format!("systems[{index}]");
             return Err(Failure::bad_input(loaded.scenario.wrong(&key, &must, got)));
         }
     }
-    check_files(loaded)
+    check_files(loaded)?;
+    let systems = by_system(&loaded.runs).filter(|(_, run)| run.repeat == 0);
+    for (_, run) in systems {
+        let checked = execute::check_here(&run.system, &files(run), device.torch());
+        checked.map_err(|error| device.failure(&run.system.name, &error))?;
+    }
+    Ok(())
 }
 
-/// What a run's models take at least of the one memory that stands for all cards. A model that stays is there once, for all of its instances; one that
+/// What a run takes at least of the one memory that stands for all cards. What the host keeps of tenants beside it comes to what is left.
+pub fn needed_bytes(run: &RunSpec, server: &Server) -> u64 {
+    models_bytes(run) + execute::tenants_bytes(&run.system, server)
+}
+
+/// The files that are read in place of random weights and texts.
+pub fn files(run: &RunSpec) -> tenantry_executor::Files {
+    tenantry_executor::Files {
+        model: run.files.model.clone(),
+        models: run.files.models.clone(),
+        domains: run.files.domains.clone(),
+        tenants: run.files.tenants.clone(),
+        corpus: run.files.corpus.clone(),
+    }
+}
+
+/// What a run's models take of that. A model that stays is there once, for all of its instances; one that
 /// comes and goes has room on each card that it may come to, beside that which it is loaded from.
 fn models_bytes(run: &RunSpec) -> u64 {
     let system = &run.system;
@@ -53,6 +77,10 @@ fn models_bytes(run: &RunSpec) -> u64 {
         let models = { runtimes.streams.iter() }.map(|stream| stream.model.parameters() * stream.dtype.bytes());
         // A card has room for the largest.
         return models.clone().sum::<u64>() + u64::from(run.gpus) * models.max().unwrap_or(0);
+    }
+    if let Some(tasks) = &system.pool.tasks {
+        let parameters = tasks.models(&system.pool.model).map(ModelShape::parameters);
+        return parameters.sum::<u64>() * system.pool.dtype.bytes();
     }
     let generation = system.pool.generation.as_ref();
     let scaled = generation.filter(|generation| generation.scale.is_some());
@@ -115,6 +143,8 @@ fn check_files(loaded: &Loaded) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use tenantry::cli::ScenarioArgs;
+
     use super::*;
     use crate::profile::needs::tests::runs;
 
@@ -138,6 +168,66 @@ mod tests {
     fn a_stage_that_scales_is_counted_on_each_of_its_cards() {
         let once = of("tabi/scale", 8, "tabi-fixed");
         assert_eq!(of("tabi/scale", 8, "tabi-scaled"), 9 * once);
+    }
+
+    fn loaded(scenario: &str, set: &[&str]) -> Loaded {
+        let args = ScenarioArgs {
+            scenario: scenario.into(),
+            set: set.iter().map(|text| (*text).to_owned()).collect(),
+            seed: None,
+        };
+        Loaded::load(&args, None).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+    }
+
+    /// Each card's slots and caches lie in the one memory, and so do tasks' own models.
+    #[test]
+    fn what_tenants_take_of_the_cards_is_counted() {
+        let beside_models = |scenario: &str, set: &[&str], system: usize| {
+            let loaded = loaded(scenario, set);
+            let run = &loaded.runs[system];
+            let server = cards::server(run, loaded.card(run)).unwrap();
+            needed_bytes(run, &server) - models_bytes(run)
+        };
+        // 256 MiB hold so many whole models of the thousand, beside all heads.
+        let dedicated = beside_models("quickstart", &[], 0);
+        assert!((250 << 20..256 << 20).contains(&dedicated), "{dedicated}");
+        assert_eq!(beside_models("quickstart", &["cluster.gpus=3"], 0), 3 * dedicated);
+        assert_eq!(beside_models("quickstart", &[], 2), 0, "heads alone");
+        // Two workers of 8 MiB each, of which the weights are 1 MiB at least.
+        let paged = beside_models("punica/tiny-two-workers", &[], 0);
+        assert!((10 << 20..14 << 20).contains(&paged), "{paged}");
+        // A model of 45 MB for each of 64 tasks.
+        let full = beside_models("pets/mixed-64", &[], 5);
+        assert!((64 * 44_000_000..64 * 46_000_000).contains(&full), "{full}");
+    }
+
+    /// The first system is not executed in vain.
+    #[test]
+    fn what_a_later_system_cannot_do_is_known_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("later.yaml");
+        let cpu = Device::find("cpu").unwrap();
+        let refused = |of: &str, other: &str| {
+            let quickstart = include_str!("../../scenarios/quickstart.yaml");
+            assert!(quickstart.contains(of));
+            std::fs::write(&path, quickstart.replace(of, other)).unwrap();
+            let refused = check(&loaded(path.to_str().unwrap(), &[]), &cpu).unwrap_err();
+            assert!(matches!(refused, Failure::BadInput(_)));
+            refused.to_string()
+        };
+        let grouped = refused("{ bottleneck: 16 }", "{ bottleneck: 3, implementation: grouped }");
+        assert!(
+            grouped.contains("system hbert-adapter on cpu: adapter implementation grouped: must be"),
+            "{grouped}"
+        );
+        let weights = folder.path().join("broken.safetensors");
+        std::fs::write(&weights, "no tensors").unwrap();
+        let last = "- preset: bert-shared ";
+        let broken = refused(last, &format!("{last}\n    files: {{ model: {} }}", weights.display()));
+        assert!(
+            broken.contains("system bert-shared on cpu: ") && broken.contains("broken.safetensors: header: must be"),
+            "{broken}"
+        );
     }
 
     #[test]

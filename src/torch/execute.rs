@@ -16,7 +16,7 @@ use tenantry::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    let device = Device::find(&args.device)?;
+    let device = Device::find(&args.device)?.with_answers(args.answers);
     let loaded = Loaded::load(&args.scenario, None)?;
     executable::check(&loaded, &device)?;
     let more = More {

@@ -136,6 +136,7 @@ fn ten_thousand_tenants_are_executed_in_every_pipeline() {
             max_host_bytes: 256 << 20,
             files: Files::NONE,
             tables: folder.path().join("tables"),
+            tokens: true,
             domains: TenantGroups::new(&run.workload).unwrap().domains().clone(),
             building: &|_| {},
         };

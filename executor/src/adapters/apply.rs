@@ -5,6 +5,7 @@ use tch::Tensor;
 use super::cache::AdapterCache;
 use super::plan::{AdapterPlan, Group, Plan};
 use crate::error::ExecutorError;
+use crate::gathered::gathered_at_once;
 
 /// The adapters of a batch: which parameters, and which sequence uses which.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +52,22 @@ impl<'a> Adapters<'a> {
         Ok(activations)
     }
 
-    /// Copies each sequence's parameters together, then two batched matrix products.
-    fn gathered(&self, blocks: &Tensor, slots: &Tensor, mut activations: Tensor) -> Result<Tensor, ExecutorError> {
-        let own = self.cache.shape().views(&blocks.f_index_select(0, slots)?)?;
-        let inner = own.down_bias.f_baddbmm(&activations, &own.down, 1.0, 1.0)?.f_relu_()?;
-        Ok(activations.f_baddbmm_(&inner, &own.up)?.f_add_(&own.up_bias)?)
+    /// Copies each sequence's parameters together, then two batched matrix products; many sequences, as a prompt's tokens are, in pieces.
+    fn gathered(&self, blocks: &Tensor, slots: &Tensor, activations: Tensor) -> Result<Tensor, ExecutorError> {
+        let (sequences, block) = (slots.size()[0], blocks.size()[1]);
+        let at_once = gathered_at_once(blocks.device(), sequences, block);
+        // The same memory for every piece: new ones would each find it as cold as the first.
+        let room = Tensor::f_empty([at_once, block], (blocks.kind(), blocks.device()))?;
+        for first in (0..sequences).step_by(at_once as usize) {
+            let piece = at_once.min(sequences - first);
+            let own = room.f_narrow(0, 0, piece)?;
+            let own = blocks.f_index_select_out(&own, 0, &slots.f_narrow(0, first, piece)?)?;
+            let own = self.cache.shape().views(&own)?;
+            let mut rows = activations.f_narrow(0, first, piece)?;
+            let inner = own.down_bias.f_baddbmm(&rows, &own.down, 1.0, 1.0)?.f_relu_()?;
+            let _ = rows.f_baddbmm_(&inner, &own.up)?.f_add_(&own.up_bias)?;
+        }
+        Ok(activations)
     }
 
     /// Copies each group's parameters together, then two products over segments of the batch's tokens.
@@ -151,6 +163,13 @@ mod tests {
             }
             check(&slots, bottleneck);
         }
+    }
+
+    #[test]
+    fn a_prompts_tokens_are_gathered_in_pieces() {
+        // Of 16,576 numbers each: three pieces.
+        let slots: Vec<u32> = (0..150).map(|row| row % SLOTS).collect();
+        check(&slots, 64);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tenantry_profiles::DType;
 use super::shape::AdapterShape;
 use crate::error::ExecutorError;
 use crate::files::read_adapters;
-use crate::parameter_sets::ParameterSets;
+use crate::parameter_sets::{ParameterSets, Room};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 /// Every tenant's adapters in host memory: one block a tenant, its layers one after the other.
@@ -20,40 +20,39 @@ pub struct AdapterStore {
 }
 
 impl AdapterStore {
-    /// Random adapters for `tenants` tenants, in at most `max_bytes` of host memory; `device` is where they will be copied
-    /// to.
+    /// Random adapters for `tenants` tenants, in so much host memory at most; `device` is where they will be copied to.
     ///
     /// # Errors
-    /// Memory for less than one tenant's adapters.
-    pub fn random(
+    /// Memory for less than one tenant's adapters, or the user stopped it.
+    pub fn random<'a>(
         shape: AdapterShape,
         tenants: u32,
         seed: u64,
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
     ) -> Result<AdapterStore, ExecutorError> {
         let fill_block = |tenant: u32, block: &mut [f32]| {
             fill(&mut weights(seed, Part::Adapter, tenant.into()), INITIAL_STD, block);
         };
-        let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill_block)?;
+        let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, room, fill_block)?;
         Ok(AdapterStore { shape, sets })
     }
 
     /// The adapters in these files, each a tenant's, for `tenants` tenants in turns.
     ///
     /// # Errors
-    /// Files that cannot be read or have no such adapters, or memory for less than one tenant's.
-    pub(crate) fn read(
+    /// Files that cannot be read or have no such adapters, memory for less than one tenant's, or the user stopped it.
+    pub(crate) fn read<'a>(
         shape: AdapterShape,
         tenants: u32,
         files: &[PathBuf],
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
     ) -> Result<AdapterStore, ExecutorError> {
         let blocks = files.iter().map(|file| read_adapters(file, &shape));
-        let sets = ParameterSets::of_blocks(tenants, shape.parameters(), dtype, device, max_bytes, blocks)?;
+        let sets = ParameterSets::of_blocks(tenants, shape.parameters(), dtype, device, room, blocks)?;
         Ok(AdapterStore { shape, sets })
     }
 

@@ -1,19 +1,19 @@
 //! Weights in files: safetensors in Hugging Face's layout of Llama and OPT, in one file or several.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use super::config::is_tied;
 use super::layout::{Place, check, places};
 use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::tensors_file::{map, numbers_of, parse, write};
+use crate::tensors_file::{map, numbers_of, parse};
 
 /// How large checkpoints are split.
 const INDEX: &str = "model.safetensors.index.json";
@@ -42,7 +42,7 @@ pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Ten
         missing.retain(|_, place| place.name != OUTPUT);
     }
     let mut other_output = None;
-    for file in &files(path)? {
+    for file in &checkpoint_files(path)? {
         let bytes = map(file)?;
         let tensors = parse(file, &bytes)?;
         let mut found = Vec::new();
@@ -86,7 +86,7 @@ struct Index {
 }
 
 /// The files of a checkpoint.
-fn files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
+pub(crate) fn checkpoint_files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
     let (single, index) = (path.join(SINGLE), path.join(INDEX));
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
@@ -132,50 +132,56 @@ fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView
         .find_map(|name| tensors.tensor(name).ok().map(|found| (name.to_string(), found)))
 }
 
-/// Writes a flat block of 32-bit parameters as one file that [`read_decoder`] and Hugging Face's library read. The file is whole
-/// or not there at all.
-///
-/// # Errors
-/// A shape that is no decoder's, a block of another length, or a file that cannot be written.
-pub fn write_decoder(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<(), ExecutorError> {
-    check(shape)?;
-    let block = block.f_to(Device::Cpu)?;
-    if block.size() != [shape.parameters() as i64] || block.kind() != Kind::Float {
-        let got = format!("{:?} of {:?}", block.size(), block.kind());
-        let must = format!("{} of Float", shape.parameters());
-        return Err(ExecutorError::input("parameters to write", must, got));
-    }
-    let mut bytes = vec![0; 4 * shape.parameters() as usize];
-    block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
-    let stored: Vec<(Place, Vec<u8>)> = places(shape)
-        .into_iter()
-        .map(|place| with_skipped_rows(place, &bytes))
-        .collect();
-    let tensors: HashMap<&str, TensorView<'_>> = stored
-        .iter()
-        .map(|(place, data)| {
-            let view = TensorView::new(Dtype::F32, place.stored_shape(), data);
-            (
-                place.name.as_str(),
-                view.expect("the data is as long as the shape says"),
-            )
-        })
-        .collect();
-    write(path, tensors, None)
-}
-
-/// A place's bytes as they are stored: OPT's positions after two rows of zeros.
-fn with_skipped_rows(place: Place, bytes: &[u8]) -> (Place, Vec<u8>) {
-    let row: usize = place.shape[1..].iter().product();
-    let mut data = vec![0; 4 * place.skipped_rows * row];
-    data.extend(&bytes[4 * place.offset..4 * (place.offset + place.length())]);
-    (place, data)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::collections::HashMap;
+
+    use safetensors::Dtype;
+    use tch::Kind;
+
     use super::*;
     use crate::decoder::Decoder;
+    use crate::tensors_file::write;
+
+    /// Writes a flat block of 32-bit parameters as one file that [`read_decoder`] and Hugging Face's library read. The file is whole
+    /// or not there at all.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's, a block of another length, or a file that cannot be written.
+    pub(crate) fn write_decoder(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<(), ExecutorError> {
+        check(shape)?;
+        let block = block.f_to(Device::Cpu)?;
+        if block.size() != [shape.parameters() as i64] || block.kind() != Kind::Float {
+            let got = format!("{:?} of {:?}", block.size(), block.kind());
+            let must = format!("{} of Float", shape.parameters());
+            return Err(ExecutorError::input("parameters to write", must, got));
+        }
+        let mut bytes = vec![0; 4 * shape.parameters() as usize];
+        block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
+        let stored: Vec<(Place, Vec<u8>)> = places(shape)
+            .into_iter()
+            .map(|place| with_skipped_rows(place, &bytes))
+            .collect();
+        let tensors: HashMap<&str, TensorView<'_>> = stored
+            .iter()
+            .map(|(place, data)| {
+                let view = TensorView::new(Dtype::F32, place.stored_shape(), data);
+                (
+                    place.name.as_str(),
+                    view.expect("the data is as long as the shape says"),
+                )
+            })
+            .collect();
+        write(path, tensors, None)
+    }
+
+    /// A place's bytes as they are stored: OPT's positions after two rows of zeros.
+    fn with_skipped_rows(place: Place, bytes: &[u8]) -> (Place, Vec<u8>) {
+        let row: usize = place.shape[1..].iter().product();
+        let mut data = vec![0; 4 * place.skipped_rows * row];
+        data.extend(&bytes[4 * place.offset..4 * (place.offset + place.length())]);
+        (place, data)
+    }
 
     fn shape(name: &str) -> ModelShape {
         ModelShape {

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use super::layout;
-use crate::device::{copy_without_waiting, element_bytes, kind, sent_to};
+use crate::device::{copy_without_waiting, kind, sent_to};
 use crate::error::ExecutorError;
 
 /// Pages of keys and values, the page outermost, so that sequences join and leave one by one (Punica, section 5.4).
@@ -82,11 +82,6 @@ impl KvCache {
     /// The layers it is for.
     pub fn layers(&self) -> Range<usize> {
         self.layers.clone()
-    }
-
-    /// Bytes that all pages take on the device.
-    pub fn device_bytes(&self) -> u64 {
-        self.pages.numel() as u64 * element_bytes(self.pages.kind())
     }
 
     /// Another handle on the same memory, for another thread.
@@ -166,10 +161,11 @@ mod tests {
         let shape = ModelShape::builtin("tiny-llama").unwrap();
         let kv = KvCache::new(&shape, 0..2, 5, 16, DType::F32, Device::Cpu).unwrap();
         // 2 layers × keys and values × 16 tokens × 2 heads × 32 numbers × 4 bytes.
-        assert_eq!((kv.device_bytes() / 5, kv.device_bytes()), (16_384, 81_920));
+        let bytes = |cache: &KvCache| cache.pages.numel() * cache.kind().elt_size_in_bytes();
+        assert_eq!((bytes(&kv) / 5, bytes(&kv)), (16_384, 81_920));
         assert_eq!([0, 1, 16, 17].map(|tokens| kv.pages_for(tokens)), [0, 1, 1, 2]);
         let upper = KvCache::new(&shape, 1..2, 5, 16, DType::Bf16, Device::Cpu).unwrap();
-        assert_eq!(upper.device_bytes() / 5, 4_096);
+        assert_eq!(bytes(&upper) / 5, 4_096);
     }
 
     #[test]

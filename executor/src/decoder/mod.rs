@@ -14,7 +14,10 @@ mod rope;
 mod sample;
 mod step;
 
-pub use checkpoint::{read_decoder, write_decoder};
+pub(crate) use checkpoint::checkpoint_files;
+pub use checkpoint::read_decoder;
+#[cfg(test)]
+pub(crate) use checkpoint::tests::write_decoder;
 pub use config::DecoderConfig;
 pub use forward::{Decoder, TenantParameters};
 pub use kv::KvCache;

@@ -1,5 +1,4 @@
-//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams, events and
-//! captured work; and the thread settings
+//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams, events and captured work; and the thread settings
 //! under which everything is measured and served.
 
 mod graph;

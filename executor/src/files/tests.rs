@@ -171,7 +171,7 @@ fn a_llama_without_its_config_is_refused() {
     for (name, is_read) in [("tiny-llama", false), ("tiny-opt", true)] {
         let shape = ModelShape::builtin(name).unwrap();
         let decoder = crate::Decoder::random(&shape, 5, DType::F32, Device::Cpu).unwrap();
-        crate::write_decoder(&path, &shape, decoder.parameters()).unwrap();
+        crate::decoder::write_decoder(&path, &shape, decoder.parameters()).unwrap();
         match read_decoder_block(&path, &shape, DType::F32) {
             Ok(_) => assert!(is_read, "{name}"),
             Err(error) => {

@@ -1,11 +1,12 @@
 //! A step of several tenants' low-rank products, by three implementations that agree within rounding.
 
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use super::cache::LoraCache;
 use super::plan::{LoraPlan, Plan, Rows, Stretch};
 use super::shape::{Input, LoraViews};
 use crate::error::ExecutorError;
+use crate::gathered::gathered_at_once;
 
 /// The LoRA of a step: which matrices, and which token uses which.
 #[derive(Clone, Copy, Debug)]
@@ -13,11 +14,6 @@ pub struct Loras<'a> {
     cache: &'a LoraCache,
     plan: &'a LoraPlan,
 }
-
-/// Numbers that gather + bmm copies together at a time at most; a long prompt is done in pieces. On a processor they stay in its
-/// caches: with 32 MB at a time and more, 512 tokens of rank 64 took ten times as long.
-const GATHERED_MAX: i64 = 1 << 26;
-const GATHERED_MAX_CPU: i64 = 1 << 20;
 
 impl<'a> Loras<'a> {
     /// Puts together a cache and a plan that it [made](LoraCache::plan), or that a handle on the same memory made.
@@ -77,13 +73,9 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
         .iter()
         .map(stacked)
         .fold(numbers(&views.down), i64::max);
-    let most = match x.device() {
-        Device::Cpu => GATHERED_MAX_CPU,
-        _ => GATHERED_MAX,
-    };
-    let at_once = (most / largest).clamp(1, count);
+    let at_once = gathered_at_once(x.device(), count, largest);
     if at_once == count {
-        return gathered_at_once(views, rows, slots, &x, y);
+        return gathered_whole(views, rows, slots, &x, y);
     }
     // The same memory for every piece: new ones would each find it as cold as the first.
     let room = Tensor::f_empty([at_once * largest], (x.kind(), x.device()))?;
@@ -104,13 +96,7 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
 }
 
 /// The same in one piece, as the tokens of most steps are: projections that are equally wide take one copy and one product together.
-fn gathered_at_once(
-    views: &LoraViews,
-    rows: &Rows,
-    slots: &Tensor,
-    x: &Tensor,
-    y: &Tensor,
-) -> Result<(), ExecutorError> {
+fn gathered_whole(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tensor) -> Result<(), ExecutorError> {
     let count = rows.count();
     let down = views.down.f_index_select(0, slots)?;
     let inner = x.f_unsqueeze(1)?.f_bmm(&down)?;

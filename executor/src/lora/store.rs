@@ -10,7 +10,7 @@ use super::peft::read_lora;
 use super::shape::LoraShape;
 use crate::device::copy_block;
 use crate::error::ExecutorError;
-use crate::parameter_sets::{ParameterSets, is_there};
+use crate::parameter_sets::{ParameterSets, Room, is_there};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 /// Every tenant's low-rank matrices in host memory: one block a tenant, its layers one after the other.
@@ -22,40 +22,40 @@ pub struct LoraStore {
 }
 
 impl LoraStore {
-    /// Random matrices for `tenants` tenants, in at most `max_bytes` of host memory; `device` is where they will be copied to.
+    /// Random matrices for `tenants` tenants, in so much host memory at most; `device` is where they will be copied to.
     /// `B` is random too, unlike at the start of training, so that every tenant's model differs.
     ///
     /// # Errors
-    /// No tenants, or memory for less than one tenant's matrices.
-    pub fn random(
+    /// No tenants, memory for less than one tenant's matrices, or the user stopped it.
+    pub fn random<'a>(
         shape: LoraShape,
         tenants: u32,
         seed: u64,
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
     ) -> Result<LoraStore, ExecutorError> {
         let fill_block = |tenant: u32, block: &mut [f32]| {
             fill(&mut weights(seed, Part::Lora, tenant.into()), INITIAL_STD, block);
         };
-        let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill_block)?;
+        let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, room, fill_block)?;
         Ok(LoraStore { shape, sets })
     }
 
     /// The matrices in these folders of PEFT's, each a tenant's, for `tenants` tenants in turns.
     ///
     /// # Errors
-    /// Files that cannot be read or have no such matrices, or memory for less than one tenant's.
-    pub(crate) fn read(
+    /// Files that cannot be read or have no such matrices, memory for less than one tenant's, or the user stopped it.
+    pub(crate) fn read<'a>(
         shape: LoraShape,
         tenants: u32,
         folders: &[PathBuf],
         dtype: DType,
         device: Device,
-        max_bytes: u64,
+        room: impl Into<Room<'a>>,
     ) -> Result<LoraStore, ExecutorError> {
         let blocks = folders.iter().map(|folder| read_lora(folder, &shape));
-        let sets = ParameterSets::of_blocks(tenants, shape.parameters(), dtype, device, max_bytes, blocks)?;
+        let sets = ParameterSets::of_blocks(tenants, shape.parameters(), dtype, device, room, blocks)?;
         Ok(LoraStore { shape, sets })
     }
 

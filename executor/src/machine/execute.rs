@@ -11,7 +11,7 @@ use tenantry_core::in_time::Target;
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
-use tenantry_core::spec::PlotSpec;
+use tenantry_core::spec::{PlotSpec, PoolSpec, TenantState};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::Card;
 use tenantry_traces::generate::Domains;
@@ -29,9 +29,12 @@ use super::tasks::{TaskProvision, TaskServing};
 use super::texts::{Number, TextServing};
 use super::threads::Threads;
 use super::{Answering, RealMachine};
+use crate::adapters::{AdapterCache, AdapterShape};
 use crate::device::{DeviceMemory, device_memory, prepare_loop_thread, synchronize_all};
 use crate::error::ExecutorError;
 use crate::files::Files;
+use crate::host::lies_in_memory;
+use crate::lora::{LoraCache, LoraShape, Segment};
 use crate::pet::KINDS;
 use crate::plot::{Building, Origin, Tables, tables_folder};
 
@@ -62,6 +65,8 @@ pub struct Run<'a> {
     pub files: Files,
     /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
     pub tables: PathBuf,
+    /// Whether it is asked which tokens each request got: they are kept until the run ends then, and else until the request leaves.
+    pub tokens: bool,
     /// Of the workload's tenants.
     pub domains: Domains,
     /// Told how the building of tables goes on, before anything is served.
@@ -69,8 +74,8 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of all that is served, without a target or answers that are known, with seed 1: weights and texts are drawn, domains are had in turns, and
-    /// tenants' parameters may take a gibibyte.
+    /// Of all that is served, without a target or answers that are known, with seed 1: weights and texts are drawn, domains are had in turns, tokens are
+    /// told, and tenants' parameters may take a gibibyte.
     pub fn new(device: Device, card: &'a Card, cluster: ClusterSpec, system: &'a SystemSpec, tenants: u32) -> Run<'a> {
         Run {
             device,
@@ -85,6 +90,7 @@ impl<'a> Run<'a> {
             max_host_bytes: 1 << 30,
             files: Files::NONE,
             tables: tables_folder(),
+            tokens: true,
             domains: Domains::IN_TURNS,
             building: &|_| {},
         }
@@ -102,12 +108,14 @@ pub struct Executed {
     pub numbers: Vec<Number>,
     /// The labels that each request's tokens got, by ticket, where heads label tokens.
     pub tagged: Vec<Tagged>,
-    /// The tokens that each request got, by ticket.
+    /// The tokens that each request got, by ticket, where that was asked.
     pub generated: Vec<Generated>,
     /// What they read.
     pub inputs: Inputs,
     /// Bytes of tenants' parameters in host memory.
     pub host_bytes: u64,
+    /// Whether what is read from the folder for temporary files lies in memory all the same.
+    pub disk_in_memory: bool,
     /// Parameter sets that differ, where the host's memory did not hold one for each tenant.
     pub shared_sets: Option<u32>,
     /// Why registrations of tasks were refused, or tenants' files, each alone.
@@ -148,10 +156,72 @@ pub fn check(system: &SystemSpec) -> Result<(), ExecutorError> {
     generating::check(&system.pool)
 }
 
+/// That a device has the implementation that a system's tenants are computed by, and that the system's files are of its models, as far as they say so
+/// without being read as a whole: likewise.
+///
+/// # Errors
+/// An implementation that the device lacks, files that cannot be read or are of another shape, or no memory on the device.
+pub fn check_here(system: &SystemSpec, files: &Files, device: Device) -> Result<(), ExecutorError> {
+    if system.route.is_some() {
+        return Ok(());
+    }
+    check_implementation(&system.pool, device)?;
+    files.check(&system.pool)
+}
+
+/// What a system's tenants take of a device that is all of its cards: slots for what they have of their own, keys and values, tasks' own models. What all
+/// share, and what the host keeps of tenants beside it, are not counted.
+pub fn tenants_bytes(system: &SystemSpec, server: &Server) -> u64 {
+    let (pool, memory) = (&system.pool, server.memory());
+    let instances = server.topology().instances.len() as u64;
+    let slots = u64::from(server.slots_per_instance().unwrap_or(0)) * memory.per_tenant_bytes;
+    match (server, &pool.generation) {
+        (Server::Generation(server), Some(generation)) => {
+            let tokens = u64::from(generating::pages(pool, generation, server)) * u64::from(generation.page_tokens);
+            let layers = u64::from(pool.computed_layers());
+            let cached = tokens * layers * pool.model.cached_per_token_and_layer() * pool.dtype.bytes();
+            instances * (slots + cached)
+        }
+        // All cards compute with the same.
+        (Server::Tasks(tasks), _) => u64::from(tasks.counts().loaded) * memory.per_tenant_bytes,
+        _ => instances * slots,
+    }
+}
+
+/// Tries the implementation out on one tenant's parameters of one layer.
+fn check_implementation(pool: &PoolSpec, device: Device) -> Result<(), ExecutorError> {
+    let lora = pool.generation.as_ref().and_then(|generation| generation.lora);
+    match (pool.tenant_state, lora) {
+        (
+            TenantState::Adapters {
+                bottleneck,
+                implementation,
+            },
+            _,
+        ) => {
+            let mut shape = AdapterShape::new(&pool.model, bottleneck)?;
+            shape.layers = 1;
+            let cache = AdapterCache::new(shape, 1, pool.dtype, device)?;
+            cache.plan(&[0], 1, implementation).map(drop)
+        }
+        (TenantState::Head, Some(lora)) => {
+            let mut shape = LoraShape::new(&pool.model, lora.rank)?;
+            shape.layers = 1;
+            let cache = LoraCache::new(shape, 1, pool.dtype, device)?;
+            let segment = Segment {
+                slot: Some(0),
+                tokens: 1,
+            };
+            cache.plan(&[segment], lora.implementation).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Serves `workload` on a device, as fast as its requests come. The clock starts when all parameters are in place.
 ///
 /// # Errors
-/// When the system does not fit, the device is lost, the workload cannot be read, or the building of a table is interrupted.
+/// When the system does not fit, the device is lost, the workload cannot be read, or the user stops it before all is in place.
 pub fn execute(
     spec: &Run<'_>,
     workload: &mut dyn Workload,
@@ -162,7 +232,7 @@ pub fn execute(
     let topology = server.topology().clone();
     let mut serving = provided(spec, &mut server, workload.manages(), &interrupt)?;
     if workload.manages() {
-        serving.make_versions()?;
+        serving.make_versions(&interrupt)?;
     }
     // Before the clock starts: a table of outcomes takes its time, and a ledger's histograms a millisecond.
     let answering = match serving.texts() {
@@ -182,7 +252,8 @@ pub fn execute(
     prepare_loop_thread();
     let mut machine = RealMachine::new(&topology, threads)
         .answering(answering)
-        .with_kept_states(serving.kept_states());
+        .with_kept_states(serving.kept_states())
+        .forgetting(serving.generated_tokens().filter(|_| !spec.tokens));
     let ended = run(&mut server, workload, &mut machine, &mut ledger, watch);
     let record = ended
         .map_err(ExecuteError::from)
@@ -199,9 +270,13 @@ pub fn execute(
         answers,
         numbers: serving.numbers(),
         tagged: serving.tagged(),
-        generated: serving.generated(),
+        generated: match spec.tokens {
+            true => serving.generated(),
+            false => Vec::new(),
+        },
         inputs: serving.inputs(),
         host_bytes: serving.host_bytes(),
+        disk_in_memory: serving.has_stored_blocks() && lies_in_memory(&std::env::temp_dir()),
         shared_sets: serving.shared_sets(),
         refused: match &server {
             Server::Tasks(tasks) => tasks.refusals().to_vec(),
@@ -218,7 +293,7 @@ fn provided(
     spec: &Run<'_>,
     server: &mut Server,
     manages: bool,
-    interrupt: &AtomicBool,
+    interrupt: &Arc<AtomicBool>,
 ) -> Result<Box<dyn PoolServing>, ExecutorError> {
     if let Some(route) = &spec.system.route {
         return Ok(match spec.outcomes {
@@ -238,6 +313,7 @@ fn provided(
             max_bytes: spec.cluster.gpu_memory_bytes,
             kinds: &KINDS,
             files: spec.files.clone(),
+            interrupt: Arc::clone(interrupt),
         };
         return Ok(Box::new(TaskServing::new(pool, tasks, server, provision)?));
     }
@@ -247,6 +323,7 @@ fn provided(
         seed: spec.seed,
         device: spec.device,
         max_host_bytes: spec.max_host_bytes,
+        interrupt: Arc::clone(interrupt),
         tables: tables(spec, manages, interrupt)?,
         files: spec.files.clone(),
     };

@@ -1,9 +1,9 @@
-//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, look-ups where a table
-//! stands for the lower layers, and copies of keys and values where prompts are taken in apart.
+//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, look-ups where a table stands for the
+//! lower layers, and copies of keys and values where prompts are taken in apart.
 //!
-//! Weights are shared by all instances of the device, unless each tenant has a model of its own or cards come and go, onto which the model
-//! is then loaded; each instance has slots for tenants and a
-//! key-value cache. What a request has generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
+//! Weights are shared by all instances of the device, unless each tenant has a model of its own or cards come and go, onto which the model is then loaded;
+//! each instance has slots for tenants and a key-value cache. What a request has generated is kept in host memory, so that it goes on elsewhere after it
+//! has left an instance.
 
 mod cards;
 mod disk;
@@ -15,6 +15,7 @@ mod retrieval;
 mod tenants;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
@@ -38,8 +39,8 @@ use super::Batch;
 use super::inputs::Inputs;
 use super::managing::Manager;
 use super::pool_serving::{AnswerList, PoolServing};
-use super::retrieval::{UNBROKEN, tables_of};
-use super::serving::{Provision, fail_all, reason};
+use super::retrieval::tables_of;
+use super::serving::{Provision, fail_all, is_lost, reason};
 use super::threads::Perform;
 use crate::decoder::{Decoder, KvCache};
 use crate::device::{kind, prepare_lane_thread};
@@ -55,8 +56,8 @@ pub struct Generated {
     pub tokens: Vec<i64>,
 }
 
-/// Tokens generated so far, by ticket, also of requests that have left: shared by all lanes.
-type GeneratedTokens = Arc<Mutex<HashMap<u64, Vec<i64>>>>;
+/// Tokens generated so far, by ticket, where they are asked for also of requests that have left: shared by all lanes.
+pub(super) type GeneratedTokens = Arc<Mutex<HashMap<u64, Vec<i64>>>>;
 
 /// The parameters of a pool of decoders and of its tenants: all that must exist before the first request.
 pub struct GenerationServing {
@@ -110,6 +111,15 @@ pub(super) fn check(pool: &PoolSpec) -> Result<(), ExecutorError> {
     Ok(())
 }
 
+/// Pages of each instance's cache: no more than requests can fill. Prefixes that nobody reads take all the rest.
+pub(super) fn pages(pool: &PoolSpec, generation: &GenerationSpec, server: &GenerationServer) -> u32 {
+    let fillable = match generation.shared_prefix_tokens {
+        0 => (generation.max_batch).saturating_mul(pool.model.positions.div_ceil(generation.page_tokens)),
+        _ => u32::MAX,
+    };
+    server.pages_per_instance().min(fillable)
+}
+
 impl GenerationServing {
     /// Random weights for a pool and its tenants. Each instance has the server's slots for tenants and its pages, of which no more are made
     /// than its requests can fill. Where representations are looked up, only the layers above them are there.
@@ -129,6 +139,7 @@ impl GenerationServing {
             seed,
             device,
             max_host_bytes,
+            interrupt,
             tables,
             files,
         } = provision;
@@ -147,6 +158,7 @@ impl GenerationServing {
             seed,
             device,
             max_host_bytes,
+            interrupt: &interrupt,
         };
         let store = Store::new(pool, generation, source, &files)?;
         let disk = store.disk(generation, source)?;
@@ -170,13 +182,8 @@ impl GenerationServing {
             }
             _ => None,
         };
-        // What requests can fill; prefixes that nobody reads take all the rest.
-        let fillable = match generation.shared_prefix_tokens {
-            0 => (generation.max_batch).saturating_mul(model.positions.div_ceil(generation.page_tokens)),
-            _ => u32::MAX,
-        };
         let layers = first_layer as usize..model.layers as usize;
-        let pages = server.pages_per_instance().min(fillable);
+        let pages = pages(pool, generation, server);
         let cache = |_| KvCache::new(model, layers.clone(), pages, generation.page_tokens, dtype, device);
         let tables = retrieval.as_ref().map(|retrieval| retrieval.tables().clone());
         Ok(GenerationServing {
@@ -249,9 +256,13 @@ impl PoolServing for GenerationServing {
         Inputs::drawn(self.seed, self.shared_prefix_tokens, move |_| vocabulary)
     }
 
-    fn make_versions(&mut self) -> Result<(), ExecutorError> {
+    fn make_versions(&mut self, interrupt: &AtomicBool) -> Result<(), ExecutorError> {
         self.manager.put_on_disk(self.disk.clone());
-        self.manager.make_versions(self.seed, self.device)
+        self.manager.make_versions(self.seed, self.device, interrupt)
+    }
+
+    fn has_stored_blocks(&self) -> bool {
+        self.disk.is_some() || self.manager.has_versions()
     }
 
     fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
@@ -274,13 +285,14 @@ impl PoolServing for GenerationServing {
         sets.map_or_else(Vec::new, crate::ParameterSets::missing_why)
     }
 
+    fn generated_tokens(&self) -> Option<GeneratedTokens> {
+        Some(Arc::clone(&self.generated))
+    }
+
     fn generated(&self) -> Vec<Generated> {
-        let tokens = self.generated.lock().expect("no lane panics with the tokens");
-        let generated = |(&ticket, tokens): (&u64, &Vec<i64>)| Generated {
-            ticket,
-            tokens: tokens.clone(),
-        };
-        let mut all: Vec<Generated> = tokens.iter().map(generated).collect();
+        let tokens = std::mem::take(&mut *self.generated.lock().expect("no lane panics with the tokens"));
+        let generated = tokens.into_iter().map(|(ticket, tokens)| Generated { ticket, tokens });
+        let mut all: Vec<Generated> = generated.collect();
         all.sort_unstable();
         all
     }
@@ -322,6 +334,7 @@ impl Perform for HostLane {
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
         let retrieval = || self.retrieval.as_ref().expect("a pool that looks up has tables");
         let done = match kind {
+            OpKind::CopyIn(_) | OpKind::Stage(_) if is_lost(batch) => Ok(()),
             // All members wait for the one tenant that a copy brings.
             OpKind::CopyIn(copy) => batch
                 .loads
@@ -331,7 +344,6 @@ impl Perform for HostLane {
                 let found = retrieval().look_up(batch, &self.generated);
                 found.map_err(|error| reason(&error, FailureReason::LookupFailed))
             }
-            OpKind::Stage(_) if !batch.failures.lock().expect(UNBROKEN).is_empty() => Ok(()),
             OpKind::Stage(_) => {
                 let staged = retrieval().stage(batch);
                 staged.map_err(|error| reason(&error, FailureReason::LoadFailed))

@@ -1,7 +1,7 @@
 //! What management requests do: new versions of tenants' parameters and of domains' tables come into host memory, and deleted ones go.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
@@ -38,9 +38,15 @@ enum Whose {
 
 impl NewVersions {
     /// Writes them for tenants with such parameters.
-    fn write(sets: &ParameterSets, seed: u64, device: Device) -> Result<NewVersions, ExecutorError> {
+    fn write(
+        sets: &ParameterSets,
+        seed: u64,
+        device: Device,
+        interrupt: &AtomicBool,
+    ) -> Result<NewVersions, ExecutorError> {
         if sets.are_given() {
-            let (count, own) = (sets.distinct(), |version| Ok(sets.of(version)));
+            let count = sets.distinct();
+            let own = |version| ExecutorError::if_set(interrupt).map(|()| sets.of(version));
             return Ok(NewVersions {
                 blocks: StoredBlocks::write(count, sets.length(), sets.kind(), device, own)?,
                 whose: Whose::Own(count),
@@ -48,6 +54,7 @@ impl NewVersions {
         }
         let mut numbers = vec![0.0; sets.length() as usize];
         let version = |version| {
+            ExecutorError::if_set(interrupt)?;
             fill(
                 &mut weights(seed, Part::NewVersion, u64::from(version)),
                 INITIAL_STD,
@@ -107,13 +114,18 @@ impl Manager {
     /// Makes new versions to be read.
     ///
     /// # Errors
-    /// No room for them in the folder for temporary files.
-    pub fn make_versions(&mut self, seed: u64, device: Device) -> Result<(), ExecutorError> {
+    /// No room for them in the folder for temporary files, or the user stopped it.
+    pub fn make_versions(&mut self, seed: u64, device: Device, interrupt: &AtomicBool) -> Result<(), ExecutorError> {
         // The disk has what files had.
         let sets = { self.sets.as_ref() }.filter(|sets| self.disk.is_none() || !sets.are_given());
-        let versions = sets.map(|sets| NewVersions::write(sets, seed, device));
+        let versions = sets.map(|sets| NewVersions::write(sets, seed, device, interrupt));
         self.versions = versions.transpose()?.map(Arc::new);
         Ok(())
+    }
+
+    /// Whether there are new versions to be read from a file.
+    pub fn has_versions(&self) -> bool {
+        self.versions.is_some()
     }
 
     /// Another handle, for another thread.
@@ -207,7 +219,7 @@ mod tests {
         ];
         let sets = ParameterSets::of_blocks(7, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
         let mut manager = Manager::new(Some(&sets), None);
-        manager.make_versions(3, Device::Cpu).unwrap();
+        manager.make_versions(3, Device::Cpu, &AtomicBool::default()).unwrap();
         let store_of = |manager: &Manager, tenant| {
             manager.manage(&Manage::Store {
                 subject: Subject::Tenant(tenant),
@@ -235,10 +247,10 @@ mod tests {
             Ok(block(7.0)),
         ];
         let sets = ParameterSets::of_blocks(3, 3, DType::F32, Device::Cpu, 1 << 20, blocks.into_iter()).unwrap();
-        let disk = Arc::new(Disk::write(&sets, 2, Device::Cpu).unwrap());
+        let disk = Arc::new(Disk::write(&sets, 2, Device::Cpu, &AtomicBool::default()).unwrap());
         let mut manager = Manager::new(Some(&sets), None);
         manager.put_on_disk(Some(Arc::clone(&disk)));
-        manager.make_versions(3, Device::Cpu).unwrap();
+        manager.make_versions(3, Device::Cpu, &AtomicBool::default()).unwrap();
         let store = |tenant| store_of(&manager, tenant);
         store(2).unwrap();
         disk.fetch(2, 0).unwrap();
@@ -255,7 +267,7 @@ mod tests {
         let fill = |_: u32, numbers: &mut [f32]| numbers.fill(9.0);
         let random = ParameterSets::new(2, 3, DType::F32, Device::Cpu, 1 << 20, fill).unwrap();
         let mut manager = Manager::new(Some(&random), None);
-        manager.make_versions(3, Device::Cpu).unwrap();
+        manager.make_versions(3, Device::Cpu, &AtomicBool::default()).unwrap();
         store_of(&manager, 1).unwrap();
         assert_ne!(random.of(1).double_value(&[0]), 9.0);
     }

@@ -38,6 +38,7 @@ use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
 
 use self::cascading::KeptStates;
+use self::generating::GeneratedTokens;
 use self::retrieval::Retrieved;
 pub use self::texts::Number;
 use self::texts::ServedTexts;
@@ -233,6 +234,8 @@ pub struct RealMachine<W> {
     plan: Option<PoolPlan>,
     /// Hidden states that a route's models keep of requests which may go on.
     kept: Option<Arc<KeptStates>>,
+    /// Tokens that nobody asks for once their request has left.
+    generated: Option<GeneratedTokens>,
 }
 
 impl<W: Workers> RealMachine<W> {
@@ -253,6 +256,7 @@ impl<W: Workers> RealMachine<W> {
             answer: None,
             plan: None,
             kept: None,
+            generated: None,
         }
     }
 
@@ -269,6 +273,11 @@ impl<W: Workers> RealMachine<W> {
     /// Tells these who has left, where there are any.
     fn with_kept_states(self, kept: Option<Arc<KeptStates>>) -> RealMachine<W> {
         RealMachine { kept, ..self }
+    }
+
+    /// Lets go of the tokens of who has left, where there are any and nobody asks for them.
+    fn forgetting(self, generated: Option<GeneratedTokens>) -> RealMachine<W> {
+        RealMachine { generated, ..self }
     }
 
     /// The workers, when the run is over. Runs that are still under way end with the step that they make.
@@ -429,6 +438,10 @@ impl<W: Workers> Machine for RealMachine<W> {
                 }
                 if let Some(kept) = &self.kept {
                     kept.left(finish.ticket);
+                }
+                if let Some(generated) = &self.generated {
+                    let mut generated = generated.lock().expect("no lane panics with the tokens");
+                    generated.remove(&finish.ticket);
                 }
             }
             Command::Managed(_) => {}

@@ -1,12 +1,13 @@
 //! What a kind of pool tells of itself, to be served on the real machine.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tenantry_core::machine::LookupCounts;
 use tenantry_core::topology::{Lane, Topology};
 
 use super::cascading::KeptStates;
-use super::generating::Generated;
+use super::generating::{Generated, GeneratedTokens};
 use super::inputs::Inputs;
 use super::serving::{Answer, Tagged};
 use super::texts::{Number, ServedTexts};
@@ -28,9 +29,14 @@ pub(super) trait PoolServing {
     /// Makes the new versions that management requests bring; none where the server refuses such requests.
     ///
     /// # Errors
-    /// No room for them in the folder for temporary files.
-    fn make_versions(&mut self) -> Result<(), ExecutorError> {
+    /// No room for them in the folder for temporary files, or the user stopped it.
+    fn make_versions(&mut self, _interrupt: &AtomicBool) -> Result<(), ExecutorError> {
         Ok(())
+    }
+
+    /// Whether some of tenants' parameters are read from the folder for temporary files.
+    fn has_stored_blocks(&self) -> bool {
+        false
     }
 
     /// The texts that trained models answer; none where token ids are drawn.
@@ -63,17 +69,22 @@ pub(super) trait PoolServing {
         Vec::new()
     }
 
-    /// The numbers that regressions have answered so far, by ticket and stage.
+    /// The tokens of requests that have not left, of which those that have need not be kept.
+    fn generated_tokens(&self) -> Option<GeneratedTokens> {
+        None
+    }
+
+    /// Takes the numbers that regressions have answered so far, by ticket and stage.
     fn numbers(&self) -> Vec<Number> {
         Vec::new()
     }
 
-    /// The labels that tokens have got so far, by ticket.
+    /// Takes the labels that tokens have got so far, by ticket.
     fn tagged(&self) -> Vec<Tagged> {
         Vec::new()
     }
 
-    /// The tokens that each request has got so far, by ticket; of requests that were cancelled or failed, what they had until then.
+    /// Takes the tokens that each request has got so far, by ticket; of requests that were cancelled or failed, what they had until then.
     fn generated(&self) -> Vec<Generated> {
         Vec::new()
     }

@@ -5,6 +5,7 @@ mod host_lane;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
@@ -35,6 +36,7 @@ use crate::error::ExecutorError;
 use crate::files::{EncoderBlock, Files, OneForAll, read_encoder_block};
 use crate::likeliest::{NOT_FINITE, likeliest, not_finite};
 use crate::model::{CompiledModel, Encoder, Heads, Input, Variant};
+use crate::parameter_sets::Room;
 use crate::plot::Tables;
 use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 
@@ -119,6 +121,8 @@ pub struct Provision {
     pub device: Device,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
+    /// Set by who does not wait until they are made.
+    pub interrupt: Arc<AtomicBool>,
     /// What the pool looks up in, where it does: of the same seed, or the same files.
     pub tables: Option<Tables>,
     /// In place of random weights.
@@ -168,6 +172,7 @@ impl Serving {
             seed,
             device,
             max_host_bytes,
+            interrupt,
             tables,
             files,
         } = provision;
@@ -181,7 +186,8 @@ impl Serving {
             None => Encoder::random_upper(model, first_layer, seed, *dtype, device),
             Some(path) => read_encoder_block(path, model, *dtype)?.encoder(model, first_layer, device),
         };
-        let (store, variant) = store_of(pool, of_tenants.as_deref(), (tenants, max_host_bytes), seed, device)?;
+        let of_host = (tenants, Room::until(max_host_bytes, &interrupt));
+        let (store, variant) = store_of(pool, of_tenants.as_deref(), of_host, seed, device)?;
         let backbone = match store {
             Store::Models(_) => None,
             Store::Adapters(_) | Store::None => Some(shared()?),
@@ -311,7 +317,7 @@ fn handles<'a>(encoders: impl IntoIterator<Item = &'a Encoder>) -> Vec<Encoder> 
 fn store_of(
     pool: &PoolSpec,
     files: Option<&[PathBuf]>,
-    (tenants, max_host_bytes): (u32, u64),
+    (tenants, room): (u32, Room<'_>),
     seed: u64,
     device: Device,
 ) -> Result<(Store, Variant), ExecutorError> {
@@ -321,15 +327,7 @@ fn store_of(
         (TenantState::Head, _) => Store::None,
         (TenantState::Model, None) => {
             let random = ModelStore::random::<Encoder>;
-            Store::Models(random(
-                model,
-                first_layer,
-                tenants,
-                seed,
-                dtype,
-                device,
-                max_host_bytes,
-            )?)
+            Store::Models(random(model, first_layer, tenants, seed, dtype, device, room)?)
         }
         (TenantState::Model, Some(paths)) => {
             let upper = Encoder::numbers(model, first_layer)? as i64;
@@ -342,13 +340,13 @@ fn store_of(
                 Ok(parameters.f_narrow(0, parameters.size()[0] - upper, upper)?)
             });
             let of = ModelStore::of_blocks::<Encoder>;
-            Store::Models(of(model, first_layer, tenants, dtype, device, max_host_bytes, blocks)?)
+            Store::Models(of(model, first_layer, tenants, dtype, device, room, blocks)?)
         }
         (TenantState::Adapters { bottleneck, .. }, files) => {
             let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
             Store::Adapters(match files {
-                None => AdapterStore::random(adapter, tenants, seed, dtype, device, max_host_bytes)?,
-                Some(paths) => AdapterStore::read(adapter, tenants, paths, dtype, device, max_host_bytes)?,
+                None => AdapterStore::random(adapter, tenants, seed, dtype, device, room)?,
+                Some(paths) => AdapterStore::read(adapter, tenants, paths, dtype, device, room)?,
             })
         }
     };
@@ -423,8 +421,12 @@ impl PoolServing for Serving {
         Inputs::drawn(self.seed, 0, move |of| vocabularies[usize::from(of.class).min(last)])
     }
 
-    fn make_versions(&mut self) -> Result<(), ExecutorError> {
-        self.manager.make_versions(self.seed, self.device)
+    fn make_versions(&mut self, interrupt: &AtomicBool) -> Result<(), ExecutorError> {
+        self.manager.make_versions(self.seed, self.device, interrupt)
+    }
+
+    fn has_stored_blocks(&self) -> bool {
+        self.manager.has_versions()
     }
 
     fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
@@ -448,7 +450,7 @@ impl PoolServing for Serving {
     }
 
     fn tagged(&self) -> Vec<Tagged> {
-        let mut tagged = self.tagged.lock().expect("no lane panics with the list").clone();
+        let mut tagged = std::mem::take(&mut *self.tagged.lock().expect("no lane panics with the list"));
         tagged.sort_unstable();
         tagged
     }

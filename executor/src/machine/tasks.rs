@@ -4,6 +4,7 @@ mod origin;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
@@ -62,6 +63,8 @@ pub struct TaskProvision {
     pub kinds: &'static [&'static dyn Kind],
     /// The shared models' weights, where they are not random.
     pub files: Files,
+    /// Set by who does not wait until all are registered.
+    pub interrupt: Arc<AtomicBool>,
 }
 
 impl TaskServing {
@@ -69,8 +72,8 @@ impl TaskServing {
     /// cannot serve; what the server loads must be among the others. A task for which there is no memory is taken from the server again.
     ///
     /// # Errors
-    /// A shape that cannot be built, files that cannot be read or are of another shape, a task that the server loads and the registry refuses, or no
-    /// memory for the shared models.
+    /// A shape that cannot be built, files that cannot be read or are of another shape, a task that the server loads and the registry refuses, no
+    /// memory for the shared models, or the user stopped it.
     pub fn new(
         pool: &PoolSpec,
         tasks: &TasksSpec,
@@ -84,6 +87,7 @@ impl TaskServing {
             max_bytes,
             kinds,
             files,
+            interrupt,
         } = provision;
         let origin = Origin {
             pool,
@@ -113,9 +117,12 @@ impl TaskServing {
                 serving.registry.add_model(name, model).map_err(of_task)?;
             }
         }
-        // What full models are made from lies in host memory, until they are.
-        let mut merged_from = Registry::new(kinds, u64::MAX);
+        let mut merged_from = MergedFrom {
+            registry: Registry::new(kinds, u64::MAX),
+            first: BTreeMap::new(),
+        };
         for (position, registration) in tasks.registrations.iter().enumerate() {
+            ExecutorError::if_set(&interrupt)?;
             let is_loaded = server.loaded_by(registration.task) == Some(position as u32);
             let mut models = tasks.named_models(&pool.model);
             if let (true, Some((_, shape))) = (is_loaded, models.find(|(name, _)| *name == registration.model)) {
@@ -178,22 +185,26 @@ impl TaskServing {
         &mut self,
         registration: &Registration,
         origin: &Origin<'_>,
-        merged_from: &mut Registry,
+        merged_from: &mut MergedFrom,
     ) -> Result<(), ExecutorError> {
         let (task, model) = (registration.task, registration.model.as_str());
-        if merged_from.model(model).is_none() && origin.find(model).is_some() {
+        let MergedFrom { registry, first } = merged_from;
+        if registry.model(model).is_none() && origin.find(model).is_some() {
             let shared = origin.model(model, Device::Cpu)?;
-            merged_from.add_model(model, shared).map_err(of_task)?;
+            registry.add_model(model, shared).map_err(of_task)?;
         }
-        let Some(handed) = hand_in(registration, origin, merged_from)? else {
+        let Some(handed) = hand_in(registration, origin, registry)? else {
             return Ok(());
         };
         let full = { origin.tasks.engine.full_models() }.expect("an engine of full models");
-        let own = merged_from
-            .own_model(task, full.fine_tuned, self.device)
-            .map_err(of_task);
-        merged_from.remove(task).map_err(of_task)?;
-        self.own.insert(task, own?);
+        let beside = first.get(model).filter(|_| !full.own_embeddings);
+        let own = match beside {
+            Some(other) => registry.own_layers(task, full.fine_tuned, &self.own[other]),
+            None => registry.own_model(task, full.fine_tuned, self.device),
+        };
+        registry.remove(task).map_err(of_task)?;
+        self.own.insert(task, own.map_err(of_task)?);
+        first.entry(model.to_owned()).or_insert(task);
         self.put_head(registration, handed)
     }
 
@@ -254,6 +265,14 @@ impl PoolServing for TaskServing {
     fn host_bytes(&self) -> u64 {
         self.host_bytes
     }
+}
+
+/// What full models are made from.
+struct MergedFrom {
+    /// In host memory, until they are made.
+    registry: Registry,
+    /// Of each shared model the first task with a full one, with whose embedding the others compute where they have none of their own.
+    first: BTreeMap<String, u32>,
 }
 
 /// What a task brought beside its operators.

@@ -266,7 +266,7 @@ impl PoolServing for TextServing {
     }
 
     fn numbers(&self) -> Vec<Number> {
-        let mut numbers = self.texts.numbers().clone();
+        let mut numbers = std::mem::take(&mut *self.texts.numbers());
         numbers.sort_unstable_by_key(|number| (number.ticket, number.stage));
         numbers
     }

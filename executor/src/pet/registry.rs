@@ -163,8 +163,25 @@ impl Registry {
     /// # Errors
     /// A task that is not registered, no memory, or a device that cannot compute it.
     pub fn own_model(&self, task: u32, fine_tuned: FineTuned, device: Device) -> Result<OwnModel, PetError> {
+        self.merged(task, fine_tuned, |shared| shared.copy_to(device))
+    }
+
+    /// The same, but with the embedding of another full model of that shared model, on whose device it is: only layers are in memory of its own.
+    ///
+    /// # Errors
+    /// As [`own_model`](Self::own_model), or a model of another shape.
+    pub fn own_layers(&self, task: u32, fine_tuned: FineTuned, beside: &OwnModel) -> Result<OwnModel, PetError> {
+        self.merged(task, fine_tuned, |shared| shared.copy_beside(beside.encoder()))
+    }
+
+    fn merged(
+        &self,
+        task: u32,
+        fine_tuned: FineTuned,
+        copy: impl FnOnce(&Encoder) -> Result<Encoder, ExecutorError>,
+    ) -> Result<OwnModel, PetError> {
         let found = self.tasks.get(&task).ok_or(PetError::NotRegistered { task })?;
-        let copied = self.models[&found.triplet.model].copy_to(device)?;
+        let copied = copy(&self.models[&found.triplet.model])?;
         let parameters = Reader::new(&found.parameters);
         Ok(OwnModel::new(copied, found.kind, &parameters, fine_tuned)?)
     }
@@ -237,12 +254,14 @@ impl Registry {
     }
 
     /// Bytes that a task takes, or would take, on the device; and in the repository.
+    #[cfg(test)]
     pub fn task_bytes(&self, task: u32) -> Option<(u64, u64)> {
         let bytes = |task: &Task| (task.resident_bytes, task.parameters.bytes());
         self.tasks.get(&task).map(bytes)
     }
 
     /// Bytes that shared models and loaded tasks take on the device.
+    #[cfg(test)]
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }

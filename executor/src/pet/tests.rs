@@ -290,6 +290,32 @@ fn a_full_model_is_the_shared_one_with_the_task_merged_into_it() {
 }
 
 #[test]
+fn full_models_can_have_one_embedding() {
+    let registry = registry(5);
+    let model = registry.model("small").unwrap();
+    let ids: Vec<i64> = (0..9).collect();
+    let first = registry.own_model(0, FineTuned::ByKind, Device::Cpu).unwrap();
+    let second = registry.own_layers(1, FineTuned::ByKind, &first).unwrap();
+    // Beside one that has only layers of its own just as well.
+    let third = registry.own_layers(2, FineTuned::ByKind, &second.share()).unwrap();
+    for (task, own) in [(1, second), (2, third.share())] {
+        let shape = shape("small");
+        let layers = u64::from(shape.layers) * shape.layer_parameters();
+        assert_eq!(own.encoder().device_bytes(), 4 * layers);
+        let input = own.encoder().input(&[&ids], 9).unwrap();
+        let hidden = own.encoder().embed(&input).unwrap();
+        let found = own.layers(hidden, &input, &Streams::new(1).unwrap()).unwrap();
+        let off = difference(&found.get(0), &Alone::new(model, task).run(&ids));
+        assert!(off < 2e-5, "task {task}: {off}");
+    }
+    // It is the first's and no copy.
+    let _ = first.encoder().pieces()[0].shallow_clone().zero_();
+    let input = third.encoder().input(&[&ids], 9).unwrap();
+    let embedded = |own: &OwnModel| own.encoder().embed(&input).unwrap();
+    assert!(embedded(&first).equal(&embedded(&third)));
+}
+
+#[test]
 fn adapters_are_beside_a_full_model_that_is_fine_tuned_by_kind_and_not_beside_one_that_is_as_a_whole() {
     let (registry, streams) = (registry(1), Streams::new(1).unwrap());
     let shared = registry.model("small").unwrap();

@@ -108,10 +108,11 @@ fn conclude(
     output: &OutputArgs,
 ) -> Result<(), Failure> {
     let (words, name) = (args.scenario.words_on(args.profile.as_deref()), device.name());
+    let repeats = repeats_words(args.repeats.get());
     // Neither the profile nor the machine's pace explains these.
     if let Some(failures) = validation.failures() {
         let which = format!(
-            "tenantry validate {words} --device {name} --requests (which requests failed? requests.parquet tells)"
+            "tenantry validate {words} --device {name}{repeats} --requests (which requests failed? requests.parquet tells)"
         );
         next(output, &which);
         return Err(Failure::Running(failures));
@@ -126,7 +127,7 @@ fn conclude(
         (_, false) => profile("a card of this device"),
         (true, true) => profile("measure anew"),
         (false, true) => {
-            format!("tenantry validate {words} --device {name} --gauge (is it the machine that has changed?)")
+            format!("tenantry validate {words} --device {name}{repeats} --gauge (is it the machine that has changed?)")
         }
     };
     match (validation.verdict, loaded.scenario.slo) {
@@ -147,5 +148,23 @@ fn conclude(
             "simulated and executed figures differ by more than the scenario's `validate:` allows".into(),
         )),
         Some(Verdict::Within) | None => Ok(()),
+    }
+}
+
+/// The words that ask for as many executions of each run again, where it is not one.
+fn repeats_words(repeats: u32) -> String {
+    match repeats {
+        1 => String::new(),
+        several => format!(" --repeats {several}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asked_for_several_executions_is_told_to_ask_for_them_again() {
+        assert_eq!([1, 5].map(repeats_words), ["", " --repeats 5"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Tenants' adapters on the disk, where host memory does not hold all of them.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Tensor};
@@ -26,8 +27,13 @@ impl Disk {
     /// Writes all tenants' blocks to a file and lets go of them.
     ///
     /// # Errors
-    /// Blocks that tenants share, or no room in the folder for temporary files.
-    pub fn write(sets: &ParameterSets, slots: u32, device: Device) -> Result<Disk, ExecutorError> {
+    /// Blocks that tenants share, no room in the folder for temporary files, or the user stopped it.
+    pub fn write(
+        sets: &ParameterSets,
+        slots: u32,
+        device: Device,
+        interrupt: &AtomicBool,
+    ) -> Result<Disk, ExecutorError> {
         if sets.distinct() < sets.tenants() {
             let must = "left out where tenants share adapters: where files.tenants has fewer folders than there are \
                         tenants, or memory holds fewer while the file is written";
@@ -35,6 +41,7 @@ impl Disk {
             return Err(ExecutorError::input("lora.host_slots", must, got));
         }
         let take = |tenant| {
+            ExecutorError::if_set(interrupt)?;
             let block = sets.of(tenant);
             sets.discard(tenant)?;
             Ok(block)
@@ -98,7 +105,9 @@ mod tests {
         let blocks = [1.0_f32, 2.0].map(|number| Ok(Tensor::from_slice(&[number])));
         let sets = ParameterSets::of_blocks(7, 1, DType::F32, Device::Cpu, 1 << 10, blocks.into_iter()).unwrap();
         assert_eq!(
-            Disk::write(&sets, 1, Device::Cpu).unwrap_err().to_string(),
+            Disk::write(&sets, 1, Device::Cpu, &AtomicBool::default())
+                .unwrap_err()
+                .to_string(),
             "lora.host_slots: must be left out where tenants share adapters: where files.tenants has fewer folders \
              than there are tenants, or memory holds fewer while the file is written, got adapters of 2 for 7 tenants"
         );

@@ -11,12 +11,12 @@ use tenantry_core::command::FailureReason;
 use tenantry_core::ids::RequestId;
 use tenantry_core::op::{Member, OpKind, SharedPrefix, Transfer};
 
-use super::UNBROKEN;
 use super::pages::{HeldPages, PagePool};
 use crate::decoder::KvCache;
 use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 use crate::machine::Batch;
+use crate::machine::retrieval::UNBROKEN;
 use crate::machine::serving::{fail_all, reason};
 use crate::machine::threads::{Perform, Vacate};
 

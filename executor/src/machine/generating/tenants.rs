@@ -1,6 +1,7 @@
 //! What tenants of decoders have of their own, in host memory and in slots on the device, and how a step computes with it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tch::{Device, Tensor};
 use tenantry_core::spec::{GenerationSpec, PoolSpec, TenantState};
@@ -14,6 +15,7 @@ use crate::device::kind;
 use crate::error::ExecutorError;
 use crate::files::{Files, OneForAll, read_decoder_block};
 use crate::lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment};
+use crate::parameter_sets::Room;
 use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 
 /// In host memory.
@@ -28,11 +30,12 @@ pub(crate) enum Store {
 
 /// Where that comes from.
 #[derive(Clone, Copy)]
-pub(crate) struct Source {
+pub(crate) struct Source<'a> {
     pub tenants: u32,
     pub seed: u64,
     pub device: Device,
     pub max_host_bytes: u64,
+    pub interrupt: &'a AtomicBool,
 }
 
 impl Store {
@@ -43,7 +46,7 @@ impl Store {
     pub fn new(
         pool: &PoolSpec,
         generation: &GenerationSpec,
-        source: Source,
+        source: Source<'_>,
         files: &Files,
     ) -> Result<Store, ExecutorError> {
         let (model, dtype, first_layer) = (&pool.model, pool.dtype, pool.first_layer());
@@ -52,12 +55,14 @@ impl Store {
             seed,
             device,
             max_host_bytes,
+            interrupt,
         } = source;
+        let room = Room::until(max_host_bytes, interrupt);
         let of_tenants = files.of_tenants()?;
         Ok(match (pool.tenant_state, generation.lora, of_tenants) {
             (TenantState::Model, _, None) => {
                 let random = ModelStore::random::<Decoder>;
-                let store = random(model, first_layer, tenants, seed, dtype, device, max_host_bytes)?;
+                let store = random(model, first_layer, tenants, seed, dtype, device, room)?;
                 Store::Models(store, DecoderConfig::new(model)?)
             }
             (TenantState::Model, _, Some(paths)) if first_layer == 0 => {
@@ -68,7 +73,7 @@ impl Store {
                     Ok(block)
                 });
                 let of = ModelStore::of_blocks::<Decoder>;
-                let store = of(model, first_layer, tenants, dtype, device, max_host_bytes, blocks)?;
+                let store = of(model, first_layer, tenants, dtype, device, room, blocks)?;
                 Store::Models(store, config.get().map_or_else(|| DecoderConfig::new(model), Ok)?)
             }
             (TenantState::Model, _, Some(_)) => {
@@ -78,15 +83,15 @@ impl Store {
             (TenantState::Adapters { bottleneck, .. }, _, paths) => {
                 let shape = AdapterShape::upper(model, first_layer, bottleneck)?;
                 Store::Adapters(match paths {
-                    None => AdapterStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?,
-                    Some(paths) => AdapterStore::read(shape, tenants, &paths, dtype, device, max_host_bytes)?,
+                    None => AdapterStore::random(shape, tenants, seed, dtype, device, room)?,
+                    Some(paths) => AdapterStore::read(shape, tenants, &paths, dtype, device, room)?,
                 })
             }
             (TenantState::Head, Some(lora), paths) => {
                 let shape = LoraShape::new(model, lora.rank)?;
                 Store::Loras(match paths {
-                    None => LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?,
-                    Some(paths) => LoraStore::read(shape, tenants, &paths, dtype, device, max_host_bytes)?,
+                    None => LoraStore::random(shape, tenants, seed, dtype, device, room)?,
+                    Some(paths) => LoraStore::read(shape, tenants, &paths, dtype, device, room)?,
                 })
             }
             (TenantState::Head, None, _) => Store::None,
@@ -97,10 +102,14 @@ impl Store {
     ///
     /// # Errors
     /// As of [`Disk::write`].
-    pub(super) fn disk(&self, generation: &GenerationSpec, source: Source) -> Result<Option<Arc<Disk>>, ExecutorError> {
+    pub(super) fn disk(
+        &self,
+        generation: &GenerationSpec,
+        source: Source<'_>,
+    ) -> Result<Option<Arc<Disk>>, ExecutorError> {
         match (self, generation.host_slots()) {
             (Store::Loras(store), Some(slots)) => {
-                let disk = Disk::write(&store.sets, slots.min(source.tenants), source.device)?;
+                let disk = Disk::write(&store.sets, slots.min(source.tenants), source.device, source.interrupt)?;
                 Ok(Some(Arc::new(disk)))
             }
             _ => Ok(None),

@@ -130,6 +130,7 @@ fn provision(server: &GenerationServer, tables: Option<Tables>) -> Provision {
         seed: SEED,
         device: Device::Cpu,
         max_host_bytes: 1 << 30,
+        interrupt: Arc::default(),
         tables,
         files: crate::Files::NONE,
     }
@@ -187,6 +188,7 @@ fn serve_system(
         seed: SEED,
         device: Device::Cpu,
         max_host_bytes: 1 << 30,
+        interrupt: &AtomicBool::default(),
     };
     serving.disk = serving.store.disk(generation, source).unwrap();
     executed(system, &cluster, server, change(serving), entries)
@@ -499,6 +501,34 @@ fn the_end_of_sequence_token_ends_a_request() {
         shorter += usize::from(tokens.len() < asked);
     }
     assert!(shorter > 0 && cut.record.output_tokens < whole.record.output_tokens);
+}
+
+/// Where nobody asks for tokens, they are kept as long as somebody may go on with them, also on another instance.
+#[test]
+fn tokens_that_nobody_asks_for_are_kept_until_their_request_leaves() {
+    let system = system(generation());
+    let mut server = Server::new(&cluster(&system, 2, 60), &system, TENANTS).unwrap();
+    let Server::Generation(generating) = &server else {
+        unreachable!()
+    };
+    let provision = provision(generating, None);
+    let serving = GenerationServing::new(&system.pool, &generation(), generating, provision).unwrap();
+    let topology = server.topology().clone();
+    let threads = Threads::start(serving.lanes(&topology, &Arc::default()), Arc::default()).unwrap();
+    let mut machine = RealMachine::new(&topology, threads).forgetting(serving.generated_tokens());
+    let (mut ledger, mut workload) = (Ledger::new(Time::ZERO), Listed::new(requests()));
+    let end = run(
+        &mut server,
+        &mut workload,
+        &mut machine,
+        &mut ledger,
+        &mut Log::default(),
+    )
+    .unwrap();
+    let record = ledger.close(end, &server, &machine).unwrap();
+    machine.into_workers().stop();
+    assert_eq!(record.counts.served, REQUESTS);
+    assert_eq!(serving.generated(), []);
 }
 
 #[test]

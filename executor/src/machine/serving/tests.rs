@@ -191,11 +191,12 @@ fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (Clus
         seed: SEED,
         device: Device::Cpu,
         max_host_bytes: 1 << 30,
+        interrupt: Arc::default(),
         tables,
         files: crate::Files::NONE,
     };
     let mut serving = Serving::new(pool, &server, provision).unwrap();
-    serving.make_versions().unwrap();
+    serving.make_versions(&AtomicBool::default()).unwrap();
     (cluster, server, serving)
 }
 

@@ -121,6 +121,7 @@ fn serve_prepared(
             max_bytes: memory,
             kinds,
             files: files.clone(),
+            interrupt: Arc::default(),
         };
         let serving = TaskServing::new(&system.pool, spec, tasks, provision).unwrap();
         let refused = tasks.refusals().to_vec();
@@ -298,6 +299,12 @@ fn a_full_model_of_each_task_one_after_another_and_side_by_side() {
     assert_eq!(answers, expected);
     // Both serve the very tasks that they are compared with.
     assert_eq!(serve(&system(shared(Batching::Coordinated, 1)), 1 << 30).1, expected);
+    // With one embedding for all as well.
+    let models = FullModels {
+        own_embeddings: false,
+        ..BY_KIND
+    };
+    assert_eq!(serve(&system(EngineSpec::Sequential { models }), 1 << 30).1, expected);
     let computing = side.lanes.iter().filter(|lane| lane.name.contains("compute"));
     assert_eq!(computing.count(), 4);
 

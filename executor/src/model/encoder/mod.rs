@@ -24,6 +24,8 @@ pub struct Encoder {
     first_layer: u32,
     variant: Variant,
     parameters: Tensor,
+    /// The embedding's block, where it is another model's too: the parameters are the layers' then.
+    shared_embedding: Option<Tensor>,
     /// Absent where the lower layers are.
     embedding: Option<Embedding>,
     /// From `first_layer` on.
@@ -48,6 +50,20 @@ struct Embedding {
     norm: Norm,
     /// From embeddings of another width.
     projection: Option<Linear>,
+}
+
+impl Embedding {
+    fn new(views: &mut Views<'_>, shape: &ModelShape, variant: &Variant) -> Result<Embedding, ExecutorError> {
+        let hidden = i64::from(shape.hidden);
+        let width = variant.embedding.map_or(hidden, i64::from);
+        Ok(Embedding {
+            words: views.matrix(shape.vocabulary.into(), width)?,
+            positions: views.matrix(shape.positions.into(), width)?,
+            segments: views.matrix(2, width)?,
+            norm: views.norm(width)?,
+            projection: { variant.embedding }.map(|_| views.linear(hidden, width)).transpose()?,
+        })
+    }
 }
 
 /// One layer's parameters, as views.
@@ -125,9 +141,12 @@ impl Encoder {
         first_layer: u32,
         parameters: Tensor,
     ) -> Result<Encoder, ExecutorError> {
-        let mut encoder = Encoder::views(shape, variant, first_layer, parameters)?;
-        encoder.relative = tch::no_grad(|| encoder.relative())?;
-        Ok(encoder)
+        Encoder::views(shape, variant, first_layer, parameters, None)?.with_relative()
+    }
+
+    fn with_relative(mut self) -> Result<Encoder, ExecutorError> {
+        self.relative = tch::no_grad(|| self.relative())?;
+        Ok(self)
     }
 
     /// Queries and keys that the layers make of distances, where tokens attend by these.
@@ -150,11 +169,13 @@ impl Encoder {
         variant: Variant,
         first_layer: u32,
         parameters: Tensor,
+        shared_embedding: Option<Tensor>,
     ) -> Result<Encoder, ExecutorError> {
         let upper = layout::upper_parameters(shape, first_layer)? as i64;
         let all = layout::places_of(shape, &variant);
         let all = all.iter().map(layout::Place::length).sum::<usize>() as i64;
-        let (found, must) = (parameters.size(), [if first_layer == 0 { all } else { upper }]);
+        let shared = shared_embedding.as_ref().map_or(0, |block| block.numel() as i64);
+        let (found, must) = (parameters.size(), [if first_layer == 0 { all - shared } else { upper }]);
         if found != must || !parameters.is_contiguous() {
             let what = format!("parameters of {}", shape.name);
             return Err(ExecutorError::input(
@@ -165,17 +186,10 @@ impl Encoder {
         }
         let (hidden, intermediate) = (i64::from(shape.hidden), i64::from(shape.intermediate));
         let mut views = Views::new(&parameters, variant.norm_epsilon);
-        let mut embedding = || -> Result<Embedding, ExecutorError> {
-            let width = variant.embedding.map_or(hidden, i64::from);
-            Ok(Embedding {
-                words: views.matrix(shape.vocabulary.into(), width)?,
-                positions: views.matrix(shape.positions.into(), width)?,
-                segments: views.matrix(2, width)?,
-                norm: views.norm(width)?,
-                projection: { variant.embedding }.map(|_| views.linear(hidden, width)).transpose()?,
-            })
-        };
-        let embedding = (first_layer == 0).then(&mut embedding).transpose()?;
+        let mut of_shared = { shared_embedding.as_ref() }.map(|block| Views::new(block, variant.norm_epsilon));
+        let of_embedding = of_shared.as_mut().unwrap_or(&mut views);
+        let embedding = (first_layer == 0).then(|| Embedding::new(of_embedding, shape, &variant));
+        let embedding = embedding.transpose()?;
         let of_layers = views.offset();
         let mut layer = || -> Result<Layer, ExecutorError> {
             if variant.one_layer {
@@ -204,6 +218,7 @@ impl Encoder {
             first_layer,
             variant,
             parameters,
+            shared_embedding,
             embedding,
             layers,
             distances,
@@ -222,9 +237,10 @@ impl Encoder {
     /// # Errors
     /// A block of another length.
     pub(crate) fn over(&self, block: Tensor) -> Result<Encoder, ExecutorError> {
+        let embedding = self.shared_embedding.as_ref().map(Tensor::shallow_clone);
         Ok(Encoder {
             relative: self.relative.as_ref().map(Relative::share),
-            ..Encoder::views(&self.shape, self.variant, self.first_layer, block)?
+            ..Encoder::views(&self.shape, self.variant, self.first_layer, block, embedding)?
         })
     }
 
@@ -246,6 +262,32 @@ impl Encoder {
         Encoder::of_variant(&self.shape, self.variant, self.first_layer, parameters)
     }
 
+    /// The same encoder with layers in memory of its own, on the device of another of its kind, whose embedding it computes with.
+    ///
+    /// # Errors
+    /// No memory, or an encoder of another shape or without an embedding.
+    pub(crate) fn copy_beside(&self, other: &Encoder) -> Result<Encoder, ExecutorError> {
+        let embedding = other.embedding_block()?;
+        let length = embedding.numel() as i64;
+        let own = self
+            .parameters
+            .f_narrow(0, length, self.parameters.numel() as i64 - length)?;
+        let mut parameters = Tensor::f_empty(own.size(), (self.kind(), other.device()))?;
+        parameters.f_copy_(&own)?;
+        Encoder::views(&self.shape, self.variant, self.first_layer, parameters, Some(embedding))?.with_relative()
+    }
+
+    /// The embedding's parameters, wherever they lie.
+    fn embedding_block(&self) -> Result<Tensor, ExecutorError> {
+        if let Some(shared) = &self.shared_embedding {
+            return Ok(shared.shallow_clone());
+        }
+        let places = layout::places_of(&self.shape, &self.variant);
+        let of_embedding = places.iter().take_while(|place| place.name.starts_with("embeddings."));
+        let length: usize = of_embedding.map(layout::Place::length).sum();
+        Ok(self.parameters.f_narrow(0, 0, length as i64)?)
+    }
+
     /// A layer's parameters.
     ///
     /// # Panics
@@ -264,14 +306,15 @@ impl Encoder {
         &self.shape
     }
 
-    /// The flat block: `[shape.parameters()]`, or its last part where only upper layers are here.
+    /// The flat block: `[shape.parameters()]`, or its last part where only upper layers are here, or only layers are its own.
     pub fn parameters(&self) -> &Tensor {
         &self.parameters
     }
 
     /// The views into the block, in its order and without gaps.
     pub(crate) fn pieces(&self) -> Vec<&Tensor> {
-        let embedding = self.embedding.iter().flat_map(|part| {
+        let own = { self.embedding.iter() }.filter(|_| self.shared_embedding.is_none());
+        let embedding = own.flat_map(|part| {
             let [weight, bias] = part.norm.pieces();
             let projection = part.projection.iter().flat_map(Linear::pieces);
             [&part.words, &part.positions, &part.segments, weight, bias]

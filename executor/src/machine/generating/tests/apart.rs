@@ -108,7 +108,7 @@ fn tenants_change_and_go_between_prompts_and_tokens() {
     entries.extend(requests());
     entries.sort_by_key(Entry::at);
     let served = serve(apart(1), 2, 20, entries, |mut serving| {
-        serving.make_versions().unwrap();
+        serving.make_versions(&AtomicBool::default()).unwrap();
         serving
     });
     for (&ticket, finish) in &served.finished {

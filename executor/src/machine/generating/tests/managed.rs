@@ -1,6 +1,9 @@
 //! Tenants that change and go, and requests that are cancelled, while others generate.
 
+use tenantry_core::op::{BatchShape, CopyIn, Fetch, Load};
+
 use super::*;
+use crate::ParameterSets;
 
 #[test]
 fn a_request_that_is_cancelled_in_mid_stream_leaves_the_others_alone() {
@@ -67,7 +70,7 @@ fn tenants_change_and_go_while_others_generate() {
     ];
     entries.extend(requests());
     let served = serve(generation(), 1, 60, entries, |mut serving| {
-        serving.make_versions().unwrap();
+        serving.make_versions(&AtomicBool::default()).unwrap();
         serving
     });
     let management = &served.record.management;
@@ -89,6 +92,57 @@ fn tenants_change_and_go_while_others_generate() {
     }
     let store = loras(&served.serving).unwrap();
     assert_eq!(store.sets.of(2).numel(), 0, "its memory is let go of");
+}
+
+/// A tenant whose file is broken is one error, and not a second one where it would be copied to.
+#[test]
+fn what_could_not_be_read_from_the_disk_is_not_copied() {
+    let mut from_disk = generation();
+    let lora = from_disk.lora.as_mut().expect("it has some");
+    (lora.slots, lora.host_slots) = (3, Some(3));
+    let broken = 2;
+    serve(from_disk, 1, 100, requests(), |mut serving| {
+        let sets = serving.store.sets().unwrap();
+        let of = |tenant| match tenant == broken {
+            true => Err(ExecutorError::input("its file", "whole", "half of it")),
+            false => Ok(Tensor::zeros([sets.length() as i64], (sets.kind(), Device::Cpu))),
+        };
+        let blocks: Vec<_> = (0..TENANTS).map(of).collect();
+        let in_files = ParameterSets::of_blocks(
+            TENANTS,
+            sets.length(),
+            DType::F32,
+            Device::Cpu,
+            u64::MAX,
+            blocks.into_iter(),
+        );
+        let disk = Disk::write(&in_files.unwrap(), 3, Device::Cpu, &AtomicBool::default()).unwrap();
+        let whole = serving.disk.replace(Arc::new(disk));
+        let server = Server::new(&cluster(&system(generation()), 1, 100), &system(generation()), TENANTS).unwrap();
+        let lanes = serving.lanes(server.topology(), &Arc::default());
+        let is_copy = |(lane, _): &(Lane, Box<dyn Perform>)| lane.kind == LaneKind::Copy;
+        let (_, mut copies) = lanes.into_iter().find(is_copy).expect("a card has one");
+        let batch = Batch {
+            loads: vec![Load {
+                tenant: broken,
+                slot: 0,
+            }],
+            ..Batch::new(InstanceId(0), BatchShape::NOTHING, Vec::new())
+        };
+        let copy = CopyIn {
+            layers: Layers::from(0, 2),
+            chunks: 1,
+            chunk_bytes: 0,
+        };
+        for op in [OpKind::Fetch(Fetch { bytes: 0, slot: 0 }), OpKind::CopyIn(copy)] {
+            copies.perform(&op, &batch);
+        }
+        let errors = crate::machine::errors::noted("copy").unwrap();
+        assert_eq!(errors.count, 1, "{errors:?}");
+        assert_eq!(batch.failures.lock().unwrap().len(), 1);
+        serving.disk = whole;
+        serving
+    });
 }
 
 /// What is created and updated stays on the disk until somebody needs it.
@@ -125,7 +179,7 @@ fn tenants_change_and_go_where_adapters_come_from_the_disk() {
         let disk = serving.disk.as_ref().unwrap();
         disk.fetch(updated, 0).unwrap();
         before = Some(serving.store.sets().unwrap().of(updated));
-        serving.make_versions().unwrap();
+        serving.make_versions(&AtomicBool::default()).unwrap();
         serving
     });
     let management = &served.record.management;

@@ -224,7 +224,11 @@ fn an_instance_has_the_model_that_was_loaded_last() {
     wider.vocabulary += 1;
     serving.others[0].weights = Encoder::random(&wider, SEED, DType::F32, Device::Cpu).unwrap();
     let mut instance = Instance::of(&serving);
-    assert_eq!(instance.load(1), Some(FailureReason::LoadFailed), "it does not fit where it belongs");
+    assert_eq!(
+        instance.load(1),
+        Some(FailureReason::LoadFailed),
+        "it does not fit where it belongs"
+    );
     assert_eq!(instance.load(0), None);
     assert_eq!(instance.infer(0), (alone[0].clone(), none));
 }
