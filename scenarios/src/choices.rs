@@ -4,12 +4,15 @@ use serde_json::Value as Json;
 use serde_yaml::Value;
 
 use crate::decode::decode;
-use crate::error::{PROBLEMS_MAX, Problem};
+use crate::error::{PROBLEMS_MAX, Problem, describe};
 use crate::path::Path;
-use crate::plan::{Way, numbers_of_cards};
+use crate::plan::{Way, check_system, numbers_of_cards};
 use crate::raw::{RawPlan, RawScenario};
 use crate::resolve::resolve;
 use crate::scenario::written;
+
+/// Combinations of one system's choices, at most: each is searched by itself.
+const OPTIONS_MAX: usize = 10_000;
 
 /// A value of one of a system's keys.
 #[derive(Clone, Debug)]
@@ -48,7 +51,21 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
     for (system, keys) in &plan.choices {
         for (key, values) in keys {
             let path = path.key(system).key(key);
-            if Path::parse(key).is_none() {
+            let covers = |other: &&String| {
+                *other != key && { Path::parse(key).zip(Path::parse(other)) }
+                    .is_some_and(|(key, other)| key.starts_with(&other))
+            };
+            let again = |(index, value): &(usize, &Value)| values[..*index].contains(value);
+            if key == "name" {
+                let must = "left out: options are told apart by what is chosen";
+                problems.push(Problem::new(path, must, "a choice of names"));
+            } else if let Some(whole) = keys.keys().find(covers) {
+                let must = format!("left out beside {whole}, which sets all of it");
+                problems.push(Problem::new(path, must, "another choice"));
+            } else if let Some((index, value)) = values.iter().enumerate().find(again) {
+                let must = "another value than those before it";
+                problems.push(Problem::new(path.index(index), must, describe(value)));
+            } else if Path::parse(key).is_none() {
                 let must = "the path of one of the system's keys, such as batch.size-or-timeout.max_size";
                 problems.push(Problem::new(path, must, key));
             } else if values.is_empty() {
@@ -57,6 +74,14 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
                 let must = "a value without YAML tags and with texts as keys";
                 problems.push(Problem::new(path.index(index), must, "another"));
             }
+        }
+    }
+    for (system, keys) in &plan.choices {
+        let options = { keys.values() }.try_fold(1_usize, |options, values| options.checked_mul(values.len()));
+        if options.is_none_or(|options| options > OPTIONS_MAX) {
+            let must = format!("at most {OPTIONS_MAX} combinations");
+            let got = options.map_or("more than can be counted".to_owned(), |options| options.to_string());
+            problems.push(Problem::new(path.key(system), must, got));
         }
     }
     if !problems.is_empty() {
@@ -88,13 +113,12 @@ pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
         ..raw.clone()
     };
     let tree: Value = serde_yaml::from_str(&written(&alone)).expect("what was written can be read");
-    let gpus = numbers_to_check(raw, plan);
+    let (gpus, all_gpus) = (numbers_to_check(raw, plan), numbers_of_cards(raw, plan));
     let mut problems: Vec<Problem> = Vec::new();
     for (index, system) in raw.systems.iter().enumerate() {
-        let place = Path::default().key("systems").index(index);
         let chosen = { combinations(plan, &system.name.0).into_iter() }.filter(|choices| !choices.is_empty());
         for choices in chosen {
-            for problem in wrong(&tree, &place, &choices, &gpus) {
+            for problem in wrong(&tree, index, &choices, plan, (&gpus, &all_gpus)) {
                 // Each value is in many combinations, and would be wrong in all of them.
                 if !problems.contains(&problem) {
                     problems.push(problem);
@@ -117,10 +141,18 @@ fn numbers_to_check(raw: &RawScenario, plan: &RawPlan) -> Vec<u32> {
     gpus
 }
 
-/// What is wrong with one combination for the system at `place`, with whichever of these numbers of cards: as it is with the first of them. What
-/// is wrong there with another system is left out: each is tried with the numbers that it takes.
-fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Vec<Problem> {
+/// What is wrong with one combination for a system, with whichever of these numbers of cards: as it is with the first of them. What is wrong there
+/// with another system is left out: each is tried with the numbers that it takes. A combination that is right may be none that a plan over all
+/// numbers can ask for.
+fn wrong(
+    tree: &Value,
+    index: usize,
+    choices: &[Choice<'_>],
+    plan: &RawPlan,
+    (gpus, all_gpus): (&[u32], &[u32]),
+) -> Vec<Problem> {
     let mut tree = tree.clone();
+    let place = &Path::default().key("systems").index(index);
     let chosen = |choice: &Choice<'_>| place.join(Path::parse(choice.key).expect("keys were checked").steps());
     for choice in choices {
         if let Err(problem) = chosen(choice).set(&mut tree, choice.value.clone()) {
@@ -132,12 +164,18 @@ fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>], gpus: &[u32]) -> Ve
     let mut problems = None;
     for &count in gpus {
         of_cluster.set(&mut tree, count.into()).expect("a cluster has cards");
-        let Err(mut found) = decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) else {
-            return Vec::new();
+        let decoded = decode::<RawScenario>(&tree);
+        let mut found = match &decoded {
+            Ok(raw) => resolve(raw).err().unwrap_or_default(),
+            Err(found) => found.clone(),
         };
         found.retain(|problem| problem.path().starts_with(place) || !problem.path().starts_with(&systems));
         if found.is_empty() {
-            return Vec::new();
+            if let Ok(raw) = &decoded {
+                check_system(&raw.systems[index], plan, all_gpus, place, &mut found);
+            }
+            problems = Some(found);
+            break;
         }
         problems.get_or_insert(found);
     }

@@ -141,15 +141,22 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         };
         problems.push(Problem::new(path.key(key), must, format!("at least {length}")));
     }
-    let keeps_its_tenants =
-        raw.tenants.popularity == RawPopularity::OfArrivals && !follows_tenants(&raw.workload.arrivals);
-    if plan.find == RawObjective::MostTenants && keeps_its_tenants {
-        let must =
-            "one that more tenants can follow, such as {zipf: 0.9}, to find the most: recorded arrivals keep their own";
+    let of_so_many = match &raw.tenants.popularity {
+        RawPopularity::OfArrivals if !follows_tenants(&raw.workload.arrivals) => {
+            Some(("recorded arrivals keep their own", "of-arrivals".to_owned()))
+        }
+        RawPopularity::Weights(weights) => {
+            let got = format!("weights of {} tenants", weights.len());
+            Some(("weights are of as many as there are", got))
+        }
+        _ => None,
+    };
+    if let Some((why, got)) = of_so_many.filter(|_| plan.find == RawObjective::MostTenants) {
+        let must = format!("one that more tenants can follow, such as {{zipf: 0.9}}, to find the most: {why}");
         problems.push(Problem::new(
             Path::default().key("tenants").key("popularity"),
             must,
-            "of-arrivals",
+            got,
         ));
     }
     problems.extend(percentages(plan, &path));
@@ -160,9 +167,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
     let ways = ways(raw, plan, &mut problems);
     for (index, system) in raw.systems.iter().enumerate() {
         let path = Path::default().key("systems").index(index);
-        check_cascade(system, plan, gpus.len(), &path, &mut problems);
-        check_runtimes(system, &gpus, &path, &mut problems);
-        check_scale(system, plan, &gpus, &path, &mut problems);
+        check_system(system, plan, &gpus, &path, &mut problems);
     }
     if !problems.is_empty() {
         return Err(problems);
@@ -303,6 +308,13 @@ fn unpriced(cards: &[(String, Option<f64>)], path: &Path) -> Option<Problem> {
         must,
         format!("no price of {}", without.join(", ")),
     ))
+}
+
+/// What a plan that tries these numbers of cards may ask of a system.
+pub(crate) fn check_system(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path, problems: &mut Vec<Problem>) {
+    check_cascade(system, plan, gpus.len(), path, problems);
+    check_runtimes(system, gpus, path, problems);
+    check_scale(system, plan, gpus, path, problems);
 }
 
 /// What a plan may ask of a system with a cascade, and of one without.

@@ -27,6 +27,7 @@ pub(crate) fn points(tree: &Value, raw: &RawScenario, base: Resolved) -> Result<
             inputs: inputs(raw),
         }]);
     }
+    check_count(&axes, raw.samples.map_or(1, samples))?;
     let mut problems: Vec<Problem> = Vec::new();
     let mut points = Vec::new();
     for choice in choices(&axes, raw.samples.map_or(1, samples)) {
@@ -44,6 +45,23 @@ pub(crate) fn points(tree: &Value, raw: &RawScenario, base: Resolved) -> Result<
         }
     }
     if problems.is_empty() { Ok(points) } else { Err(problems) }
+}
+
+/// Points of a sweep, at most: each is resolved before the first runs.
+const POINTS_MAX: usize = 1_000_000;
+
+/// Refuses lists whose product no machine holds.
+fn check_count(axes: &[Axis<'_>], samples: usize) -> Result<(), Vec<Problem>> {
+    let listed = axes.iter().filter(|axis| !axis.drawn).map(|axis| axis.values.len());
+    let points = listed.fold(Some(samples), |points, values| points?.checked_mul(values));
+    match points {
+        Some(points) if points <= POINTS_MAX => Ok(()),
+        points => {
+            let got = points.map_or("more than can be counted".to_owned(), |points| points.to_string());
+            let must = format!("of at most {POINTS_MAX} points in all");
+            Err(vec![Problem::new(Path::default().key("sweep"), must, got)])
+        }
+    }
 }
 
 /// One swept key.
@@ -157,6 +175,9 @@ fn draw(range: &RawRange, how: RawSamples, seed: u64, number: u64, key: &Path) -
     Ok(parts.into_iter().map(|part| bounds.at(part)).collect())
 }
 
+/// Whole numbers up to here are told apart while they are drawn.
+const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
+
 /// A range as numbers.
 struct Bounds {
     from: f64,
@@ -190,11 +211,18 @@ impl Bounds {
             ));
         }
         let whole = |value: &Value| matches!(value, Value::Number(number) if !number.is_f64());
+        let whole = whole(&range.from) && whole(&range.to);
+        for (name, bound, value) in [("from", from, &range.from), ("to", to, &range.to)] {
+            if whole && bound.abs() > WHOLE_MAX {
+                let must = format!("from -{WHOLE_MAX} to {WHOLE_MAX} where whole numbers are drawn");
+                return Err(Problem::new(key.key(name), must, describe(value)));
+            }
+        }
         Ok(Bounds {
             from,
             to,
             log,
-            whole: whole(&range.from) && whole(&range.to),
+            whole,
             unit: from_unit,
         })
     }

@@ -103,18 +103,20 @@ pub fn binds(summary: &RunSummary, at: &str, of_the_time: &str, missed: bool, tu
 /// How busy the busiest instance is of those that copy or compute, but not both at once: with its own computing and its part of its card's copies; and with
 /// which of them most.
 fn in_turns(summary: &RunSummary) -> Option<(&'static str, f64)> {
-    let of_instance = |(lane, compute): (&String, &LaneSummary)| {
-        let (card, _) = lane.rsplit_once('/')?;
-        let instances = summary
-            .lanes
-            .keys()
-            .filter(|lane| lane.starts_with(&format!("{card}/compute")));
-        let copy = summary.lanes.get(&format!("{card}/copy"))?.busy_share / instances.count() as f64;
+    let computing = || {
+        let computing = summary.lanes.iter().filter(|(lane, _)| kind(lane) == "compute");
+        computing.filter_map(|(lane, compute)| Some((lane.rsplit_once('/')?.0, compute)))
+    };
+    let mut instances: BTreeMap<&str, u32> = BTreeMap::new();
+    for (card, _) in computing() {
+        *instances.entry(card).or_default() += 1;
+    }
+    let of_instance = |(card, compute): (&str, &LaneSummary)| {
+        let copy = summary.lanes.get(&format!("{card}/copy"))?.busy_share / f64::from(instances[card]);
         let most = if copy > compute.busy_share { "link" } else { "compute" };
         Some((most, copy + compute.busy_share))
     };
-    let computing = summary.lanes.iter().filter(|(lane, _)| kind(lane) == "compute");
-    computing.filter_map(of_instance).max_by(|a, b| a.1.total_cmp(&b.1))
+    computing().filter_map(of_instance).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Whether a decoder's requests hardly wait to be let in.

@@ -279,6 +279,12 @@ fn a_recording_has_no_more_tenants_than_its_own() {
         "{refused}"
     );
     most_tenants("{zipf: 0.9}", POISSON).unwrap();
+    let ten = format!("{{weights: {:?}}}", [1; 10]);
+    let weighted = most_tenants(&ten, POISSON).unwrap_err();
+    assert!(
+        weighted.ends_with("weights are of as many as there are, got weights of 10 tenants"),
+        "{weighted}"
+    );
 }
 
 #[test]

@@ -30,6 +30,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:14: systems[1].admit.bounded-queue.max_waiting: must be more than 6, as many as can wait for batches of 4 on 2 instances without filling one, or batch must be size-or-timeout, got 6"),
     ("validate: {", "plan: { find: fewest-cards, gpus: [3, 5], choices: { shared: { instances_per_gpu: [1025] } } }\nvalidate: {",
      "s.yaml:16: plan.choices.shared.instances_per_gpu[0]: must be a whole number from 1 to 1024, got 1025"),
+    ("validate: {", "sweep: { seed: { from: 0, to: 18446744073709551615 } }\nsamples: { random: 6 }\nvalidate: {",
+     "s.yaml:16: sweep.seed.to: must be from -9007199254740992 to 9007199254740992 where whole numbers are drawn, got 18446744073709551615"),
     // What nobody would hear of.
     ("{ preset: bert-shared, name: shared }", "{ preset: pets, runtimes: { slo: 1s, max_length: 64 } }",
      "s.yaml:7: tenants.kinds: must be given, since a system has tasks, got nothing\n\
@@ -275,6 +277,14 @@ const BROKEN: &[(&str, &str, &str)] = &[
       s.yaml:8: plan.choices.shared.pipeline[1]: must be one of synchronous, prefetch-retrieval, prefetch, layerwise, layerwise-parameters, got prefech; did you mean prefetch?"),
     ("seed: 1", "seed: 1\nplan: { find: tightest-latency, choices: { shared: { batch.size-or-timeout.max_size: [4, 0] } } }",
      "s.yaml:3: plan.choices.shared.batch.size-or-timeout.max_size[1]: must be a whole number from 1 to 4294967295, got 0"),
+    ("seed: 1", "seed: 1\nplan: { find: tightest-latency, choices: { shared: { name: [a, b], pipeline: [prefetch, prefetch] } } }",
+     "s.yaml:3: plan.choices.shared.name: must be left out: options are told apart by what is chosen, got a choice of names\n\
+      s.yaml:3: plan.choices.shared.pipeline[1]: must be another value than those before it, got prefetch"),
+    ("seed: 1", "seed: 1\nplan: { find: tightest-latency, choices: { shared: { batch: [{ fixed-size: { size: 4 } }], batch.size-or-timeout.max_size: [4, 8] } } }",
+     "s.yaml:3: plan.choices.shared.batch.size-or-timeout.max_size: must be left out beside batch, which sets all of it, got another choice"),
+    // What a plan refuses of a system it refuses of a choice.
+    ("{ preset: bert-shared, name: shared }", "{ preset: arlo, name: shared, runtimes: { slo: 1s, max_length: 64, lengths: { of: [64] } } }\nplan: { find: fewest-cards, gpus: [1, 2], choices: { shared: { runtimes.allocate: [even, { fixed: [1] }] } } }",
+     "s.yaml:15: plan.choices.shared.runtimes.allocate[1]: must be even, global or periodic where plan.gpus tries several numbers of cards, since fixed numbers add up to one of them, got fixed: [1]"),
     ("seed: 1", "seed: 1\nplan: { find: tightest-latency, choices: { shared: { batch: [] } } }",
      "s.yaml:3: plan.choices.shared.batch: must be a list of at least one value, got an empty list"),
     ("arrivals: { poisson: { rate: 50/s } }\n  lengths: { input: { fixed: 32 } }\n  stop: { requests: 100 }",

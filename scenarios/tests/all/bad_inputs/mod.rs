@@ -41,6 +41,24 @@ fn the_good_one_is_good() {
     assert_eq!(errors(&format!("\u{feff}{GOOD}"), &[]), "nothing wrong");
 }
 
+/// A line does not end at `got`.
+#[test]
+fn an_empty_text_is_told_as_one() {
+    for set in [
+        "systems[0].pipeline=''",
+        "systems[0].padding=''",
+        "systems[0].swap=''",
+        "systems[0].heads=''",
+        "systems[0].place=''",
+        "systems[0].tenant_state=''",
+        "systems[0].preset=''",
+        "models.backbone=''",
+    ] {
+        let told = errors(GOOD, &[set]);
+        assert!(told.ends_with(", got an empty text"), "{set}: {told}");
+    }
+}
+
 /// The sweep's values come after it.
 #[test]
 fn what_is_swept_is_not_set() {
@@ -51,6 +69,27 @@ fn what_is_swept_is_not_set() {
         "--set: must be left out where sweep.cluster.gpus says which values it has, got cluster.gpus=4"
     );
     assert_eq!(errors(&swept, &["cluster.gpus=4", "sweep={}"]), "nothing wrong");
+}
+
+/// Products of lists are counted before they are made.
+#[test]
+fn no_more_points_or_options_than_a_machine_holds() {
+    let list = format!("{:?}", (1..=1_000).collect::<Vec<_>>());
+    let sweep = |keys: &[&str]| {
+        let axes: Vec<String> = keys.iter().map(|key| format!("{key}: {list}")).collect();
+        errors(&format!("{GOOD}sweep: {{ {} }}\n", axes.join(", ")), &[])
+    };
+    assert_eq!(
+        sweep(&["seed", "cluster.gpus", "tenants.count"]),
+        "s.yaml:17: sweep: must be of at most 1000000 points in all, got 1000000000"
+    );
+    let plan = format!(
+        "plan: {{ find: tightest-latency, choices: {{ shared: {{ classes: {list}, instances_per_gpu: {list} }} }} }}\n"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}{plan}"), &[]),
+        "s.yaml:17: plan.choices.shared: must be at most 10000 combinations, got 1000000"
+    );
 }
 
 /// A decoder's first token takes a position too.

@@ -47,6 +47,8 @@ pub(super) struct StageCard {
 pub(super) struct Cards {
     /// By card: stages that have something on it.
     users: Vec<u32>,
+    /// Cards that somebody uses.
+    used: u32,
     /// By card: when its start-up is over, while anybody uses it.
     up_at: Vec<Time>,
     /// A timer is set and has not come.
@@ -61,6 +63,7 @@ impl Cards {
     pub fn new(gpus: u32) -> Cards {
         Cards {
             users: vec![0; gpus as usize],
+            used: 0,
             up_at: vec![Time::ZERO; gpus as usize],
             armed: false,
             bytes: 0,
@@ -71,10 +74,11 @@ impl Cards {
 
     /// A stage takes a card, which is ours from now on and up after so long, unless it was ours already.
     fn take(&mut self, now: Time, gpu: GpuId, start_up: Duration, bytes: u64) {
-        self.log.count_until(now, self.used());
+        self.log.count_until(now, self.used);
         let users = &mut self.users[gpu.index()];
         if *users == 0 {
             self.up_at[gpu.index()] = now + start_up;
+            self.used += 1;
         }
         *users += 1;
         self.bytes += bytes;
@@ -83,14 +87,10 @@ impl Cards {
 
     /// A stage has nothing on a card any more.
     fn give_back(&mut self, now: Time, gpu: GpuId, bytes: u64) {
-        self.log.count_until(now, self.used());
+        self.log.count_until(now, self.used);
         self.users[gpu.index()] -= 1;
+        self.used -= u32::from(self.users[gpu.index()] == 0);
         self.bytes -= bytes;
-    }
-
-    /// Cards that somebody uses.
-    fn used(&self) -> u32 {
-        self.users.iter().filter(|&&users| users > 0).count() as u32
     }
 
     pub fn bytes_most(&self) -> u64 {
@@ -104,7 +104,7 @@ impl CascadeServer {
         if !self.scales() {
             return None;
         }
-        Some(self.cards.log.until(now, self.cards.used()))
+        Some(self.cards.log.until(now, self.cards.used))
     }
 
     /// See [`crate::server::Server::count_cards_from`].
@@ -394,9 +394,13 @@ impl CascadeServer {
             }
         }
         in_order(&self.cards.log.counts.cards)?;
-        match users == self.cards.users {
+        let used = users.iter().filter(|&&users| users > 0).count();
+        match users == self.cards.users && used == self.cards.used as usize {
             true => Ok(()),
-            false => Err(format!("cards are used as {users:?}, not as {:?}", self.cards.users)),
+            false => Err(format!(
+                "cards are used as {users:?}, not as {:?} ({} used by count)",
+                self.cards.users, self.cards.used
+            )),
         }
     }
 }
