@@ -77,7 +77,7 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
         }
     }
     for (system, keys) in &plan.choices {
-        let options = { keys.values() }.try_fold(1_usize, |options, values| options.checked_mul(values.len()));
+        let options = { keys.values() }.map(Vec::len).try_fold(1, usize::checked_mul);
         if options.is_none_or(|options| options > OPTIONS_MAX) {
             let must = format!("at most {OPTIONS_MAX} combinations");
             let got = options.map_or("more than can be counted".to_owned(), |options| options.to_string());

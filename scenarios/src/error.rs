@@ -105,7 +105,7 @@ impl Problem {
     pub fn unknown_name<'a>(path: Path, got: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Problem {
         Problem {
             suggestion: tenantry_profiles::near_miss(got, known.clone()),
-            ..Problem::new(path, one_of(known), got)
+            ..Problem::new(path, one_of(known), describe(&got.into()))
         }
     }
 

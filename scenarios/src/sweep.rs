@@ -52,8 +52,8 @@ const POINTS_MAX: usize = 1_000_000;
 
 /// Refuses lists whose product no machine holds.
 fn check_count(axes: &[Axis<'_>], samples: usize) -> Result<(), Vec<Problem>> {
-    let listed = axes.iter().filter(|axis| !axis.drawn).map(|axis| axis.values.len());
-    let points = listed.fold(Some(samples), |points, values| points?.checked_mul(values));
+    let mut listed = axes.iter().filter(|axis| !axis.drawn).map(|axis| axis.values.len());
+    let points = listed.try_fold(samples, usize::checked_mul);
     match points {
         Some(points) if points <= POINTS_MAX => Ok(()),
         points => {

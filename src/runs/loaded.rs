@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenantry_profiles::Card;
 use tenantry_scenarios::plan::Plan;
-use tenantry_scenarios::{RunSpec, Scenario};
+use tenantry_scenarios::{RunSpec, Scenario, ScenarioError};
 
 use super::scenario;
 use crate::cards::{card_of, card_of_option, complete, on_card, refusal};
@@ -43,8 +43,26 @@ impl Loaded {
     fn if_all_fit(self) -> Result<Loaded, Failure> {
         match self.unfit.first_key_value() {
             None => Ok(self),
-            Some((_, why)) => Err(Failure::BadInput(why.clone())),
+            Some((run, why)) => Err(self.refused(*run, why)),
         }
+    }
+
+    /// A [refusal](Self::refusal) of a run as an error: by where the scenario, or an option over it, has the key that it names, else the system.
+    fn refused(&self, run: usize, why: &str) -> Failure {
+        let of_key =
+            { why.strip_prefix(&self.scenario.file) }.and_then(|rest| rest.strip_prefix(": ")?.split_once(": "));
+        let of_system = || (format!("systems[{}]", self.system_number(run)), why);
+        let (path, why) = of_key.map_or_else(of_system, |(path, why)| (path.to_owned(), why));
+        let ScenarioError { file, line, path, .. } = self.scenario.wrong(&path, "", "");
+        let line = line.map_or(String::new(), |line| format!(":{line}"));
+        Failure::BadInput(format!("{file}{line}: {path}: {why}"))
+    }
+
+    /// Which of the scenario's systems a run is of: each serves in turn at a point of the sweep.
+    fn system_number(&self, run: usize) -> usize {
+        let of = |run: &RunSpec| (run.repeat, run.parameters.clone());
+        let before = self.runs[..run].iter().rev();
+        before.take_while(|other| of(other) == of(&self.runs[run])).count()
     }
 
     /// Finds the cards of a scenario. Runs that are not possible on theirs are [refused](Self::refusal).
@@ -118,9 +136,9 @@ impl Loaded {
     pub fn check_priced(&self) -> Result<(), Failure> {
         // Repeats are the same system on the same card.
         let mut runs = (0..self.runs.len()).filter(|run| self.runs[*run].repeat == 0);
-        match runs.find_map(|run| self.refusal(run)) {
+        match runs.find_map(|run| Some((run, self.refusal(run)?))) {
             None => Ok(()),
-            Some(why) => Err(Failure::BadInput(why)),
+            Some((run, why)) => Err(self.refused(run, &why)),
         }
     }
 

@@ -30,6 +30,7 @@ fn folder() -> TempDir {
     let path = folder.path();
     synthetic_card().save(&path.join("card")).expect("the card is saved");
     fs::write(path.join("s.yaml"), SCENARIO).unwrap();
+    fs::write(path.join("small.yaml"), SCENARIO.replace("64 MiB", "600 KiB")).unwrap();
     fs::write(
         path.join("no-card.yaml"),
         SCENARIO.replace("card: ./card", "card: crad"),
@@ -80,7 +81,7 @@ const CASES: &[Case] = &[
     (
         &["simulate", "s.yaml", "--set", "cluster.gpu_memory=600 KiB"],
         2,
-        &["s.yaml: cluster.gpu_memory: must "],
+        &["error: --set: cluster.gpu_memory: must "],
     ),
     (
         &["presets", "hbert-adaptor"],
@@ -222,6 +223,7 @@ const CASES: &[Case] = &[
         ],
         2,
         &[
+            "error: s.yaml:12: systems[0]: system hbert-adapter: card ",
             "bert-large",
             "measure it with `tenantry profile --device cpu --for s.yaml`",
         ],
@@ -230,8 +232,13 @@ const CASES: &[Case] = &[
         &["simulate", "s.yaml", "--set", "cluster.gpu_memory=1 MiB"],
         2,
         &[
-            "s.yaml: cluster.gpu_memory: must be of at least 2.13 MiB of memory for system hbert-adapter with tiny and one tenant's parameters for each instance, got 1.00 MiB",
+            "error: --set: cluster.gpu_memory: must be of at least 2.13 MiB of memory for system hbert-adapter with tiny and one tenant's parameters for each instance, got 1.00 MiB",
         ],
+    ),
+    (
+        &["check", "small.yaml"],
+        2,
+        &["error: small.yaml:4: cluster.gpu_memory: must be of at least "],
     ),
     // Traces.
     (

@@ -87,7 +87,11 @@ const BAD: &[Case] = &[
         2,
         &["--output: must be left out for a model that generates nothing, as bert-base, got 7"],
     ),
-    (&["new", "a.yaml", "--card", "l5"], 2, &["l5"]),
+    (
+        &["new", "a.yaml", "--card", "l5"],
+        2,
+        &["error: --card: must be a folder with a card.yaml or one of ", "got l5"],
+    ),
     (
         &["new", "a.yaml", "--model", "llama-7b", "--card", "cpu"],
         2,
@@ -113,9 +117,47 @@ const BAD: &[Case] = &[
         ],
     ),
     (
-        &["new", "a.yaml", "--systems", "hmy"],
+        &["new", "a.yaml", "--systems", "hmi,hmy"],
         2,
-        &["systems[0].preset", "did you mean hmi?"],
+        &["error: --systems: must be one of ", "got hmy; did you mean hmi?"],
+    ),
+    (
+        &["new", "a.yaml", "--systems", "hmi,"],
+        2,
+        &["error: --systems: must be one of ", "got an empty text"],
+    ),
+    (
+        &["new", "a.yaml", "--systems", "hmi,hmi"],
+        2,
+        &["error: --systems: must be a name that no system before it has, got hmi"],
+    ),
+    // What YAML would read otherwise is still the flag's value.
+    (
+        &["new", "a.yaml", "--tenants", "5 # x", "--gpus", "2, gpu_memory: 1 GiB"],
+        2,
+        &[
+            "--tenants: must be a whole number from 1 to 4294967295, got 5 # x",
+            "--gpus: must be a whole number from 1 to 100000, got 2, gpu_memory: 1 GiB",
+        ],
+    ),
+    (
+        &[
+            "new",
+            "a.yaml",
+            "--rate",
+            "100/s } } #",
+            "--latency",
+            "1s\nseed: 9",
+            "--at",
+            "p98 }",
+        ],
+        2,
+        &[
+            "--rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 100/s } } #",
+            "--latency: must be ",
+            "--at: must be ",
+            "got p98 }",
+        ],
     ),
 ];
 
@@ -158,6 +200,38 @@ fn a_name_with_a_space_is_quoted_in_the_next_command() {
     assert!(said.contains("next: tenantry simulate 'my chat.yaml'"), "{said}");
     let text = fs::read_to_string(folder.path().join("my chat.yaml")).unwrap();
     assert!(text.contains("tenantry check 'my chat.yaml'"), "{text}");
+}
+
+/// Files, cards' folders and recordings may be called anything, also what is something else in YAML.
+#[test]
+fn names_that_yaml_reads_otherwise_are_quoted() {
+    let folder = folder();
+    let at = folder.path();
+    fs::create_dir(at.join("out")).unwrap();
+    fs::rename(at.join("card"), at.join("out/my card #2")).unwrap();
+    let trace = "caf\u{65}\u{301}.csv";
+    fs::write(
+        at.join(trace),
+        "arrival_ns,tenant,input_tokens,output_tokens,class\n0,7,12,0,0\n1000000,0,20,0,0\n2000000,7,9,0,0\n",
+    )
+    .unwrap();
+    let card = [
+        "--model",
+        "tiny",
+        "--card",
+        "out/my card #2",
+        "--systems",
+        "bert-shared",
+    ];
+    for (file, name, flags) in [
+        ("123.yaml", "123", &[][..]),
+        ("true.yaml", "true", &card),
+        ("#x.yaml", "#x", &["--trace", trace]),
+        ("a:.yaml", "a:", &[]),
+    ] {
+        good(at, &[&["new", file, "--defaults"], flags].concat());
+        assert_eq!(good_json(at, &["check", file])["scenario"], name, "{file}");
+    }
 }
 
 #[test]

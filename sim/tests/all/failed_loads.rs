@@ -203,7 +203,11 @@ fn a_fleet_gives_a_card_back_that_could_not_load_its_runtime() {
     assert!(machine.loads_that_failed() >= 3, "{:?}", machine.loads);
     let fleet = machine.server.fleet(end).expect("it is one");
     let loads: u64 = machine.loads.values().sum();
-    assert_eq!((fleet.added, fleet.released), (loads, machine.loads_that_failed()), "{fleet:?}");
+    assert_eq!(
+        (fleet.added, fleet.released),
+        (loads, machine.loads_that_failed()),
+        "{fleet:?}"
+    );
     assert!(machine.batches[&InstanceId(2)] > 300, "{:?}", machine.batches);
     // It is paid for only while it starts up and loads.
     let failing_s = machine.loads_that_failed() as f64 * (0.5 + EACH.as_secs_f64());

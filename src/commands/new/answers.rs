@@ -120,7 +120,10 @@ impl Answers {
         let (text, scenario) = self
             .scenario(file, laid_out)
             .map_err(|errors| by_flags(&errors.to_string(), file))?;
-        let loaded = Loaded::of_what_fits(scenario, None)?;
+        let loaded = Loaded::of_what_fits(scenario, None).map_err(|failure| match failure {
+            Failure::BadInput(errors) => by_flags(&errors, file),
+            failure => failure,
+        })?;
         let refused = (0..loaded.runs.len()).find_map(|run| loaded.refusal(run));
         Ok(match refused {
             Some(why) => Err(self.without_file(&why, file)),
@@ -374,7 +377,13 @@ fn by_flags(errors: &str, file: &str) -> Failure {
         let named = FLAGS
             .iter()
             .find_map(|(key, flag)| told.strip_prefix(key).map(|rest| format!("{flag}{rest}")));
-        named.unwrap_or_else(|| error.to_owned())
+        let of_system = || {
+            let (path, rest) = told.strip_prefix("systems[")?.split_once(": ")?;
+            // Other keys are a preset's, of which the flag says nothing.
+            let is_preset = path.ends_with("].preset") || path.ends_with("].name");
+            Some(format!("--systems: {}", if is_preset { rest } else { told }))
+        };
+        named.or_else(of_system).unwrap_or_else(|| error.to_owned())
     };
     Failure::BadInput(errors.lines().map(line).collect::<Vec<_>>().join("\n"))
 }

@@ -1,5 +1,7 @@
 //! The scenario's text. It is written line by line rather than from a type, for the sake of its comments.
 
+use serde_json::json;
+use serde_yaml::Value;
 use tenantry_profiles::ModelKind;
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::presets;
@@ -33,7 +35,8 @@ pub fn scenario(file: &str, answers: &Answers, laid_out: LaidOut) -> String {
         .map_or("scenario".into(), |stem| {
             stem.to_string_lossy().replace(['.', ' '], "-")
         });
-    let model = &model.name;
+    let (name, card, model) = (text(&name), text(card), &model.name);
+    let [tenants, latency, at, gpus] = [tenants, latency, at, gpus].map(|answer| scalar(answer));
     format!(
         "\
 # {tenants} tenants of {model} on {gpus} × {card}: which system answers {at} of the requests within {latency}?
@@ -78,6 +81,24 @@ slo: {{ latency: {latency}, at: {at} }}
     )
 }
 
+/// An answer as one scalar: what else is in it is part of the value, so that the scenario's own rules refuse it.
+fn scalar(answer: &str) -> String {
+    match answer.parse::<f64>() {
+        Ok(_) => answer.to_owned(),
+        Err(_) => text(answer),
+    }
+}
+
+/// A text as YAML reads it back, in braces too: plain where it can be, since a file or a folder may be called anything.
+fn text(text: &str) -> String {
+    let read: Option<Value> = serde_yaml::from_str(&format!("{{ key: {text} }}")).ok();
+    let is_plain = { read.as_ref() }.is_some_and(|read| read.get("key").is_some_and(|value| value == text));
+    match is_plain {
+        true => text.to_owned(),
+        false => json!(text).to_string(),
+    }
+}
+
 /// What a preset with tasks asks of a scenario.
 const KINDS: &str = "  \
   # What is a tenant's own, by shares; MODEL/KIND where it is over another of the `models`.
@@ -118,14 +139,16 @@ fn workload(answers: &Answers) -> String {
         } else {
             ""
         };
+        let path = json!(trace);
         return format!(
             "  \
-  arrivals: {{ trace: {{ path: {trace:?}{from} }} }}   # `tenantry trace info` describes it{before}
+  arrivals: {{ trace: {{ path: {path}{from} }} }}   # `tenantry trace info` describes it{before}
   lengths: {{ joint: of-arrivals }}
   warm_up: 0s                   # left out of the figures
 "
         );
     }
+    let [rate, input, output] = [rate, input, output].map(|answer| scalar(answer));
     let lengths = match model.kind {
         ModelKind::Encoder => {
             format!("{{ input: {{ fixed: {input} }} }}      # or {{twitter: {{}}}}, {{lognormal: …}}")
@@ -164,5 +187,41 @@ fn systems(answers: &Answers, laid_out: LaidOut) -> String {
         true => format!("  - preset: {preset}\n"),
         false => format!("  - {{ preset: {preset}{keys} }}   # {why}\n"),
     };
-    answers.systems.iter().map(system).collect()
+    answers.systems.iter().map(|preset| system(&text(preset))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever stands after it, in a line or in braces.
+    #[test]
+    fn texts_are_quoted_where_yaml_would_read_another() {
+        for plain in ["my-shops", "out/my card", "a100-sxm", "../cards/h100", "100/s"] {
+            assert_eq!(text(plain), plain);
+        }
+        let words = "123 1e3 true null ~ #x [a] {a} 'x \"x `a @a &a *a !a %a a: | >".split(' ');
+        let with_spaces = [
+            "",
+            " a",
+            "a: b",
+            "a, b",
+            "- a",
+            "? a",
+            "a #2",
+            "100/s } } #",
+            "1s\nseed: 9",
+        ];
+        for other in words.chain(with_spaces) {
+            let written = text(other);
+            assert_ne!(written, other);
+            let read: Value = serde_yaml::from_str(&format!("a: {written}   # why\nb: {{ c: {written} }}")).unwrap();
+            assert_eq!(
+                (&read["a"], &read["b"]["c"]),
+                (&other.into(), &other.into()),
+                "{written}"
+            );
+        }
+        assert_eq!([scalar("5"), scalar("-1"), scalar("5 # x")], ["5", "-1", "\"5 # x\""]);
+    }
 }

@@ -86,9 +86,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
             points_done, points, ..
         } = at;
         let left = at.time_left.as_secs();
-        bar.set_message(format!(
-            "{points_done} of {points} points done, some {left} s left"
-        ));
+        bar.set_message(format!("{points_done} of {points} points done, some {left} s left"));
     };
     let Profiled {
         card,

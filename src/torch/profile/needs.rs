@@ -259,7 +259,9 @@ pub(crate) mod tests {
             set: set.iter().map(|text| (*text).to_owned()).collect(),
             seed: None,
         };
-        scenario(&args, None).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
+        scenario(&args, None)
+            .unwrap_or_else(|error| panic!("{name}: {error}"))
+            .runs()
     }
 
     fn served(name: &str, set: &[&str]) -> Served {

@@ -358,7 +358,8 @@ mod tests {
     fn a_roof_of_tables_that_were_not_all_measured_is_not_called_so() {
         let mut card = find_card("cpu").unwrap();
         let mut name_with = |family: Family| {
-            card.origins.push(Origin::new(family, None, Source::Derived, "a formula"));
+            card.origins
+                .push(Origin::new(family, None, Source::Derived, "a formula"));
             Roof::of(&card, DType::F32, &reached(&card)).name
         };
         assert!(name_with(Family::Head).starts_with("highest measured: "));
