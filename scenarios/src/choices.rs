@@ -48,6 +48,18 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
     for system in plan.choices.keys().filter(|name| !names().any(|known| known == *name)) {
         problems.push(Problem::unknown_name(path.key(system), system, names()));
     }
+    // Before any value is looked at.
+    for (system, keys) in &plan.choices {
+        let options = { keys.values() }.map(Vec::len).try_fold(1, usize::checked_mul);
+        if options.is_none_or(|options| options > OPTIONS_MAX) {
+            let must = format!("at most {OPTIONS_MAX} combinations");
+            let got = options.map_or("more than can be counted".to_owned(), |options| options.to_string());
+            problems.push(Problem::new(path.key(system), must, got));
+        }
+    }
+    if !problems.is_empty() {
+        return Vec::new();
+    }
     for (system, keys) in &plan.choices {
         for (key, values) in keys {
             let path = path.key(system).key(key);
@@ -74,14 +86,6 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
                 let must = "a value without YAML tags and with texts as keys";
                 problems.push(Problem::new(path.index(index), must, "another"));
             }
-        }
-    }
-    for (system, keys) in &plan.choices {
-        let options = { keys.values() }.map(Vec::len).try_fold(1, usize::checked_mul);
-        if options.is_none_or(|options| options > OPTIONS_MAX) {
-            let must = format!("at most {OPTIONS_MAX} combinations");
-            let got = options.map_or("more than can be counted".to_owned(), |options| options.to_string());
-            problems.push(Problem::new(path.key(system), must, got));
         }
     }
     if !problems.is_empty() {

@@ -35,13 +35,22 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut folders: Vec<Finished> = args.folders.iter().map(read).collect::<Result<_, _>>()?;
     let mut manifest = started.manifest(&[], None, 0, Vec::new());
     if args.anonymous {
-        { folders.iter_mut() }.for_each(|folder| leave_out_here(&mut folder.source.manifest));
+        // Where its name is told: of several folders alike in it, the place among these.
+        let mut known: Vec<String> = Vec::new();
+        for (place, folder) in (1..).zip(&mut folders) {
+            leave_out_here(&mut folder.source.manifest);
+            let last = last_part(&folder.source.name).to_owned();
+            folder.source.name = match known.contains(&last) {
+                true => format!("{last} ({place})"),
+                false => last.clone(),
+            };
+            known.push(last);
+        }
         leave_out_here(&mut manifest);
     }
     let mut compared = Compared::new(folders, manifest);
     if args.anonymous {
         compared = compared.anonymous();
-        { compared.folders.iter_mut() }.for_each(|folder| folder.name = without_folders(&folder.name));
     }
     write_in_folder(&page, &compared.render().map_err(Failure::running)?)?;
     let figures = draw(args, |folder, interrupt| {
@@ -99,19 +108,34 @@ fn place(args: &ReportArgs, default: PathBuf) -> Result<PathBuf, Failure> {
 /// Leaves out what [`Manifest::anonymous`] does not know of: notes that hang on the machine and the day, and where files lie on it.
 fn leave_out_here(manifest: &mut Manifest) {
     manifest.caveats.retain(|caveat| !Measured::is_told_in(caveat));
+    for caveat in &mut manifest.caveats {
+        *caveat = without_folders(caveat);
+    }
     for word in &mut manifest.command_line {
-        *word = without_folders(word);
+        // A word that is a path as a whole may have anything in it.
+        let (option, value) = { word.split_once('=') }
+            .filter(|(option, _)| option.starts_with("--"))
+            .unwrap_or(("", word));
+        *word = match (value.starts_with('/'), option) {
+            (false, _) => without_folders(word),
+            (true, "") => last_part(value).to_owned(),
+            (true, option) => format!("{option}={}", last_part(value)),
+        };
     }
 }
 
-/// Of each absolute path in a word the last part.
-fn without_folders(word: &str) -> String {
-    let parts = word.split_inclusive(|c| " ,:={[('\"".contains(c));
-    let last = |part| match str::rsplit_once(str::trim_end_matches(part, '/'), '/') {
-        Some((_, name)) if part.starts_with('/') => name,
-        _ => part,
-    };
-    parts.map(last).collect()
+/// Of each absolute path in a text the last part.
+fn without_folders(text: &str) -> String {
+    let parts = text.split_inclusive(|c| " ,:={[('\"".contains(c));
+    parts.map(last_part).collect()
+}
+
+/// Of an absolute path the last part; anything else as it is.
+fn last_part(path: &str) -> &str {
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some((_, name)) if path.starts_with('/') => name,
+        _ => path,
+    }
 }
 
 /// The page of a plan's folder again.
@@ -196,5 +220,31 @@ mod tests {
         ] {
             assert_eq!(without_folders(word), told);
         }
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_manifest_is_left_out_of_its_words_and_notes() {
+        let mut manifest = Manifest {
+            command_line: [
+                "tenantry",
+                "/home/Jane Doe/s.yaml",
+                "--out=/home/Jane Doe/out",
+                "--out",
+                "out/a b",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            caveats: vec!["Left out, since they cannot run (1): /home/jane/s.yaml: card: must be there.".into()],
+            ..Manifest::default()
+        };
+        leave_out_here(&mut manifest);
+        assert_eq!(
+            manifest.command_line,
+            ["tenantry", "s.yaml", "--out=out", "--out", "out/a b"]
+        );
+        assert_eq!(
+            manifest.caveats,
+            ["Left out, since they cannot run (1): s.yaml: card: must be there."]
+        );
     }
 }

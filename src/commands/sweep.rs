@@ -46,7 +46,11 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let saved = Saved::begin(&args.out, sweep)?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
-    let mut missing = saved.left_of(&mine);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.jobs.map_or(0, |jobs| jobs.get().min(mine.len().max(1))))
+        .build()
+        .map_err(Failure::running)?;
+    let mut missing = pool.install(|| saved.left_of(&mine));
     if missing.len() < mine.len() {
         let there = mine.len() - missing.len();
         say(output, &format!("{there} of {} runs were saved before", mine.len()));
@@ -86,10 +90,6 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         bar.inc(1);
         Ok(())
     };
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.jobs.map_or(0, |jobs| jobs.get().min(missing.len().max(1))))
-        .build()
-        .map_err(Failure::running)?;
     // In the runs' order, one by one: how long a run takes is not known beforehand, and two shards' folders look alike.
     let result = pool.install(|| missing.par_iter().with_max_len(1).map(one).collect::<Result<(), _>>());
     bar.finish_and_clear();

@@ -25,9 +25,11 @@ pub fn check(loaded: &Loaded, device: &Device) -> Result<(), Failure> {
             return Err(Failure::bad_input(loaded.scenario.wrong(&key, &must, got)));
         }
         let server = cards::server(run, loaded.card(run)).map_err(Failure::BadInput)?;
-        let needed_bytes = needed_bytes(run, &server);
+        let of_host = host_bytes_least(run, &server);
+        let needed_bytes = needed_bytes(run, &server) + of_host;
         let there = device.available_host_bytes();
-        if device.is_cpu() && needed_bytes > there {
+        // Half of what is there is for what the host keeps of tenants.
+        if device.is_cpu() && (needed_bytes > there || 2 * of_host > there) {
             let must = format!(
                 "a system whose models, slots and caches fit the memory that is free on this machine, {}",
                 human::bytes(there as f64)
@@ -51,6 +53,17 @@ pub fn needed_bytes(run: &RunSpec, server: &Server) -> u64 {
     models_bytes(run) + execute::tenants_bytes(&run.system, server)
 }
 
+/// What the host keeps of tenants at least: of files all, of random parameters one tenant's, which all can share.
+fn host_bytes_least(run: &RunSpec, server: &Server) -> u64 {
+    let tenants = match (server, &run.files.tenants) {
+        // Tasks lie where they are computed.
+        (Server::Tasks(_), _) => 0,
+        (_, Some(_)) => u64::from(run.workload.tenants),
+        (_, None) => 1,
+    };
+    tenants * server.memory().per_tenant_bytes
+}
+
 /// The files that are read in place of random weights and texts.
 pub fn files(run: &RunSpec) -> tenantry_executor::Files {
     tenantry_executor::Files {
@@ -62,8 +75,8 @@ pub fn files(run: &RunSpec) -> tenantry_executor::Files {
     }
 }
 
-/// What a run's models take of that. A model that stays is there once, for all of its instances; one that
-/// comes and goes has room on each card that it may come to, beside that which it is loaded from.
+/// What a run's models take of the one memory that stands for all cards. A model that stays is there once, for all of its instances; one that comes and
+/// goes has room on each card that it may come to, beside that which it is loaded from.
 fn models_bytes(run: &RunSpec) -> u64 {
     let system = &run.system;
     let on_cards = |pool: &PoolSpec, cards: usize| pool.shared_model_bytes() * (1 + cards as u64);

@@ -156,17 +156,17 @@ fn answers_of_an_earlier_run_are_told() {
 fn a_validation_whose_first_execution_fails_keeps_what_was_simulated() {
     let folder = folder();
     let at = folder.path();
-    // A folder of adapters that has none.
-    std::fs::create_dir(at.join("adapters")).unwrap();
-    let set = "systems=[{preset: punica, dtype: f32, generation: {lora: {rank: 8, implementation: grouped, slots: 4}, consolidate: null, max_batch: 8}, files: {tenants: adapters}}]";
-    let args = ["validate", "s.yaml", "--device", "cpu", "--out", "out", "--set", set];
-    let decoder = [
-        "--set",
-        "models.backbone=tiny-llama",
-        "--set",
-        "workload.lengths={input: {fixed: 8}, output: {fixed: 4}}",
-    ];
-    let output = tenantry(at, &[&args[..], &decoder].concat());
+    // A whole file, of other tensors than the model's: that is known only when it is read.
+    std::fs::create_dir(at.join("weights")).unwrap();
+    let header = r#"{"other":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let length = (header.len() as u64).to_le_bytes();
+    let file = [&length[..], header.as_bytes(), &[0; 4]].concat();
+    std::fs::write(at.join("weights/model.safetensors"), file).unwrap();
+    let set = "systems=[{preset: bert-shared, files: {model: weights}}]";
+    let output = tenantry(
+        at,
+        &["validate", "s.yaml", "--device", "cpu", "--out", "out", "--set", set],
+    );
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("what was run until then is in out"), "{said}");

@@ -1,19 +1,20 @@
-//! `tenantry cascade` on models trained for a moment: the offline pass, the choice, the scenario that it writes, and what is refused.
+//! `tenantry cascade` on models trained for a moment: the offline pass, the choice, the scenario that it writes, and what is refused;
+//! `cascade_interrupted.rs` has what goes on.
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::common::{check_bad, good, good_json, interrupted_when, names, tenantry};
+use crate::common::{check_bad, good, good_json, tenantry};
 use tempfile::TempDir;
 use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
 use tenantry_executor::find_device;
 use tenantry_traces::outcome::{SavedCalibration, SavedOutputs};
 
-const PROFILE: [&str; 6] = ["cascade", "profile", "small", "large", "--items", "profile.csv"];
+pub const PROFILE: [&str; 6] = ["cascade", "profile", "small", "large", "--items", "profile.csv"];
 
 /// `small/`, `large/`, `profile.csv` and `test.csv`.
-fn example() -> TempDir {
+pub fn example() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = |name, [layers, hidden, heads]: [u32; 3]| ExampleModel {
         name,
@@ -40,7 +41,7 @@ fn example() -> TempDir {
     folder
 }
 
-fn with<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+pub fn with<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     first.iter().chain(more).copied().collect()
 }
 
@@ -570,63 +571,4 @@ fn what_does_not_go_together_is_refused() {
             &["small.safetensors: confidence[3]: must be from 0 to 1, got 1.5"],
         )],
     );
-}
-
-/// Ctrl-C in the middle of what is whole or not at all: nothing of it is left, and the code is the contract's.
-#[cfg(unix)]
-#[test]
-fn what_is_interrupted_leaves_nothing() {
-    let folder = example();
-    let folder = folder.path();
-    // Enough of them that it is under way when it is told to stop.
-    let items = fs::read_to_string(folder.join("profile.csv")).expect("the example has them");
-    let (head, rows) = items.split_once('\n').expect("a head, and rows");
-    fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(50))).expect("it is writable");
-    let before = names(folder);
-    // Until it has said the first of what it does.
-    let interrupted = |args: &[&str]| {
-        let said = interrupted_when(folder, args, |_| true);
-        let last = said.lines().last();
-        assert_eq!(last, Some("interrupted: nothing was written"), "{args:?}");
-        assert_eq!(names(folder), before, "{args:?}");
-    };
-    interrupted(&["cascade", "example", "--out", "trained"]);
-    interrupted(&with(&PROFILE, &["--out", "profiled", "--route", "small=0.25,large"]));
-}
-
-/// What a pass over the items made is kept when the next one is interrupted, and is not made again.
-#[cfg(unix)]
-#[test]
-fn an_interrupted_profile_goes_on() {
-    let folder = example();
-    let folder = folder.path();
-    // Enough of them that the second pass is under way when it is told to stop.
-    let items = fs::read_to_string(folder.join("profile.csv")).expect("the example has them");
-    let (head, rows) = items.split_once('\n').expect("a head, and rows");
-    fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(3))).expect("it is writable");
-    let args = with(&PROFILE, &["--out", "profiled"]);
-    let said = interrupted_when(folder, &args, |line| line.starts_with("large: "));
-    assert!(said.starts_with("small: "), "{said}");
-    let kept = "interrupted: profiled.partial keeps what was finished, and the same command goes on with it";
-    assert_eq!(said.lines().last(), Some(kept));
-    let partial = folder.join("profiled.partial");
-    assert_eq!(names(&partial), ["small.safetensors", "unfinished-profile-of"]);
-    // Neither others' folders nor what was made of other items is gone on with, or removed.
-    let of = fs::read_to_string(partial.join("unfinished-profile-of")).expect("it is text");
-    fs::write(partial.join("unfinished-profile-of"), of.replace("items ", "items 0")).expect("it is writable");
-    let must = "profiled.partial: must be what an interrupted run left of these models and items on this device";
-    let refused = tenantry(folder, &args);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains(must), "{refused:?}");
-    fs::write(partial.join("unfinished-profile-of"), of).expect("it is writable");
-
-    let kept = SavedOutputs::read(&folder.join("profiled.partial/small.safetensors")).expect("it is whole");
-    let output = tenantry(folder, &args);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{message}");
-    assert!(message.contains("going on with profiled.partial"), "{message}");
-    assert!(!message.contains("small: "), "{message}");
-    assert!(!folder.join("profiled.partial").exists());
-    let whole = SavedOutputs::read(&folder.join("profiled/small.safetensors")).expect("it is whole");
-    assert_eq!(whole, kept);
 }

@@ -9,6 +9,8 @@ mod answers;
 mod bad_input;
 #[cfg(feature = "libtorch")]
 mod cascade;
+#[cfg(feature = "libtorch")]
+mod cascade_interrupted;
 mod dialogue;
 mod gallery;
 #[cfg(all(unix, feature = "libtorch"))]
@@ -25,6 +27,7 @@ mod reproduce;
 mod runtimes;
 mod sensitivity;
 mod sweep;
+mod sweep_damaged;
 mod targets;
 mod tasks;
 mod trace;

@@ -1,9 +1,8 @@
-//! Sweeps in parts: shards, kills, job files.
+//! Sweeps in parts: shards, job files, what is another sweep and what is left out; `sweep_damaged.rs` has kills and damage.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use serde_json::Value;
 use tenantry_profiles::Source;
@@ -11,23 +10,23 @@ use tenantry_profiles::testing::synthetic_card;
 
 use crate::common::{Case, check_bad, folder, good, names, tenantry};
 
-const SWEEP: [&str; 4] = [
+pub const SWEEP: [&str; 4] = [
     "--set",
     "sweep={tenants.count: [5, 20], workload.arrivals.poisson.rate: {from: 20/s, to: 200/s, scale: log}}",
     "--set",
     "samples={latin-hypercube: 5}",
 ];
 
-fn sweep<'a>(more: &[&'a str]) -> Vec<&'a str> {
+pub fn sweep<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["sweep", "s.yaml"], &SWEEP[..], more].concat()
 }
 
-fn file(folder: &Path, name: &str) -> Vec<u8> {
+pub fn file(folder: &Path, name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The files that do not say when, where and how long.
-const SAME: [&str; 5] = [
+pub const SAME: [&str; 5] = [
     "summary.json",
     "summary.csv",
     "curves.json",
@@ -216,111 +215,6 @@ fn a_changed_file_or_card_is_another_sweep() {
             "other contents of card ",
         ],
     );
-}
-
-#[test]
-fn kills_lose_no_finished_run() {
-    let place = folder();
-    let at = place.path();
-    let longer = ["--set", "workload.stop.requests=20000"];
-    let arguments = |out: &'static str| [&sweep(&["--out", out])[..], &longer].concat();
-    good(at, &arguments("whole"));
-    let runs = at.join("killed/runs");
-    let finished = || {
-        let names = if runs.exists() { names(&runs) } else { Vec::new() };
-        let finished = names.into_iter().filter(|name| name.ends_with(".json"));
-        finished
-            .map(|name| (name.clone(), file(&runs, &name)))
-            .collect::<Vec<_>>()
-    };
-    let mut saved = finished();
-    for kill in 0..5 {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
-            .current_dir(at)
-            .args(arguments("killed"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while finished().len() < saved.len() + kill % 3 && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // Not asked to stop: killed.
-        child.kill().unwrap();
-        child.wait().unwrap();
-        for (name, bytes) in &saved {
-            assert_eq!(&file(&runs, name), bytes, "{name} after kill {kill}");
-        }
-        saved = finished();
-    }
-    assert!(
-        (1..20).contains(&saved.len()),
-        "killed in the middle, not after the end"
-    );
-    good(at, &arguments("killed"));
-    for name in SAME {
-        assert_eq!(file(&at.join("whole"), name), file(&at.join("killed"), name), "{name}");
-    }
-    let left = names(&at.join("killed/runs"));
-    assert!(left.iter().all(|name| name.ends_with(".json")), "{left:?}");
-}
-
-/// Only a sweep that simulated all runs knows how fast.
-#[test]
-fn a_damaged_run_is_said_and_run_again() {
-    let place = folder();
-    let at = place.path();
-    let pace = |folder: &str| {
-        let manifest: Value = serde_json::from_slice(&file(&at.join(folder), "manifest.json")).unwrap();
-        manifest["events_per_s"].as_f64()
-    };
-    good(at, &sweep(&["--out", "whole"]));
-    assert!(pace("whole").is_some_and(|pace| pace > 1000.0));
-    let before = SAME.map(|name| file(&at.join("whole"), name));
-    let run = at.join("whole/runs/000007.json");
-    let bytes = fs::read(&run).unwrap();
-    const SAID: [&str; 2] = ["000007.json: must be as", "the same `tenantry sweep` runs it again"];
-    // Wherever the damage is.
-    let text = String::from_utf8(bytes.clone()).unwrap();
-    let elsewhere = text.replacen("\"events\":", "\"events\":\"x\",\"was\":", 1);
-    assert_ne!(text, elsewhere);
-    for damaged in [&bytes[..bytes.len() / 2], elsewhere.as_bytes()] {
-        fs::write(&run, damaged).unwrap();
-        check_bad(at, &[(&["merge", "whole", "--out", "merged"], 2, &SAID)]);
-        let output = tenantry(at, &sweep(&["--out", "whole"]));
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success() && message.contains("19 of 20 runs were saved before"),
-            "{message}"
-        );
-        assert_eq!(before, SAME.map(|name| file(&at.join("whole"), name)));
-        assert_eq!(pace("whole"), None);
-    }
-}
-
-/// Of two copies one is enough, whichever it is.
-#[test]
-fn a_good_copy_stands_for_a_damaged_one() {
-    let place = folder();
-    let at = place.path();
-    for out in ["one", "two"] {
-        good(at, &sweep(&["--out", out]));
-    }
-    let damage = |out: &str, name: &str| fs::write(at.join(out).join("runs").join(name), "{").unwrap();
-    damage("one", "000003.json");
-    damage("two", "000005.json");
-    for order in [["one", "two"], ["two", "one"]] {
-        good(at, &[&["merge"], &order[..], &["--out", "merged"]].concat());
-        for name in &SAME[..4] {
-            assert_eq!(file(&at.join("one"), name), file(&at.join("merged"), name), "{name}");
-        }
-    }
-    damage("two", "000003.json");
-    const SAID: [&str; 2] = [
-        "one/runs/000003.json: must be as",
-        "the same `tenantry sweep` runs it again",
-    ];
-    check_bad(at, &[(&["merge", "one", "two", "--out", "again"], 2, &SAID)]);
 }
 
 /// Two builds of one version need not simulate alike.

@@ -187,8 +187,8 @@ pub fn profile(
     let clocks_before = clocks(plan.device);
     // Which takes a GPU two seconds.
     let limits = match (plan.suite, plan.device.is_cuda()) {
-        (Suite::Full, _) | (_, true) => vec![limits::measure(plan.device, plan.dtype)?],
-        (Suite::Quick, false) => Vec::new(),
+        (Suite::Full, _) | (_, true) if !plan.has_limits => vec![limits::measure(plan.device, plan.dtype)?],
+        _ => Vec::new(),
     };
     let time_for_model = plan.duration() / plan.models.len() as u32;
     let known = earlier.as_ref().map(|earlier| &earlier.per_token_ns);

@@ -64,6 +64,8 @@ pub struct Plan {
     pub texts: Vec<ServedRoute>,
     /// Tables that a card has which these are added to: no time goes into points of such.
     pub there: Tables,
+    /// Whether that card has the device's limits in this number format too.
+    pub has_limits: bool,
     /// How thorough.
     pub suite: Suite,
     /// How long it may take, where that is not what the suite says.

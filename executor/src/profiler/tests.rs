@@ -38,6 +38,7 @@ pub(super) fn plan() -> Plan {
         seed: 1,
         scratch: std::env::temp_dir(),
         there: Default::default(),
+        has_limits: false,
         partial: None,
         command: "tenantry profile --device cpu".into(),
         date: "2025-01-31".into(),
@@ -177,6 +178,23 @@ fn an_interrupted_profile_is_gone_on_with_and_only_by_its_own_plan() {
 fn no_time_goes_into_tables_that_are_there() {
     let all = profile_briefly(&plan(), 3).card.tables;
     assert!(!all.encoder_layer.is_empty() && !all.copy.is_empty() && !all.head.is_empty());
+    let mut there = all.clone();
+    assert_eq!(
+        after_points(&Plan {
+            there: there.clone(),
+            ..plan()
+        }),
+        Duration::ZERO
+    );
+    there.plot_lookup.clear();
+    assert!(
+        Lacking::of(&Plan {
+            there: there.clone(),
+            ..plan()
+        })
+        .contention,
+        "with the first of their tables"
+    );
     let mut there = all.clone();
     there.head.clear();
     let lacking = profile_briefly(&Plan { there, ..plan() }, 3).card.tables;

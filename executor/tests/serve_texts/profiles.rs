@@ -31,6 +31,7 @@ fn a_profile_for_a_route_has_its_lanes_passes_and_looks() {
         seed: 1,
         scratch: std::env::temp_dir(),
         there: Default::default(),
+        has_limits: false,
         partial: None,
         command: "tenantry profile --device cpu".into(),
         date: "2025-01-31".into(),

@@ -162,7 +162,7 @@ fn check_percent(accuracy: f64) -> Result<(), Failure> {
 /// What a model's folder has.
 const MODEL_FILES: [&str; 3] = ["config.json", "model.safetensors", "tokenizer.json"];
 
-/// The files that candidates are made of: the profile's, and those of its models and items, where they were when it was made.
+/// The files that candidates are made of, under whichever name they are given: the profile's, and those of its models and items, where they were when it was made.
 fn read_for(profiled: &ProfiledModels, folder: &Path) -> Vec<PathBuf> {
     let of_model = |model: &ProfiledModel| {
         let passes = iter::once(&model.whole).chain(&model.pruned);
@@ -173,13 +173,17 @@ fn read_for(profiled: &ProfiledModels, folder: &Path) -> Vec<PathBuf> {
     profiled.models.iter().flat_map(of_model).collect()
 }
 
-/// The fastest that meets the targets. That a cascade which asks no second model is faster than its first model alone is chance: then it is looked for
-/// among the others.
+/// The fastest that meets the targets, or the nearest to them. That a cascade which asks no second model is faster than its first model alone is chance:
+/// then it is looked for among the others.
 fn best(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Search, CascadeError> {
     let search = repository.best(rules, targets)?;
-    match &search.chosen {
-        Ok(chosen) if !asks_nobody(chosen) => Ok(search),
-        _ => Ok(chosen_of(repository.candidates(rules, None)?, targets)),
+    let is_chance = match &search.chosen {
+        Ok(chosen) => asks_nobody(chosen),
+        Err(nearest) => nearest.iter().any(asks_nobody),
+    };
+    match is_chance {
+        true => Ok(chosen_of(repository.candidates(rules, None)?, targets)),
+        false => Ok(search),
     }
 }
 

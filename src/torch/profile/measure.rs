@@ -52,15 +52,17 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         Suite::Quick => Thoroughness::Quick,
         Suite::Full => Thoroughness::Full,
     };
+    let plan = plan(needs, &device, suite)?;
     let plan = Plan {
         name,
         time: args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         there: there
             .as_ref()
             .map_or_else(Tables::default, |there| there.tables.without(&again)),
+        has_limits: { there.as_ref() }.is_some_and(|there| there.limits_of(plan.dtype).is_some()),
         partial: Some(partial.clone()),
         command: command(args, device_name),
-        ..plan(needs, &device, suite)?
+        ..plan
     };
     if let Some(there) = &there {
         there.check_same_device(&plan.description).map_err(Failure::bad_input)?;
@@ -184,6 +186,7 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
         texts: needs.texts,
         suite,
         there: Tables::default(),
+        has_limits: false,
         time: None,
         seed: SEED,
         scratch: std::env::temp_dir(),

@@ -211,7 +211,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
     let output = tenantry(at, &command("p"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && said.contains("were kept of this plan"),
+        output.status.success() && said.contains("kept of this plan: "),
         "{said}"
     );
     assert_eq!(
