@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenantry_profiles::{Changing, DType, DispatchOperation, Family, ModelShape};
+use tenantry_profiles::{Changing, CopyResumeRow, DType, DispatchOperation, Family, ModelShape, Stats};
 
 use super::compute::Subject;
 use super::partial::Partial;
@@ -178,23 +178,26 @@ fn an_interrupted_profile_is_gone_on_with_and_only_by_its_own_plan() {
 fn no_time_goes_into_tables_that_are_there() {
     let all = profile_briefly(&plan(), 3).card.tables;
     assert!(!all.encoder_layer.is_empty() && !all.copy.is_empty() && !all.head.is_empty());
+    // Whoever is told to stop has none of these.
     let mut there = all.clone();
-    assert_eq!(
-        after_points(&Plan {
-            there: there.clone(),
-            ..plan()
-        }),
-        Duration::ZERO
-    );
-    there.plot_lookup.clear();
-    assert!(
-        Lacking::of(&Plan {
+    there.copy_resume.push(CopyResumeRow {
+        idle_us: 1,
+        work_us: 1,
+        stats: Stats::exact(1.0),
+    });
+    let short = |there: &Tables| {
+        short_after_points(&Plan {
             there: there.clone(),
             ..plan()
         })
-        .contention,
-        "with the first of their tables"
+    };
+    assert_eq!(
+        (short(&there), short(&Tables::default())),
+        (Duration::ZERO, AFTER_POINTS)
     );
+    // How much look-ups and compute disturb each other comes with the first of their tables.
+    there.plot_lookup.clear();
+    assert_eq!(short(&there), AFTER_POINTS);
     let mut there = all.clone();
     there.head.clear();
     let lacking = profile_briefly(&Plan { there, ..plan() }, 3).card.tables;
