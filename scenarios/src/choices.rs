@@ -4,12 +4,13 @@ use serde_json::Value as Json;
 use serde_yaml::Value;
 
 use crate::decode::decode;
-use crate::error::{PROBLEMS_MAX, Problem, describe};
+use crate::error::{PROBLEMS_MAX, Problem};
 use crate::path::Path;
 use crate::plan::{Way, check_system, numbers_of_cards};
 use crate::raw::{RawPlan, RawScenario};
 use crate::resolve::resolve;
 use crate::scenario::written;
+use crate::sweep::{given_again, set_as_a_whole};
 
 /// Combinations of one system's choices, at most: each is searched by itself.
 const OPTIONS_MAX: usize = 10_000;
@@ -63,20 +64,13 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
     for (system, keys) in &plan.choices {
         for (key, values) in keys {
             let path = path.key(system).key(key);
-            let covers = |other: &&String| {
-                *other != key && { Path::parse(key).zip(Path::parse(other)) }
-                    .is_some_and(|(key, other)| key.starts_with(&other))
-            };
-            let again = |(index, value): &(usize, &Value)| values[..*index].contains(value);
             if key == "name" {
                 let must = "left out: options are told apart by what is chosen";
                 problems.push(Problem::new(path, must, "a choice of names"));
-            } else if let Some(whole) = keys.keys().find(covers) {
-                let must = format!("left out beside {whole}, which sets all of it");
-                problems.push(Problem::new(path, must, "another choice"));
-            } else if let Some((index, value)) = values.iter().enumerate().find(again) {
-                let must = "another value than those before it";
-                problems.push(Problem::new(path.index(index), must, describe(value)));
+            } else if let Some(problem) = set_as_a_whole(key, keys.keys(), &path, "another choice") {
+                problems.push(problem);
+            } else if let Some(problem) = given_again(values, &path) {
+                problems.push(problem);
             } else if Path::parse(key).is_none() {
                 let must = "the path of one of the system's keys, such as batch.size-or-timeout.max_size";
                 problems.push(Problem::new(path, must, key));

@@ -95,12 +95,9 @@ fn axes(raw: &RawScenario) -> Result<Vec<Axis<'_>>, Vec<Problem>> {
             }
             _ => problems.push(Problem::new(key.clone(), "a path such as tenants.count", name)),
         }
-        let mut names = raw.sweep.0.iter().map(|(name, _)| name);
-        let covers =
-            |other: &&String| *other != name && Path::parse(other).is_some_and(|other| path.starts_with(&other));
-        if let Some(whole) = names.find(covers) {
-            let must = format!("left out beside {whole}, which sets all of it");
-            problems.push(Problem::new(key, must, "another axis"));
+        let names = raw.sweep.0.iter().map(|(name, _)| name);
+        if let Some(problem) = set_as_a_whole(name, names, &key, "another axis") {
+            problems.push(problem);
             continue;
         }
         let (values, drawn) = match (axis, raw.samples) {
@@ -109,13 +106,8 @@ fn axes(raw: &RawScenario) -> Result<Vec<Axis<'_>>, Vec<Problem>> {
                 continue;
             }
             (RawAxis::Values(values), _) => {
-                let again = |(index, value): &(usize, &Value)| values[..*index].contains(value);
-                if let Some((index, value)) = values.iter().enumerate().find(again) {
-                    problems.push(Problem::new(
-                        key.index(index),
-                        "another value than those before it",
-                        describe(value),
-                    ));
+                if let Some(problem) = given_again(values, &key) {
+                    problems.push(problem);
                     continue;
                 }
                 (values.clone(), false)
@@ -145,6 +137,28 @@ fn axes(raw: &RawScenario) -> Result<Vec<Axis<'_>>, Vec<Problem>> {
         problems.push(Problem::new(Path::default().key("samples"), must, "samples"));
     }
     if problems.is_empty() { Ok(axes) } else { Err(problems) }
+}
+
+/// A key of which another of the same section sets all, as a problem of where it stands.
+pub(crate) fn set_as_a_whole<'a>(
+    key: &str,
+    mut keys: impl Iterator<Item = &'a String>,
+    at: &Path,
+    other: &str,
+) -> Option<Problem> {
+    let path = Path::parse(key)?;
+    let covers = |other: &&String| *other != key && Path::parse(other).is_some_and(|other| path.starts_with(&other));
+    let whole = keys.find(covers)?;
+    let must = format!("left out beside {whole}, which sets all of it");
+    Some(Problem::new(at.clone(), must, other))
+}
+
+/// The first of the values that is there twice, as a problem of where they stand.
+pub(crate) fn given_again(values: &[Value], at: &Path) -> Option<Problem> {
+    let again = |(index, value): &(usize, &Value)| values[..*index].contains(value);
+    let (index, value) = values.iter().enumerate().find(again)?;
+    let must = "another value than those before it";
+    Some(Problem::new(at.index(index), must, describe(value)))
 }
 
 fn samples(samples: RawSamples) -> usize {

@@ -4,18 +4,26 @@ use std::fs;
 
 use crate::cascade::{PROFILE, example, with};
 use crate::common::{interrupted_when, names, tenantry};
+use tempfile::TempDir;
 use tenantry_traces::outcome::SavedOutputs;
+
+/// With so many times the example's items to profile, so that it is under way when it is told to stop.
+#[cfg(unix)]
+fn example_of_items(times: usize) -> TempDir {
+    let folder = example();
+    let file = folder.path().join("profile.csv");
+    let items = fs::read_to_string(&file).expect("the example has them");
+    let (head, rows) = items.split_once('\n').expect("a head, and rows");
+    fs::write(file, format!("{head}\n{}", rows.repeat(times))).expect("it is writable");
+    folder
+}
 
 /// Ctrl-C in the middle of what is whole or not at all: nothing of it is left, and the code is the contract's.
 #[cfg(unix)]
 #[test]
 fn what_is_interrupted_leaves_nothing() {
-    let folder = example();
+    let folder = example_of_items(50);
     let folder = folder.path();
-    // Enough of them that it is under way when it is told to stop.
-    let items = fs::read_to_string(folder.join("profile.csv")).expect("the example has them");
-    let (head, rows) = items.split_once('\n').expect("a head, and rows");
-    fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(50))).expect("it is writable");
     let before = names(folder);
     // Until it has said the first of what it does.
     let interrupted = |args: &[&str]| {
@@ -32,12 +40,9 @@ fn what_is_interrupted_leaves_nothing() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_profile_goes_on() {
-    let folder = example();
+    // The second pass is under way when it is told to stop.
+    let folder = example_of_items(3);
     let folder = folder.path();
-    // Enough of them that the second pass is under way when it is told to stop.
-    let items = fs::read_to_string(folder.join("profile.csv")).expect("the example has them");
-    let (head, rows) = items.split_once('\n').expect("a head, and rows");
-    fs::write(folder.join("profile.csv"), format!("{head}\n{}", rows.repeat(3))).expect("it is writable");
     let args = with(&PROFILE, &["--out", "profiled"]);
     let said = interrupted_when(folder, &args, |line| line.starts_with("large: "));
     assert!(said.starts_with("small: "), "{said}");

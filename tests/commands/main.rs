@@ -30,6 +30,7 @@ mod sweep;
 mod sweep_damaged;
 mod targets;
 mod tasks;
+mod timelines;
 mod trace;
 mod trace_bad_input;
 mod trace_columns;

@@ -29,6 +29,17 @@ struct Timed<'a> {
     derived_us: f64,
 }
 
+impl Timed<'_> {
+    fn model_in_words(&self) -> String {
+        format!("{} in {}", self.model, self.dtype)
+    }
+
+    /// How many times what the datasheet makes of it.
+    fn slower(&self) -> f64 {
+        self.us / self.derived_us
+    }
+}
+
 /// # Errors
 /// A time in which the datasheet's peak would have to be exceeded, or a table that is far slower than the datasheet makes it.
 pub(super) fn check(card: &Card, sheet: &Datasheet) -> Result<(), Invalid> {
@@ -37,16 +48,11 @@ pub(super) fn check(card: &Card, sheet: &Datasheet) -> Result<(), Invalid> {
         let peak = peak(sheet, timed.dtype);
         let least_us = 1e6 * timed.flops / peak;
         if timed.us * ABOVE_PEAK < least_us {
-            let Timed {
-                family,
-                model,
-                dtype,
-                at,
-                us,
-                ..
-            } = timed;
-            let must =
-                format!("a GPU that takes {us:.4} µs for {model} in {dtype}, {at} ({family}), as these files say",);
+            let Timed { family, at, us, .. } = &timed;
+            let must = format!(
+                "a GPU that takes {us:.4} µs for {}, {at} ({family}), as these files say",
+                timed.model_in_words()
+            );
             let got = format!(
                 "{}, which at its peak of {peak:e} FLOP/s takes {least_us:.4} µs",
                 sheet.name
@@ -59,29 +65,26 @@ pub(super) fn check(card: &Card, sheet: &Datasheet) -> Result<(), Invalid> {
 
 fn check_not_slower(card: &Card, roofline: &Roofline) -> Result<(), Invalid> {
     let mut nearest: BTreeMap<(Family, &str, DType), Timed<'_>> = BTreeMap::new();
-    let slower = |timed: &Timed<'_>| timed.us / timed.derived_us;
     for timed in timed(card, roofline) {
         let of_table = nearest.entry((timed.family, timed.model, timed.dtype));
         let nearest = of_table.or_insert_with(|| timed.clone());
-        if slower(&timed) < slower(nearest) {
+        if timed.slower() < nearest.slower() {
             *nearest = timed;
         }
     }
-    match nearest.into_values().find(|nearest| slower(nearest) > SLOWER) {
+    match nearest.into_values().find(|nearest| nearest.slower() > SLOWER) {
         None => Ok(()),
         Some(nearest) => {
             let Timed {
                 family,
-                model,
-                dtype,
                 at,
                 us,
                 derived_us,
                 ..
-            } = nearest;
+            } = &nearest;
             let must = format!(
-                "with times of {family} for {model} in {dtype} at most {SLOWER} times what the datasheet makes of them, \
-                 in some row"
+                "with times of {family} for {} at most {SLOWER} times what the datasheet makes of them, in some row",
+                nearest.model_in_words()
             );
             let got = format!("{us:.4} µs for {at}, which should take {derived_us:.4} µs; is it another unit?");
             Err(Invalid::new("FILES", "files", must, got))
