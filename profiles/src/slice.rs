@@ -151,22 +151,42 @@ pub(crate) fn table_of<R: Row>(row: &R) -> String {
 /// The tables among `rows`, in the order in which they first appear.
 pub(crate) fn slices<R: Row>(rows: &[R]) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        let label = table_of(row);
-        let point = Point {
-            row: index,
-            at: row.at(),
-            stats: *row.stats(),
-        };
+    for (label, run) in runs(rows) {
         match slices.iter_mut().find(|slice| slice.label == label) {
-            Some(slice) => slice.points.push(point),
-            None => slices.push(Slice {
-                family: R::FAMILY,
-                label,
-                axes: R::AXES,
-                points: vec![point],
-            }),
+            Some(slice) => slice.points.extend(run),
+            None => slices.push(slice_of::<R>(label, run.collect())),
         }
     }
     slices
+}
+
+/// The table among `rows` of this label, where there is one.
+pub(crate) fn slice<R: Row>(rows: &[R], asked: &str) -> Option<Slice> {
+    let of_table = runs(rows).filter(|(label, _)| label == asked);
+    let points: Vec<Point> = of_table.flat_map(|(_, run)| run).collect();
+    (!points.is_empty()).then(|| slice_of::<R>(asked.to_owned(), points))
+}
+
+fn slice_of<R: Row>(label: String, points: Vec<Point>) -> Slice {
+    Slice {
+        family: R::FAMILY,
+        label,
+        axes: R::AXES,
+        points,
+    }
+}
+
+/// Neighbours of one table each, and its label. Writing labels takes most of the time of finding a table, so it is not done for each row.
+fn runs<R: Row>(rows: &[R]) -> impl Iterator<Item = (String, impl Iterator<Item = Point>)> {
+    let mut next = 0;
+    rows.chunk_by(R::shares_table).map(move |run| {
+        let first = next;
+        next += run.len();
+        let points = { run.iter().enumerate() }.map(move |(place, row)| Point {
+            row: first + place,
+            at: row.at(),
+            stats: *row.stats(),
+        });
+        (table_of(&run[0]), points)
+    })
 }

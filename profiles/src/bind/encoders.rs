@@ -8,7 +8,7 @@ use crate::family::Family;
 use crate::grid::Grid;
 use crate::keys::{AdapterImplementation, PetKind};
 use crate::model::{DType, ModelShape};
-use crate::slice::slices;
+use crate::slice::slice;
 use crate::static_model::StaticModel;
 use crate::surfaces::{AdapterSurface, Curve, Surface, TaggingSurface};
 
@@ -171,8 +171,7 @@ impl Card {
         let asked = format!("model={} dtype={dtype}", model.name);
         self.check_shape(Family::StaticModel, model, &asked)?;
         let grid = self.grid(&self.tables.static_model, &asked)?;
-        let slices = slices(&self.tables.static_model);
-        let slice = slices.iter().find(|slice| slice.label == asked);
-        Ok(StaticModel::new(slice.expect("its grid was built"), &grid))
+        let slice = slice(&self.tables.static_model, &asked).expect("its grid was built");
+        Ok(StaticModel::new(&slice, &grid))
     }
 }

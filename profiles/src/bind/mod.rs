@@ -13,7 +13,7 @@ use crate::family::Family;
 use crate::grid::Grid;
 use crate::model::ModelShape;
 use crate::rows::Row;
-use crate::slice::{Missing, Slice, slices};
+use crate::slice::{Missing, Slice, slice, slices};
 
 /// Whose rows are of a whole model, of which the number of layers counts.
 const WHOLE_MODELS: [Family; 3] = [Family::StaticModel, Family::ConcurrentModel, Family::TextPass];
@@ -56,12 +56,11 @@ impl Card {
         asked: &str,
         build: impl FnOnce(&Slice) -> Result<Grid<N>, Missing>,
     ) -> Result<Grid<N>, MissingTable> {
-        let slices = slices(rows);
-        let Some(slice) = slices.iter().find(|slice| slice.label == asked) else {
-            return Err(self.missing(R::FAMILY, asked, found(&slices)));
+        let Some(slice) = slice(rows, asked) else {
+            return Err(self.missing(R::FAMILY, asked, found(&slices(rows))));
         };
         self.origins.note(R::FAMILY, asked);
-        build(slice).map_err(|missing| {
+        build(&slice).map_err(|missing| {
             let found = format!(
                 "no row for {} ({} missing in all)",
                 slice.describe(&missing.first),
@@ -134,5 +133,5 @@ fn found(slices: &[Slice]) -> String {
 
 /// Whether there is such a table.
 fn is_there<R: Row>(rows: &[R], asked: &str) -> bool {
-    slices(rows).iter().any(|slice| slice.label == asked)
+    slice(rows, asked).is_some()
 }

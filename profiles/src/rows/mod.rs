@@ -33,6 +33,8 @@ pub(crate) trait Row: Clone {
     fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)>;
     /// The cells of [`NAMES`](Self::NAMES), in order.
     fn names(&self) -> Vec<String>;
+    /// Whether all names are another's, told without writing them out.
+    fn shares_table(&self, other: &Self) -> bool;
     /// The point on [`AXES`](Self::AXES), in order.
     fn at(&self) -> Vec<u64>;
     fn stats(&self) -> &Stats;
@@ -90,6 +92,10 @@ macro_rules! family {
 
             fn names(&self) -> Vec<String> {
                 vec![$(self.$name.write()),*]
+            }
+
+            fn shares_table(&self, _other: &Self) -> bool {
+                true $(&& self.$name == _other.$name)*
             }
 
             fn at(&self) -> Vec<u64> {
