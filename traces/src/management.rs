@@ -132,7 +132,7 @@ pub struct ManageRequest {
     pub change: Change,
 }
 
-/// Which management requests a workload has beside those for answers.
+/// Which management requests a workload has beside those for answers. There are none after its stop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ManagementSpec {
     /// None: every tenant and domain is there from the start, and stays as it is.
@@ -171,8 +171,10 @@ pub struct ManagementTrace {
     pub path: PathBuf,
     /// How many times faster than recorded.
     pub speed: f64,
-    /// Which instant of the recording becomes the start of the run; what was changed before is then not known.
+    /// Which instant of the recording becomes the start of the run; who was not there by then is absent at first.
     pub from: Duration,
+    /// How long the part that is replayed is, in the recording's own time; to the end where it is absent.
+    pub length: Option<Duration>,
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::terminal::{self, Style};
 
 /// What a fitted generator aims at: quantiles and means within 3 %.
 const LENGTHS_WITHIN: f64 = 0.03;
-/// The shares of the most active tenants within 3 %, besides what the two parts of the recording are apart by themselves.
+/// The shares of the most active tenants within 3 %, besides what the two parts of the recording are apart by themselves, or two standard errors.
 const CONCENTRATION_WITHIN: f64 = 0.03;
 /// The index of dispersion within 15 %.
 const DISPERSION_WITHIN: f64 = 0.15;
@@ -48,8 +48,9 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Sets `generated` beside `real`. Where a few tenants are a good part of all requests, no fit can be nearer to `real` than `seen` is, the
-    /// part that was fitted: their distance is allowed for in the shares of the most active.
+    /// Sets `generated` beside `real`. Of few requests each figure is off by chance: two standard errors of so many independent ones are allowed for
+    /// beside the aim. Where a few tenants are a good part of all requests, no fit can be nearer to `real` than `seen` is, the part that was fitted:
+    /// their distance is allowed for in the shares of the most active instead.
     pub fn new(real: &Trace, generated: &Trace, seen: Option<&Trace>) -> Comparison {
         let mut rows = Vec::new();
         let (r, g) = (&real.curves, &generated.curves);
@@ -57,7 +58,8 @@ impl Comparison {
             ("input tokens", &r.input, &g.input),
             ("output tokens", &r.output, &g.output),
         ] {
-            rows.extend(lengths(what, real, generated, Samples::Enough));
+            let requests = real.iter().map(|(_, times)| times as f64).sum();
+            rows.extend(lengths(what, real, generated, Some(requests)));
         }
         let per_window = |counts: &[u32]| counts.iter().copied().collect();
         let same_window = r.window_s == g.window_s && !r.counts.is_empty() && !g.counts.is_empty();
@@ -72,16 +74,21 @@ impl Comparison {
         for (window, seconds) in DISPERSIONS {
             let at = |trace: &Trace| trace.figures.dispersion.get(window).copied();
             if let (Some(of_real), Some(generated)) = (at(real), at(generated)) {
-                let by_chance = independent_windows(real, seconds).off(|windows| 2.0 * (2.0 / (windows - 1.0)).sqrt());
+                let by_chance = independent_windows(real, seconds).map(|windows| 2.0 * (2.0 / (windows - 1.0)).sqrt());
                 let aim = by_chance.map(|off| rounded(DISPERSION_WITHIN + off));
                 rows.push(Row::new(format!("dispersion at {window}"), of_real, generated, aim));
             }
         }
+        let requests: f64 = r.by_tenant.iter().sum();
         if let (Some(real), Some(generated)) = (real.figures.tenants, generated.figures.tenants) {
-            let seen = seen.and_then(|seen| seen.figures.tenants).unwrap_or(real);
+            let seen = seen.and_then(|seen| seen.figures.tenants);
             let mut share = |name: &str, of: fn(&TenantFigures) -> f64| {
-                let apart = (of(&seen) / of(&real) - 1.0).abs();
-                let aim = rounded(CONCENTRATION_WITHIN + apart);
+                let off = match &seen {
+                    Some(seen) => (of(seen) / of(&real) - 1.0).abs(),
+                    // A request is one of the most active's or not, by itself.
+                    None => 2.0 * ((1.0 - of(&real)) / of(&real) / requests).sqrt(),
+                };
+                let aim = rounded(CONCENTRATION_WITHIN + off);
                 rows.push(Row::new(
                     format!("share of the {name}"),
                     of(&real),
@@ -150,54 +157,28 @@ impl Row {
     }
 }
 
-/// How many independent samples a recording's figures are of: by these they are off from what it is a sample of.
-#[derive(Clone, Copy)]
-enum Samples {
-    /// Chance is left out of account.
-    Enough,
-    Some(f64),
-    TooFew,
-}
-
-impl Samples {
-    /// By how much more than the aim a figure may be off, which `by_chance` says for so many samples at two standard errors; nothing where there are too
-    /// few to tell.
-    fn off(self, by_chance: impl Fn(f64) -> f64) -> Option<f64> {
-        match self {
-            Samples::Enough => Some(0.0),
-            Samples::Some(count) => Some(by_chance(count)),
-            Samples::TooFew => None,
-        }
-    }
-}
-
 /// The windows of dispersion, and their lengths in seconds.
 const DISPERSIONS: [(&str, u32); 3] = [("1s", 1), ("10s", 10), ("60s", 60)];
 
 /// Windows of `seconds` of a recording. Where its rate lasts, neighbours go together, and the counts of longer windows spread more than a Poisson process's
-/// would: so many fewer are independent.
-fn independent_windows(recording: &Trace, seconds: u32) -> Samples {
+/// would: so many fewer are independent. Nothing where they are too few to tell.
+fn independent_windows(recording: &Trace, seconds: u32) -> Option<f64> {
     let at = |&(window, of): &(&str, u32)| Some((of, *recording.figures.dispersion.get(window)?));
     let known: Vec<(u32, f64)> = DISPERSIONS.iter().filter_map(at).collect();
-    let own = known.iter().find(|(of, _)| *of == seconds);
-    let (Some((_, own)), Some((_, longest))) = (own, known.last()) else {
-        return Samples::TooFew;
-    };
+    let (_, own) = known.iter().find(|(of, _)| *of == seconds)?;
+    let (_, longest) = known.last()?;
     let curves = &recording.curves;
     let windows = (curves.counts.len() as u32 * curves.window_s / seconds) as f64;
-    match windows * (own / longest).min(1.0) {
-        independent if independent >= LEAST_INDEPENDENT => Samples::Some(independent),
-        _ => Samples::TooFew,
-    }
+    Some(windows * (own / longest).min(1.0)).filter(|independent| *independent >= LEAST_INDEPENDENT)
 }
 
-fn lengths(what: &str, real: &Histogram, generated: &Histogram, samples: Samples) -> Vec<Row> {
+/// `samples` is how many independent ones `real` is of, by which its figures are off from those of what it is a sample of.
+fn lengths(what: &str, real: &Histogram, generated: &Histogram, samples: Option<f64>) -> Vec<Row> {
     let (Some(r), Some(g), Some(distance)) = (real.figures(), generated.figures(), real.distance(generated)) else {
         return Vec::new();
     };
     let row = |name: &str, of_real: f64, generated, by_chance: &dyn Fn(f64) -> f64| {
-        let aim = samples.off(|count| by_chance(count) / of_real);
-        let aim = aim.map(|off| rounded(LENGTHS_WITHIN + off));
+        let aim = samples.map(|count| rounded(LENGTHS_WITHIN + by_chance(count) / of_real));
         Row::new(format!("{what}, {name}"), of_real, generated, aim)
     };
     let quantile = |name: &str, share: f64, of_real: u32, generated: u32| {
@@ -210,9 +191,7 @@ fn lengths(what: &str, real: &Histogram, generated: &Histogram, samples: Samples
         row(name, of_real.into(), generated.into(), &by_chance)
     };
     // That of two samples, of which the generated one is large, at 95 %.
-    let aim = samples
-        .off(|count| 1.36 / count.sqrt())
-        .map(|off| rounded(DISTANCE_BELOW + off));
+    let aim = samples.map(|count| rounded(DISTANCE_BELOW + 1.36 / count.sqrt()));
     vec![
         row("mean", r.mean, g.mean, &|count| {
             2.0 * (variance(real, r.mean) / count).sqrt()
@@ -313,6 +292,39 @@ mod tests {
         }
     }
 
+    /// Neither are few requests': what made them is within the aims as often as two standard errors say.
+    #[test]
+    fn what_made_few_requests_is_within_the_aims() {
+        let sampled = |seed: u64, requests: u64| {
+            let draws = Draws::new(seed, Purpose::InputLength);
+            let mut collector = Collector::new(1);
+            // A half of one tenant, a quarter of another, and the rest of eighteen.
+            let mut by_tenant = [0; 20];
+            for ticket in 0..requests {
+                let mut draw = draws.about(ticket);
+                let record = Record {
+                    input_tokens: Some(1 + (400.0 * draw.exponential()) as u32),
+                    output_tokens: Some(1 + (90.0 * (0.8 * draw.normal()).exp()) as u32),
+                    ..Record::default()
+                };
+                collector.record(&record).unwrap();
+                let tenant = [0, 0, 1, 2 + draw.below(18)][draw.below(4) as usize];
+                by_tenant[tenant as usize] += 1;
+            }
+            (0..)
+                .zip(by_tenant)
+                .for_each(|(tenant, requests)| collector.tenant(tenant, requests));
+            collector.finish("t", "t", 0)
+        };
+        let generated = sampled(1000, 100_000);
+        let rows: Vec<Row> = (0..60)
+            .flat_map(|seed| Comparison::new(&sampled(seed, 1_500), &generated, None).rows)
+            .collect();
+        let outside: Vec<&Row> = rows.iter().filter(|row| row.within == Some(false)).collect();
+        assert_eq!(rows.len(), 60 * 12);
+        assert!(outside.len() * 20 < rows.len(), "{}: {outside:?}", outside.len());
+    }
+
     #[test]
     fn of_few_windows_nothing_is_told() {
         let sampled = |seconds: u64| {
@@ -346,6 +358,10 @@ mod tests {
             (row(Some(&seen), 500).within, row(Some(&seen), 300).within),
             (Some(true), Some(false))
         );
+        // By itself each of 1,990 requests is of the largest with that chance.
+        let chance = 1000.0f64 / 1990.0;
+        let by_chance = 2.0 * ((1.0 - chance) / chance / 1990.0).sqrt();
+        assert!((row(None, 1010).aim.unwrap() - (0.03 + by_chance)).abs() < 1e-4);
         assert!(
             (row(Some(&seen), 500).aim.unwrap() - (0.03 + 1.0 - (500.0 / 1490.0) / (1000.0 / 1990.0))).abs() < 1e-4
         );

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scalar::{Index, Moment, Part, Positive, RateOrZero, Span};
+use crate::scalar::{Index, Moment, Part, Period, Positive, RateOrZero, Span};
 
-/// Tenants and domains that come, change and go.
+/// Tenants and domains that come, change and go, until the workload's `stop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawManagement {
-    /// At random instants, of random tenants and domains, until the workload is over.
+    /// At random instants, of random tenants and domains, until the last request where `stop` gives no time.
     Rates(RawManagementRates),
     /// These. A tenant or domain of which the first is a creation is not there before.
     List(Vec<RawChangeAt>),
-    /// Those of a recording.
+    /// Those of a recording, once. Arrivals that replay the same recording again and again are refused beside it.
     Trace(RawManagementTrace),
 }
 
@@ -72,9 +72,12 @@ pub struct RawManagementTrace {
     /// How many times faster than recorded.
     #[serde(default = "as_recorded")]
     pub speed: Positive,
-    /// Where it begins; this instant becomes the start of the run.
+    /// Where it begins; this instant becomes the start of the run. Who was not there by then is absent at first.
     #[serde(default)]
     pub from: Moment,
+    /// How long it is, in the recording's own time. Default: to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Period>,
 }
 
 fn all() -> Part {

@@ -43,14 +43,14 @@ pub struct RawCancellations {
     pub mean_after: Period,
 }
 
-/// When a workload is over: at the earlier of the two.
+/// When a workload is over, its management too: at the earlier of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawStop {
     /// After this many requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<LongCount>,
-    /// Nothing arrives at this time or later.
+    /// Nothing arrives or changes at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Period>,
 }
@@ -128,7 +128,7 @@ pub enum RawArrivals {
         /// Requests per second.
         rate: Rate,
     },
-    /// Gaps from a gamma distribution.
+    /// Gaps from a gamma distribution, which begin at a random moment of one.
     Gamma {
         /// Mean requests per second.
         rate: Rate,
@@ -365,7 +365,7 @@ pub struct RawActivity {
     /// Leave broken lines out rather than stop at the first.
     #[serde(default)]
     pub skip_bad_lines: bool,
-    /// Whether it begins again at its end.
+    /// Whether it begins again at its end: after the last minute that has a column, and in forms without such columns after whole days.
     #[serde(default)]
     pub repeat: bool,
 }

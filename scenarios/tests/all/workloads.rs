@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tenantry_scenarios::{RunSpec, Scenario};
+use tenantry_traces::management::{ManagementSpec, ManagementTrace};
 use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, PopularitySpec};
 use tenantry_traces::{Duration, Entry, build};
 
@@ -285,6 +286,28 @@ fn a_recording_has_no_more_tenants_than_its_own() {
         weighted.ends_with("weights are of as many as there are, got weights of 10 tenants"),
         "{weighted}"
     );
+}
+
+#[test]
+fn a_part_of_recorded_management_is_replayed() {
+    let folder = files();
+    let path = folder.path().join("trace.csv");
+    let trace = format!(
+        "workload.management={{trace: {{path: {}, from: 5s, length: 3s}}}}",
+        path.display()
+    );
+    let scenario = Scenario::load("quickstart", &[trace]).unwrap_or_else(|errors| panic!("{errors}"));
+    let again = Scenario::from_yaml(&scenario.file, &scenario.resolved_yaml(), &[]).unwrap();
+    for scenario in [scenario, again] {
+        let expected = ManagementTrace {
+            path: path.clone(),
+            speed: 1.0,
+            from: Duration::from_secs(5),
+            length: Some(Duration::from_secs(3)),
+        };
+        let management = &scenario.runs()[0].workload.management;
+        assert_eq!(*management, ManagementSpec::Trace(expected));
+    }
 }
 
 #[test]

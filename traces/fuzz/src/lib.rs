@@ -54,6 +54,7 @@ pub fn read_records(path: &Path) {
         path: path.to_path_buf(),
         speed: 1.5,
         from: Duration(3),
+        length: Some(Duration(1 << 40)),
     };
     if let Ok(changes) = Changes::open(&changes) {
         changes.take(MOST).for_each(drop);

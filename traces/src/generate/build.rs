@@ -1,6 +1,8 @@
 //! Checks a [`WorkloadSpec`] and builds it.
 
-use super::activity::ActiveTenants;
+use std::sync::Arc;
+
+use super::activity::{ActiveTenants, Activity};
 use super::arrival::Arrivals;
 use super::closed_loop::ClosedLoop;
 use super::counts::CountedRates;
@@ -10,6 +12,7 @@ use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
 use super::managed::{Changes, Managed};
 use super::merge::Merge;
+use super::once::Once;
 use super::open_loop::OpenLoop;
 use super::part::Part;
 use super::periodic::{PeriodicTenants, ThreadBursts};
@@ -24,6 +27,7 @@ use super::shape::ShapedRates;
 use crate::draw::{Draws, Purpose};
 use crate::error::{TraceError, positive};
 use crate::fit::twitter;
+use crate::read::shape::RateShape;
 use crate::spec::{ArrivalsSpec, CountsSpec, Cut, PartSpec, Placement, Stop, WorkloadSpec};
 use crate::time::{Duration, Time};
 use crate::workload::Workload;
@@ -72,6 +76,8 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
         awake: presence.as_ref().map_or(1.0, Presence::kept),
         round: 0,
         end: spec.stop.end(),
+        activities: Arc::new(Once::new()),
+        shapes: Arc::new(Once::new()),
     };
     if let ArrivalsSpec::Poisson { rate_per_s } = spec.arrivals {
         // The most usual arrivals are drawn right where they become requests, which spares them a box.
@@ -89,7 +95,7 @@ fn managed(
 ) -> Result<Box<dyn Workload + Send>, TraceError> {
     match Changes::new(spec)? {
         None => giving_up(spec, requests),
-        Some(changes) => giving_up(spec, Managed::new(requests, changes)),
+        Some(changes) => giving_up(spec, Managed::new(requests, changes, spec.stop)),
     }
 }
 
@@ -136,7 +142,7 @@ pub fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
 }
 
 /// What all arrivals of one workload have in common.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Builder {
     seed: u64,
     tenants: u32,
@@ -148,10 +154,13 @@ struct Builder {
     round: u64,
     /// When the workload is over, in the arrivals' own time: what comes then or later need not be looked for.
     end: Time,
+    /// Recordings that rounds of a part are built of.
+    activities: Arc<Once<Activity>>,
+    shapes: Arc<Once<RateShape>>,
 }
 
 impl Builder {
-    fn draws(self, purpose: Purpose, part: u64) -> Draws {
+    fn draws(&self, purpose: Purpose, part: u64) -> Draws {
         let draws = Draws::new(self.seed, purpose).part(part);
         match self.round {
             0 => draws,
@@ -160,19 +169,19 @@ impl Builder {
     }
 
     /// As [`build`](Self::build).
-    fn poisson(self, field: &str, part: u64, rate_per_s: f64, factor: f64) -> Result<Process<Constant>, TraceError> {
+    fn poisson(&self, field: &str, part: u64, rate_per_s: f64, factor: f64) -> Result<Process<Constant>, TraceError> {
         let rate_per_s = positive(&format!("{field}.poisson.rate_per_s"), rate_per_s)?;
         let gaps = Gaps::Exponential(self.draws(Purpose::Arrival, part));
         let rates = Constant::new(rate_per_s * (factor / self.awake));
         Ok(Process::new(rates, gaps, self.end))
     }
 
-    fn process(self, rates: impl Rates + 'static, gaps: Gaps) -> Arrivals {
+    fn process(&self, rates: impl Rates + 'static, gaps: Gaps) -> Arrivals {
         Box::new(Process::new(rates, gaps, self.end))
     }
 
     /// `field` names `spec` in errors, `part` tells superposed ones apart, `factor` is what rates are multiplied by.
-    fn build(self, field: &str, part: u64, spec: &ArrivalsSpec, factor: f64) -> Result<Arrivals, TraceError> {
+    fn build(&self, field: &str, part: u64, spec: &ArrivalsSpec, factor: f64) -> Result<Arrivals, TraceError> {
         let (gap_draws, rate_draws) = (self.draws(Purpose::Arrival, part), self.draws(Purpose::Rate, part));
         let poisson = Gaps::Exponential(gap_draws);
         let name = |kind: &str| format!("{field}.{kind}");
@@ -212,16 +221,19 @@ impl Builder {
                 regimes::check(&name("regimes"), regimes)?;
                 self.process(RegimeRates::new(regimes.clone(), rate_per_s, rate_draws), poisson)
             }
-            ArrivalsSpec::Shape(shape) => self.process(ShapedRates::open(&name("shape"), shape, rate_factor)?, poisson),
+            ArrivalsSpec::Shape(shape) => {
+                let field = name("shape");
+                let table = self.shapes.get(&field, || RateShape::read(&shape.path))?;
+                self.process(ShapedRates::new(&field, shape, table, rate_factor)?, poisson)
+            }
             ArrivalsSpec::Counts(counts) => {
                 self.counted(&name("counts"), counts, rate_factor, gap_draws, rate_draws)?
             }
             ArrivalsSpec::Activity(activity) => {
                 let scale = positive(&name("activity.scale"), activity.scale)? * rate_factor;
-                let (seed, tenants) = (self.seed, self.tenants);
-                Box::new(ActiveTenants::open(
-                    seed, tenants, activity, scale, self.end, gap_draws,
-                )?)
+                let read = || Activity::read(self.seed, self.tenants, activity, scale);
+                let cells = self.activities.get(&name("activity"), read)?;
+                Box::new(ActiveTenants::new(cells, activity.repeat, scale, self.end, gap_draws))
             }
             ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor, self.classes)?),
             ArrivalsSpec::PeriodicPerTenant { period } => {
@@ -255,7 +267,7 @@ impl Builder {
         })
     }
 
-    fn superposed(self, field: &str, part: u64, parts: &[ArrivalsSpec], factor: f64) -> Result<Arrivals, TraceError> {
+    fn superposed(&self, field: &str, part: u64, parts: &[ArrivalsSpec], factor: f64) -> Result<Arrivals, TraceError> {
         if parts.is_empty() {
             return Err(TraceError::spec(field, "a list of at least one", "an empty list"));
         }
@@ -273,7 +285,7 @@ impl Builder {
     }
 
     /// A part of other arrivals, cut out in their own time.
-    fn part_of(self, field: String, part: u64, spec: &PartSpec, factor: f64) -> Result<Arrivals, TraceError> {
+    fn part_of(&self, field: String, part: u64, spec: &PartSpec, factor: f64) -> Result<Arrivals, TraceError> {
         let arrivals = spec.arrivals.clone();
         let inner = format!("{field}.arrivals");
         let spec = match is_compressed(&arrivals) {
@@ -300,16 +312,22 @@ impl Builder {
             true => Time::MAX,
             false => Time(self.end.0.saturating_sub(spec.delay.0).saturating_add(spec.cut.from.0)),
         };
+        let outer = self.clone();
         let build = move |round| {
             // Rounds of a part within the rounds of another.
-            let round = self.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
-            Builder { round, end, ..self }.build(&inner, part, &arrivals, factor)
+            let round = outer.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
+            let builder = Builder {
+                round,
+                end,
+                ..outer.clone()
+            };
+            builder.build(&inner, part, &arrivals, factor)
         };
-        Ok(Box::new(Part::new(field, &spec, Box::new(build))?))
+        Ok(Box::new(Part::new(field, &spec, self.end, Box::new(build))?))
     }
 
     fn counted(
-        self,
+        &self,
         field: &str,
         spec: &CountsSpec,
         factor: f64,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::kept::Kept;
 use super::process::{Rates, Segment};
 use crate::error::{TraceError, positive};
 use crate::read::Counts;
@@ -24,6 +25,8 @@ pub struct CountedRates {
     second: u64,
     /// Whether this round through the file has had a request: without one, repeating would never end.
     any: bool,
+    /// The counts of the cut, where it repeats.
+    kept: Kept<u32>,
     zeros: Zeros,
     now: Time,
 }
@@ -73,6 +76,7 @@ impl CountedRates {
             repeat: spec.cut.repeat,
             second: 0,
             any: false,
+            kept: Kept::new(),
             zeros: Zeros {
                 drop_from,
                 pending: 0,
@@ -86,6 +90,13 @@ impl CountedRates {
     fn read(&mut self) -> Result<Option<u32>, TraceError> {
         let end = self.length.map(|length| self.from + length);
         loop {
+            if self.kept.is_given() {
+                match self.kept.next() {
+                    Some(count) => return Ok(Some(count)),
+                    None => _ = self.kept.start_again(),
+                }
+                continue;
+            }
             // When the clock begins is known once its first count has been read.
             let is_over = |end| self.second > 0 && self.counts.first_second() + self.second >= end;
             let count = if end.is_some_and(is_over) {
@@ -107,12 +118,16 @@ impl CountedRates {
                 (Some(count), _) => {
                     self.second += 1;
                     self.any |= count > 0;
+                    if self.repeat {
+                        self.kept.keep(count);
+                    }
                     return Ok(Some(count));
                 }
                 (None, _) if at <= self.from.max(first) || (self.repeat && !self.any) => {
                     let message = format!("must have requests from second {} on, got none", self.from);
                     return Err(TraceError::file(&self.path, message));
                 }
+                (None, _) if self.repeat && self.kept.start_again() => {}
                 (None, _) if self.repeat => {
                     self.counts = Counts::open(&self.path, self.skip_bad_lines)?;
                     self.second = 0;

@@ -1,6 +1,7 @@
 //! Requests, and among them management requests: both in order of time, and at one instant those that change something first.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 
 use crate::draw::{Draws, Purpose, Stream};
 use crate::error::TraceError;
@@ -31,10 +32,18 @@ impl Changes {
                         "given where clients wait for their answers, so that it is known when management ends";
                     return Err(TraceError::spec("workload.stop.after", must_be, "nothing"));
                 }
-                let drawn = Drawn::new(spec.seed, spec.tenants, rates, spec.stop)?;
+                let drawn = Drawn::new(spec.seed, spec.tenants, rates, spec.stop.end())?;
                 Some(Changes::Drawn(Box::new(drawn)))
             }
-            ManagementSpec::Trace(trace) => Some(Changes::Recorded(Box::new(Recorded::open(trace)?))),
+            ManagementSpec::Trace(trace) => {
+                if repeats(&spec.arrivals, &trace.path) {
+                    let must_be = "another file than that of arrivals which repeat: changes are replayed once, and who \
+                                   was there at first would not be so in the next round";
+                    let field = "workload.management.trace.path";
+                    return Err(TraceError::spec(field, must_be, trace.path.display()));
+                }
+                Some(Changes::Recorded(Box::new(Recorded::open(trace)?)))
+            }
         })
     }
 
@@ -44,6 +53,21 @@ impl Changes {
             Changes::Drawn(drawn) => Ok(drawn.next()),
             Changes::Recorded(recorded) => recorded.next().transpose(),
         }
+    }
+}
+
+/// Whether `arrivals` replay the recording at `path` again and again.
+fn repeats(arrivals: &ArrivalsSpec, path: &Path) -> bool {
+    match arrivals {
+        ArrivalsSpec::Trace(trace) => trace.cut.repeat && trace.path == path,
+        ArrivalsSpec::Superpose(parts) => parts.iter().any(|part| repeats(part, path)),
+        ArrivalsSpec::Scaled { arrivals, .. } => repeats(arrivals, path),
+        ArrivalsSpec::Part(part) if part.cut.repeat => {
+            let is_it = |leaf: &&ArrivalsSpec| matches!(leaf, ArrivalsSpec::Trace(trace) if trace.path == path);
+            part.arrivals.leaves().iter().any(is_it)
+        }
+        ArrivalsSpec::Part(part) => repeats(&part.arrivals, path),
+        _ => false,
     }
 }
 
@@ -73,7 +97,8 @@ fn with_absent(requests: &[ManageRequest]) -> VecDeque<ManageRequest> {
 pub(super) struct Drawn {
     stream: Stream,
     rates: ManagementRates,
-    stop: Stop,
+    /// Nothing is looked for at this time or later.
+    end: Time,
     at: Time,
     /// Tenants that are not there yet to be told of, when the run begins.
     to_tell: u32,
@@ -83,7 +108,7 @@ pub(super) struct Drawn {
 }
 
 impl Drawn {
-    fn new(seed: u64, tenants: u32, rates: &ManagementRates, stop: Stop) -> Result<Drawn, TraceError> {
+    fn new(seed: u64, tenants: u32, rates: &ManagementRates, end: Time) -> Result<Drawn, TraceError> {
         let given = [
             ("create", rates.create_per_s),
             ("update", rates.update_per_s),
@@ -109,7 +134,7 @@ impl Drawn {
         Ok(Drawn {
             stream: draws.about(0),
             rates: *rates,
-            stop,
+            end,
             at: Time::ZERO,
             to_tell: absent.len() as u32,
             tenants: all,
@@ -145,7 +170,7 @@ impl Drawn {
         loop {
             let gap = Duration::from_secs_f64(self.stream.exponential() / per_s)?;
             self.at = Time(self.at.0.checked_add(gap.0)?);
-            if self.at >= self.stop.end() {
+            if self.at >= self.end {
                 return None;
             }
             let mut point = self.stream.unit() * per_s;
@@ -184,22 +209,27 @@ impl Drawn {
     }
 }
 
-/// A workload with management requests.
+/// A workload with management requests, which stop where it does.
 pub(super) struct Managed<W> {
     requests: W,
     changes: Changes,
+    stop: Stop,
+    /// How many requests there were so far.
+    asked: u64,
     ahead: Option<ManageRequest>,
     changes_end: bool,
-    /// Whether they are over when the requests are.
+    /// Whether they are over when the requests are, however many these were.
     end_with_requests: bool,
 }
 
 impl<W: Workload> Managed<W> {
-    pub fn new(requests: W, changes: Changes) -> Managed<W> {
-        let end_with_requests = matches!(&changes, Changes::Drawn(drawn) if drawn.stop.after.is_none());
+    pub fn new(requests: W, changes: Changes, stop: Stop) -> Managed<W> {
+        let end_with_requests = matches!(changes, Changes::Drawn(_)) && stop.after.is_none();
         Managed {
             requests,
             changes,
+            stop,
+            asked: 0,
             ahead: None,
             changes_end: false,
             end_with_requests,
@@ -209,11 +239,14 @@ impl<W: Workload> Managed<W> {
     /// When the next of both are due.
     fn due(&mut self) -> Result<(Option<Time>, Option<Time>), TraceError> {
         let request = self.requests.peek()?;
-        if self.end_with_requests && request.is_none() {
+        // Clients of a closed loop may have no request now and one later: only their number says that they are over.
+        let asked_all = self.stop.requests.is_some_and(|most| self.asked >= most);
+        if asked_all || self.end_with_requests && request.is_none() {
             return Ok((None, None));
         }
         if self.ahead.is_none() && !self.changes_end {
-            self.ahead = self.changes.next()?;
+            let end = self.stop.end();
+            self.ahead = self.changes.next()?.filter(|change| change.at < end);
             self.changes_end = self.ahead.is_none();
         }
         Ok((request, self.ahead.map(|change| change.at)))
@@ -233,7 +266,11 @@ impl<W: Workload> Workload for Managed<W> {
         let (request, change) = self.due()?;
         match change {
             Some(at) if request.is_none_or(|request| at <= request) => Ok(self.ahead.take().map(Entry::Manage)),
-            _ => self.requests.next(),
+            _ => {
+                let entry = self.requests.next()?;
+                self.asked += u64::from(entry.is_some());
+                Ok(entry)
+            }
         }
     }
 
@@ -263,11 +300,7 @@ mod tests {
     }
 
     fn drawn(rates: &ManagementRates, secs: u64) -> Vec<ManageRequest> {
-        let stop = Stop {
-            requests: None,
-            after: Some(Time(secs * 1_000_000_000)),
-        };
-        let mut drawn = Drawn::new(7, 10_000, rates, stop).unwrap();
+        let mut drawn = Drawn::new(7, 10_000, rates, Time(secs * 1_000_000_000)).unwrap();
         std::iter::from_fn(|| drawn.next()).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Which tenants are awake, instant by instant.
 
 use super::popularity::{PART_DIURNAL_PHASE, PART_LIFE, PART_ON_OFF};
-use crate::draw::{Draws, Purpose};
+use crate::draw::{Draws, Purpose, Stream};
 use crate::error::{TraceError, positive};
 use crate::spec::{DiurnalSpec, LifetimesSpec, OnOffSpec, Phases, PresenceSpec};
 use crate::time::{Duration, Time};
@@ -80,8 +80,14 @@ struct OnOff {
     draws: Draws,
     spec: OnOffSpec,
     share_on: f64,
+    /// After so long nothing is left of what a tenant was.
+    forgotten: Duration,
     turns: Vec<Turn>,
 }
+
+/// Of the time in which the chance to be on comes nearer to the share of time that is on by the factor e: after as many, nearer than a draw can tell
+/// (e^-40 is below 2^-53).
+const FORGOTTEN_AFTER: f64 = 40.0;
 
 #[derive(Clone, Copy)]
 struct Turn {
@@ -107,6 +113,8 @@ impl OnOff {
             draws,
             spec,
             share_on,
+            // The chain of two states forgets at the sum of both rates (Cox and Miller, "The Theory of Stochastic Processes", section 4.3).
+            forgotten: Duration((FORGOTTEN_AFTER * share_on * spec.mean_off.0 as f64) as u64),
             turns: Vec::with_capacity(tenants as usize),
         };
         for tenant in 0..tenants {
@@ -126,16 +134,36 @@ impl OnOff {
     /// The end of a turn that begins at its `until`.
     fn end(&self, tenant: u32, turn: Turn) -> Time {
         let mean = if turn.on { self.spec.mean_on } else { self.spec.mean_off };
-        let mut stream = self.draws.part(u64::from(tenant)).about(u64::from(turn.number));
+        let mut stream = self.stream(tenant, turn.number);
         // At least a nanosecond, so that time goes on whatever is drawn.
         let ns = (mean.0 as f64 * stream.exponential()).max(1.0) as u64;
         Time(turn.until.0.saturating_add(ns))
+    }
+
+    fn stream(&self, tenant: u32, turn: u32) -> Stream {
+        self.draws.part(u64::from(tenant)).about(u64::from(turn))
+    }
+
+    /// The turn at `at`, long after `last`: as at the start, whatever went between.
+    fn anew(&self, tenant: u32, last: Turn, at: Time) -> Turn {
+        let coin = last.number.wrapping_add(1);
+        let mut turn = Turn {
+            until: at,
+            number: coin.wrapping_add(1),
+            on: self.stream(tenant, coin).unit() < self.share_on,
+        };
+        turn.until = self.end(tenant, turn);
+        turn
     }
 
     #[inline]
     fn is_on(&mut self, tenant: u32, at: Time) -> bool {
         let mut turn = self.turns[tenant as usize];
         if at >= turn.until {
+            // Rather than turn after turn, of which there may be any number since the tenant last asked.
+            if at.since(turn.until) > self.forgotten {
+                turn = self.anew(tenant, turn, at);
+            }
             while at >= turn.until {
                 turn.on = !turn.on;
                 turn.number = turn.number.wrapping_add(1);
@@ -233,4 +261,32 @@ fn lives(draws: Draws, tenants: u32, spec: &LifetimesSpec) -> Result<Vec<Life>, 
         }
     };
     Ok((0..tenants).map(life).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tenant that asks seldom has no more turns drawn than are remembered, and is awake as often as any.
+    #[test]
+    fn turns_long_past_are_not_drawn() {
+        let spec = OnOffSpec {
+            mean_on: Duration::from_millis(1),
+            mean_off: Duration::from_millis(3),
+        };
+        let tenants = 40_000;
+        let mut on_off = OnOff::new(Draws::new(7, Purpose::TenantProperty), tenants, spec).unwrap();
+        // Rarely, then soon after, then at the same instant.
+        for (at_ms, asks_before) in [(1_000, 0), (1_001, 1), (1_001, 2)] {
+            let at = Time(at_ms * 1_000_000);
+            let on = (0..tenants).filter(|&tenant| on_off.is_on(tenant, at)).count();
+            let share = on as f64 / f64::from(tenants);
+            assert!(
+                (share - 0.25).abs() < 5.0 * (0.25 * 0.75 / f64::from(tenants)).sqrt(),
+                "{share}"
+            );
+            let most = on_off.turns.iter().map(|turn| turn.number).max().unwrap();
+            assert!(most < 40, "{most} turns after {asks_before} times");
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! that rate. So a kind of arrivals is a choice of [`Gaps`] and of [`Rates`].
 
 use super::arrival::Arrival;
-use crate::draw::Draws;
+use crate::draw::{Draws, Stream};
 use crate::error::TraceError;
 use crate::time::Time;
 
@@ -47,9 +47,18 @@ impl Gaps {
                     1.0
                 }
             }
+            // What is left of an exponential gap is as long as a whole one.
             Gaps::Exponential(draws) => draws.about(index).exponential(),
+            Gaps::Gamma { draws, shape } if index == 0 => Gaps::left_of_gamma(draws.about(0), *shape),
             Gaps::Gamma { draws, shape } => draws.about(index).gamma(*shape) / shape,
         }
+    }
+
+    /// What is left of a gamma gap at a moment that knows nothing of it, so that the rate is the same from the start on: a random part of a gap that
+    /// is met the more often the longer it is (Cox, "Renewal Theory", section 5.2), which is one more of shape.
+    #[cold]
+    fn left_of_gamma(mut stream: Stream, shape: f64) -> f64 {
+        stream.unit() * stream.gamma(shape + 1.0) / shape
     }
 }
 
@@ -170,6 +179,7 @@ impl<R: Rates> Iterator for Process<R> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rates::Constant;
     use super::*;
     use crate::draw::Purpose;
 
@@ -187,6 +197,28 @@ mod tests {
                 rate_per_ns: if self.seconds == self.until_s { 1.0 } else { 0.0 },
                 slope: 0.0,
             }))
+        }
+    }
+
+    /// From the first instant on, as if they had gone on for ever before: neither a surplus nor a lack.
+    #[test]
+    fn gamma_gaps_begin_at_any_moment() {
+        for cv in [4.0, 0.2] {
+            let in_window = |seed| {
+                let gaps = Gaps::Gamma {
+                    draws: Draws::new(seed, Purpose::Arrival),
+                    shape: 1.0 / (cv * cv),
+                };
+                // A millisecond of a hundred a second.
+                Process::new(Constant::new(100.0), gaps, Time::MAX)
+                    .take_while(|arrival| arrival.as_ref().unwrap().at.0 < 1_000_000)
+                    .count() as f64
+            };
+            let counts: Vec<f64> = (0..40_000).map(in_window).collect();
+            let seeds = counts.len() as f64;
+            let mean = counts.iter().sum::<f64>() / seeds;
+            let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / seeds;
+            assert!((mean - 0.1).abs() < 4.0 * (variance / seeds).sqrt(), "cv {cv}: {mean}");
         }
     }
 

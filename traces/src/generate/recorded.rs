@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::arrival::Arrival;
+use super::kept::Kept;
 use crate::error::{TraceError, positive};
 use crate::read::{Record, Records};
 use crate::request::Lengths;
@@ -28,6 +29,8 @@ pub struct Recorded {
     rounds_before: Duration,
     last: Time,
     any: bool,
+    /// By the time since `from`, where the cut repeats.
+    kept: Kept<Arrival>,
 }
 
 impl Recorded {
@@ -58,17 +61,27 @@ impl Recorded {
             rounds_before: Duration::ZERO,
             last: Time::ZERO,
             any: false,
+            kept: Kept::new(),
         })
     }
 
     fn advance(&mut self) -> Result<Option<Arrival>, TraceError> {
         loop {
-            let Some(record) = self.records.next().transpose()? else {
-                if !self.start_again()? {
-                    return Ok(None);
-                }
-                continue;
+            let arrival = match self.kept.is_given() {
+                true => self.kept.next(),
+                false => self.read()?,
             };
+            match arrival {
+                Some(arrival) => return self.in_round(arrival).map(Some),
+                None if self.start_again()? => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next of the round, by the time since `from`; nothing at its end.
+    fn read(&mut self) -> Result<Option<Arrival>, TraceError> {
+        while let Some(record) = self.records.next().transpose()? {
             let at = record.arrival.expect("the format has arrivals");
             if at < self.last {
                 let message = format!(
@@ -78,16 +91,10 @@ impl Recorded {
                 return Err(self.records.error(message));
             }
             self.last = at;
-            if at < self.from {
-                continue;
-            }
             if self.end.is_some_and(|end| at >= end) {
-                if !self.start_again()? {
-                    return Ok(None);
-                }
-                continue;
+                break;
             }
-            if record.is_unanswered() {
+            if at < self.from || record.is_unanswered() {
                 continue;
             }
             if let Some(class) = record.class
@@ -99,8 +106,21 @@ impl Recorded {
                 return Err(self.records.error(message));
             }
             self.any = true;
-            return self.arrival(record, at).map(Some);
+            let arrival = Arrival {
+                at: Time(at.since(self.from).0),
+                tenant: record.tenant,
+                lengths: record
+                    .input_tokens
+                    .zip(record.output_tokens)
+                    .map(|(input, output)| Lengths { input, output }),
+                class: record.class,
+            };
+            if self.period.is_some() {
+                self.kept.keep(arrival);
+            }
+            return Ok(Some(arrival));
         }
+        Ok(None)
     }
 
     /// False where the cut does not repeat.
@@ -114,8 +134,10 @@ impl Recorded {
         };
         let rounds_before = self.rounds_before.0.checked_add(period.0).map(Duration);
         self.rounds_before = rounds_before.ok_or_else(|| self.too_late())?;
-        self.records = Records::open(&self.path, self.skip_bad_lines)?;
-        self.last = Time::ZERO;
+        if !self.kept.start_again() {
+            self.records = Records::open(&self.path, self.skip_bad_lines)?;
+            self.last = Time::ZERO;
+        }
         Ok(true)
     }
 
@@ -125,8 +147,9 @@ impl Recorded {
         TraceError::spec(&self.field, must_be, "later requests")
     }
 
-    fn arrival(&self, record: Record, at: Time) -> Result<Arrival, TraceError> {
-        let since_start = self.rounds_before.0.saturating_add(at.since(self.from).0);
+    /// An arrival of the current round, when it comes.
+    fn in_round(&self, arrival: Arrival) -> Result<Arrival, TraceError> {
+        let since_start = self.rounds_before.0.saturating_add(arrival.at.0);
         let at = if self.speed == 1.0 {
             since_start
         } else {
@@ -137,12 +160,7 @@ impl Recorded {
         }
         Ok(Arrival {
             at: Time(at),
-            tenant: record.tenant,
-            lengths: record
-                .input_tokens
-                .zip(record.output_tokens)
-                .map(|(input, output)| Lengths { input, output }),
-            class: record.class,
+            ..arrival
         })
     }
 }

@@ -7,6 +7,7 @@
 //! Read `format` first (the formats, as data), then `records`.
 
 pub mod activity;
+mod changes;
 mod claims;
 mod columns;
 mod counts;
@@ -28,11 +29,12 @@ pub mod tokenizer;
 
 use std::path::Path;
 
+pub use changes::Changes;
 pub use columns::{Columns, Instants};
 pub use counts::Counts;
 pub use format::Format;
 pub use guard::unpanicked;
-pub use records::{Changes, Record, Records};
+pub use records::{Record, Records};
 
 use crate::error::TraceError;
 use crate::request::Lengths;

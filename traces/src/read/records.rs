@@ -1,6 +1,6 @@
 //! Recorded requests, whatever format they are in.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::columns::Columns;
 use super::field::{Clock, below_2_32, fields, shown};
@@ -11,8 +11,8 @@ use super::mapped::Mapped;
 use super::mooncake::MooncakeLine;
 use super::parquet;
 use super::sharegpt::{Conversations, Tokenize};
-use crate::error::{TraceError, positive};
-use crate::management::{Action, Change, ManageRequest, ManagementTrace};
+use crate::error::TraceError;
+use crate::management::{Action, Change};
 use crate::time::{Duration, Time};
 
 /// A recorded request. What a format does not say is absent.
@@ -119,6 +119,24 @@ impl Records {
     pub fn open_columns(path: &Path, columns: &Columns, skip_bad_lines: bool) -> Result<Records, TraceError> {
         let source = Source::Mapped(Box::new(Mapped::open(path, columns)?));
         Ok(Records::of(Format::Columns, source, skip_bad_lines))
+    }
+
+    /// The management requests of a trace of our own, and nothing else.
+    ///
+    /// # Errors
+    /// As [`Records::open`], and [`TraceError::File`] where the file's format has none.
+    pub(super) fn open_changes(path: &Path) -> Result<Records, TraceError> {
+        let records = Records::open(path, false)?;
+        match records.format {
+            Format::Tenantry | Format::TenantryParquet => Ok(Records {
+                of_changes: true,
+                ..records
+            }),
+            other => {
+                let message = format!("must be a trace of our own to hold changes, got {}", other.name());
+                Err(TraceError::file(path, message))
+            }
+        }
     }
 
     fn of(format: Format, source: Source, skip_bad_lines: bool) -> Records {
@@ -252,86 +270,6 @@ impl Iterator for Records {
                 }
                 Err(Broken::Line(error) | Broken::File(error)) => Err(error),
             });
-        }
-    }
-}
-
-/// The management requests of a recording of our own, in order of time.
-pub struct Changes {
-    records: Records,
-    path: PathBuf,
-    speed: f64,
-    from: Time,
-    last: Time,
-}
-
-impl Changes {
-    /// Opens a recording.
-    ///
-    /// # Errors
-    /// As [`Records::open`], and [`TraceError::File`] where the file's format has none.
-    pub fn open(spec: &ManagementTrace) -> Result<Changes, TraceError> {
-        let mut records = Records::open(&spec.path, false)?;
-        if !matches!(records.format, Format::Tenantry | Format::TenantryParquet) {
-            let message = format!(
-                "must be a trace of our own to hold changes, got {}",
-                records.format.name()
-            );
-            return Err(TraceError::file(&spec.path, message));
-        }
-        records.of_changes = true;
-        Ok(Changes {
-            records,
-            path: spec.path.clone(),
-            speed: positive("workload.management.trace.speed", spec.speed)?,
-            from: Time(spec.from.0),
-            last: Time::ZERO,
-        })
-    }
-
-    fn request(&mut self, record: Record) -> Result<Option<ManageRequest>, TraceError> {
-        let (Some(at), Some(change)) = (record.arrival, record.change) else {
-            return Err(TraceError::file(
-                &self.path,
-                "must say when something changes, got nothing",
-            ));
-        };
-        if at < self.last {
-            let message = format!("must be in order of time, got {at} after {}", self.last);
-            return Err(self.records.error(message));
-        }
-        self.last = at;
-        if at < self.from && change.action != Action::Absent {
-            return Ok(None);
-        }
-        let since = Duration(at.0.saturating_sub(self.from.0));
-        // The division would lose a recording's last digits.
-        let at = if self.speed == 1.0 {
-            Some(since)
-        } else {
-            Duration::from_secs_f64(since.as_secs_f64() / self.speed)
-        };
-        let Some(at) = at.map(|at| Time(at.0)).filter(|at| *at < Time::ARRIVALS_END) else {
-            return Err(TraceError::spec(
-                "workload.management.trace.speed",
-                "one at which a run is below 292 years",
-                self.speed,
-            ));
-        };
-        Ok(Some(ManageRequest { at, change }))
-    }
-}
-
-impl Iterator for Changes {
-    type Item = Result<ManageRequest, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let record = self.records.next()?;
-            match record.and_then(|record| self.request(record)).transpose() {
-                Some(request) => return Some(request),
-                None => continue,
-            }
         }
     }
 }

@@ -49,12 +49,12 @@ pub struct CancellationsSpec {
     pub mean_after: Duration,
 }
 
-/// When a workload is over: at the earlier of the two. Endless arrivals need one of them.
+/// When a workload is over, its management too: at the earlier of the two. Endless arrivals need one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stop {
     /// After this many requests.
     pub requests: Option<u64>,
-    /// Nothing arrives at this time or later.
+    /// Nothing arrives or changes at this time or later.
     pub after: Option<Time>,
 }
 
@@ -79,7 +79,8 @@ pub enum ArrivalsSpec {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// Gaps from a gamma distribution: a renewal process of given burstiness (`cv` 1 is Poisson, above 1 bursty, below regular).
+    /// Gaps from a gamma distribution: a renewal process of given burstiness (`cv` 1 is Poisson, above 1 bursty, below regular), from a random moment of a
+    /// gap on.
     Gamma {
         /// Mean requests per second.
         rate_per_s: f64,
@@ -243,7 +244,8 @@ pub struct ActivitySpec {
     pub scale: f64,
     /// Leave broken lines out rather than stop at the first.
     pub skip_bad_lines: bool,
-    /// Whether the recording begins again at its end.
+    /// Whether the recording begins again at its end: in the wide form after its last minute, in others, which do not say when they end, after whole
+    /// days.
     pub repeat: bool,
 }
 

@@ -106,7 +106,8 @@ fn a_minute_of_more_requests_than_memory_holds_is_refused() {
 fn activity_that_hardly_ever_asks_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seldom.csv");
-    std::fs::write(&path, "tenant,minute,invocations\n0,0,1\n").unwrap();
+    // A recording of one minute.
+    std::fs::write(&path, "HashOwner,HashApp,HashFunction,Trigger,1\na,b,c,http,1\n").unwrap();
     let seldom = WorkloadSpec {
         tenants: 1,
         popularity: PopularitySpec::OfArrivals,

@@ -23,8 +23,9 @@ pub const GENERATED: f64 = 1e8;
 const TIMES_AS_LONG: f64 = 20.0;
 
 /// What is said of the aims where rates are among what is checked.
-pub const AIMS: &str = "the aims allow for what the second half is off by chance, by how many of its windows are \
-                        independent; where these are fewer than 30, there is no telling";
+pub const AIMS: &str = "the aims allow for two standard errors of what the second half is off by chance: of rates by how many of its windows are \
+                        independent (where these are fewer than 30, there is no telling), of lengths and tenants' shares \
+                        by its requests";
 
 pub fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
