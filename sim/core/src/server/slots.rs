@@ -83,8 +83,9 @@ enum Order {
 /// The slots of one instance.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// By tenant.
-    slot_of: Vec<u32>,
+    /// By tenant: the slot's complement, so that [`NO_SLOT`] is 0. Memory that starts with zeros is taken when it is touched: a million tenants on
+    /// hundreds of cards take no more of it than those that have come.
+    complement_of: Vec<u32>,
     /// In order of first use; grows up to `capacity`.
     slots: Vec<Slot>,
     capacity: u32,
@@ -108,7 +109,7 @@ impl Slots {
             }),
         };
         Slots {
-            slot_of: vec![NO_SLOT; tenants as usize],
+            complement_of: vec![!NO_SLOT; tenants as usize],
             slots: Vec::new(),
             capacity: capacity.min(tenants),
             empty: Vec::new(),
@@ -124,18 +125,24 @@ impl Slots {
 
     /// Whether a tenant's parameters are found here, for tests.
     pub fn holds(&self, tenant: u32) -> bool {
-        self.slot_of[tenant as usize] != NO_SLOT
+        self.slot_of(tenant) != NO_SLOT
+    }
+
+    /// Where a tenant's parameters are found, or [`NO_SLOT`].
+    #[inline(always)]
+    fn slot_of(&self, tenant: u32) -> u32 {
+        !self.complement_of[tenant as usize]
     }
 
     /// Whether a tenant's parameters are found in this slot.
     pub fn holds_in(&self, tenant: u32, slot: u32) -> bool {
-        self.slot_of[tenant as usize] == slot
+        self.slot_of(tenant) == slot
     }
 
     /// Finds or makes room for a tenant and pins it. Counts it unless the same batch has counted it before.
     #[inline(always)]
     pub fn acquire(&mut self, tenant: u32, counted: bool) -> Acquired {
-        let slot = self.slot_of[tenant as usize];
+        let slot = self.slot_of(tenant);
         if slot != NO_SLOT {
             if self.slots[slot as usize].pins == 0 {
                 self.take_out(slot);
@@ -152,7 +159,7 @@ impl Slots {
             self.used() - 1
         } else if let Some(slot) = self.victim() {
             self.take_out(slot);
-            self.slot_of[self.slots[slot as usize].tenant as usize] = NO_SLOT;
+            self.complement_of[self.slots[slot as usize].tenant as usize] = !NO_SLOT;
             self.counts.evictions += 1;
             slot
         } else {
@@ -160,7 +167,7 @@ impl Slots {
         };
         self.slots[slot as usize].tenant = tenant;
         self.slots[slot as usize].pins = 1;
-        self.slot_of[tenant as usize] = slot;
+        self.complement_of[tenant as usize] = !slot;
         self.counts.misses += 1;
         self.count_batch(tenant, counted);
         Acquired::Miss(slot)
@@ -168,7 +175,7 @@ impl Slots {
 
     /// Whether [`acquire`](Self::acquire) would find or make room for a tenant.
     pub fn has_room_for(&self, tenant: u32) -> bool {
-        self.slot_of[tenant as usize] != NO_SLOT
+        self.slot_of(tenant) != NO_SLOT
             || !self.empty.is_empty()
             || self.used() < self.capacity
             || self.victim().is_some()
@@ -176,7 +183,7 @@ impl Slots {
 
     /// Whether all these tenants would find or be made room for at once.
     pub fn have_room_for_all(&self, tenants: impl Iterator<Item = u32>) -> bool {
-        let is_pinned = |tenant: &u32| match self.slot_of[*tenant as usize] {
+        let is_pinned = |tenant: &u32| match self.slot_of(*tenant) {
             NO_SLOT => false,
             slot => self.slots[slot as usize].pins > 0,
         };
@@ -201,7 +208,7 @@ impl Slots {
 
     /// What the slot holds is not what it should be: nobody finds it from now on.
     pub fn invalidate(&mut self, tenant: u32) {
-        let slot = std::mem::replace(&mut self.slot_of[tenant as usize], NO_SLOT);
+        let slot = !std::mem::replace(&mut self.complement_of[tenant as usize], !NO_SLOT);
         if slot == NO_SLOT {
             return;
         }

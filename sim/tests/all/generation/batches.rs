@@ -60,16 +60,23 @@ fn a_tenant_that_floods_the_queue_does_not_hold_up_the_others() {
 fn baselines_run_one_tenant_at_a_time() {
     // Tenants alternate in the queue: a run of the same one is never longer than one request.
     let entries: Vec<Entry> = (0..16).map(|n| request(n, n, (n % 2) as u32, 20, 40)).collect();
-    let batch = |join: JoinSpec| {
-        let generation = GenerationSpec { join, ..generation() };
+    let batch_of = |join: JoinSpec, queue| {
+        let generation = GenerationSpec {
+            join,
+            queue,
+            ..generation()
+        };
         let (record, _) = simulate(&system(generation), 1, 200, Jitter::None, entries.clone(), false);
         assert_eq!(record.counts.served, 16);
         record.batch_requests as f64 / record.batches as f64
     };
+    let batch = |join| batch_of(join, QueueSpec::Arrival);
     assert_eq!(batch(JoinSpec::HeadRun), 1.0);
     assert_eq!(batch(JoinSpec::HeadRunStatic), 1.0);
     assert!(batch(JoinSpec::QueuePerTenant) > 2.5);
     assert!(batch(JoinSpec::AnyTenant) > 2.5);
+    // Whose turn it is goes on with its own, though it has been served more by then.
+    assert!(batch_of(JoinSpec::QueuePerTenant, FAIR) > 2.5);
 }
 
 #[test]

@@ -26,7 +26,10 @@ impl GenerationServer {
         let sequence = &mut self.sequences[id];
         sequence.asked = Some(instance);
         match sequence.place {
-            Place::Queue => self.queue.ask(id, sequence),
+            Place::Queue => {
+                self.queue.ask(id, sequence);
+                self.reconsider_turns_after(id);
+            }
             Place::Instance(_) => {
                 self.parked.remove(&sequence.waiting(id));
                 self.parked_asking += 1;
@@ -66,7 +69,10 @@ impl GenerationServer {
         self.reload(instance, load);
         let sequence = &self.sequences[id];
         match sequence.place {
-            Place::Queue => self.queue.ask_no_more(id, sequence),
+            Place::Queue => {
+                self.queue.ask_no_more(id, sequence);
+                self.reconsider_turns_since(self.sequences[id].arrival);
+            }
             Place::Instance(_) => {
                 self.parked.insert(sequence.waiting(id));
                 self.parked_asking -= 1;

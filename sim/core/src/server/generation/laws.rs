@@ -25,6 +25,14 @@ impl GenerationServer {
             return Err(format!("tenant {tenant} is not there at {now}, and its slot is found"));
         }
         self.check_fairness(now)?;
+        if let Some(first) = self
+            .queue
+            .first()
+            .filter(|_| self.spec.join == JoinSpec::QueuePerTenant)
+            && self.next_of_a_turn(first) != self.next_of_all_turns(first)
+        {
+            return Err(format!("a turn goes on at {now} where nobody looks for one"));
+        }
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
             // Where tenants have turns, who has asked often enough waits for the run's end and all others for it.

@@ -24,6 +24,7 @@ mod scaling;
 mod sequence;
 mod step;
 mod transfer;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -54,6 +55,7 @@ use prefixes::{Entered, Prefixes};
 use scaling::Cards;
 use sequence::{Made, Place, Queue, Retrieval, Sequence, Sequences, Transferred};
 use transfer::Sending;
+use turns::Turns;
 
 /// Whose event a pool's own timer is.
 const POOL: InstanceId = InstanceId(0);
@@ -177,6 +179,7 @@ pub struct GenerationServer {
     runs: u64,
     /// Requests whose clients have given up while they ran.
     given_up: u32,
+    turns: Turns,
     /// Reused.
     touched: Vec<InstanceId>,
     rooms: Rooms,
@@ -251,6 +254,7 @@ impl GenerationServer {
             counted_in: vec![u64::MAX; tenants as usize],
             runs: 0,
             given_up: 0,
+            turns: Turns::default(),
             touched: Vec::new(),
             rooms: Rooms::default(),
             leaving: Vec::new(),
@@ -359,6 +363,7 @@ impl GenerationServer {
         sequence.output_tokens = sequence.output_tokens.min(most);
         let id = self.sequences.insert(sequence);
         self.queue.push(id, &self.sequences[id]);
+        self.reconsider_turns_since(now);
         self.dispatch(now, commands);
     }
 
@@ -385,6 +390,7 @@ impl GenerationServer {
             Place::Queue => {
                 self.forget_asking(id);
                 self.queue.remove(id, &self.sequences[id]);
+                self.reconsider_turns_after(id);
                 self.finish(now, id, Verdict::Cancelled, commands);
                 self.dispatch(now, commands);
             }
@@ -504,6 +510,7 @@ impl GenerationServer {
         if self.instances.len() > 1 {
             self.by_load.change(instance, was, load);
         }
+        self.reconsider_turn(instance);
         if was == 0 || load == 0 {
             self.occupied_changed(was);
         }

@@ -23,6 +23,7 @@ impl GenerationServer {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
             self.dispatch_parked(now, commands);
+            self.settle_turns();
             let Some((id, instance)) = self.next_placement() else {
                 break;
             };
@@ -70,28 +71,6 @@ impl GenerationServer {
         instance.map(|instance| (first, instance))
     }
 
-    /// The next of a tenant whose turn it is on an instance, where that is not the first of all.
-    #[inline(never)]
-    fn next_of_a_turn(&self, first: RequestId) -> Option<(RequestId, InstanceId)> {
-        let of_its_tenant = |(index, state): (usize, &Instance)| {
-            if state.load() >= self.spec.max_batch {
-                return None;
-            }
-            let instance = InstanceId(index as u32);
-            let next = self.queue.next_of(self.tenant_on(state)?)?;
-            // Who came before its tenant's turn began is part of it, as long as nobody waits who was served less, where that is counted.
-            let goes_on = || {
-                let counters = self.queue.counters.as_ref();
-                self.sequences[next].arrival <= state.turn_since
-                    && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
-            };
-            // The first goes where it would go anyhow.
-            (next != first && goes_on() && self.fits(next, instance, Instance::perhaps_free_pages))
-                .then_some((next, instance))
-        };
-        self.instances.iter().enumerate().find_map(of_its_tenant)
-    }
-
     /// Which instance a request goes to that generates there. Who was moved would go back to the one that was emptied, where the least loaded is
     /// chosen.
     pub(super) fn place_of(&self, id: RequestId) -> PlaceSpec {
@@ -131,7 +110,7 @@ impl GenerationServer {
     }
 
     /// The tenant of those on an instance, where all are of one.
-    fn tenant_on(&self, state: &Instance) -> Option<u32> {
+    pub(super) fn tenant_on(&self, state: &Instance) -> Option<u32> {
         let id = state.here().next()?;
         Some(self.sequences[id].tenant)
     }
@@ -192,14 +171,15 @@ impl GenerationServer {
     /// Puts a request on an instance; its tenant's adapters begin to come in, if they must.
     fn put(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         self.queue.remove(id, &self.sequences[id]);
+        self.reconsider_turns_after(id);
         self.placed += 1;
         self.tenancy.enter(self.sequences[id].tenant);
         let prefills_only = self.only_prefills(instance);
-        let state = &mut self.instances[instance.index()];
-        let load = state.load();
+        let load = self.instances[instance.index()].load();
         if load == 0 {
-            state.turn_since = now;
+            self.begin_turn(now, instance);
         }
+        let state = &mut self.instances[instance.index()];
         let sequence = &mut self.sequences[id];
         self.queue.charge(sequence);
         sequence.place = Place::Instance(instance);
@@ -403,6 +383,7 @@ impl GenerationServer {
         let fits = self.fits_a_cache(id);
         if fits {
             self.queue.push(id, &self.sequences[id]);
+            self.reconsider_turns_since(self.sequences[id].arrival);
         } else {
             self.finish(now, id, Verdict::Failed(FailureReason::OutOfMemory), commands);
         }
