@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::family::Family;
 use crate::slice::{DTYPE, dtype_of};
 
 /// Between the labels of the tables that a card has in place of one.
@@ -98,18 +99,20 @@ fn list(names: &[String]) -> String {
 
 /// A cost that the card has no table for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("card {card}: {family}: must hold {asked}, got {found}; {}", self.advice())]
+#[error("card {card}: {}: must hold {asked}, got {found}; {}", family.name(), self.advice())]
 pub struct MissingTable {
     /// The card's name.
     pub card: String,
-    /// The op family, as its file is called.
-    pub family: &'static str,
+    /// The op family.
+    pub family: Family,
     /// What was asked for.
     pub asked: String,
     /// What the card has instead.
     pub found: String,
     /// The command that measures it; none where the card was derived, of a device that nobody need have.
     pub command: Option<String>,
+    /// Whether who asks may use another number format, so that one is suggested.
+    pub other_formats_do: bool,
 }
 
 impl MissingTable {
@@ -120,6 +123,7 @@ impl MissingTable {
         };
         // To ask for what the card has is nearer than to measure.
         let formats: Vec<String> = { self.other_formats() }
+            .filter(|_| self.other_formats_do)
             .map(|format| format!("dtype: {format}"))
             .collect();
         match formats.is_empty() {
@@ -136,6 +140,12 @@ impl MissingTable {
             let in_asked = label.replace(&format!("{DTYPE}{format}"), &format!("{DTYPE}{asked_for}"));
             (in_asked == self.asked).then_some(format)
         })
+    }
+
+    /// The same where no other number format will do.
+    pub fn in_this_format_only(mut self) -> MissingTable {
+        self.other_formats_do = false;
+        self
     }
 
     /// The same where a scenario's file asks: the command measures all that its systems need, whatever their shapes.

@@ -1,5 +1,6 @@
 //! From `runtimes:` to the specification of a pool of runtimes.
 
+use tenantry_core::policy::fleet::INSTANCES_MAX;
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
     AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleSpec, ShapeKind, SolverSpec,
@@ -261,6 +262,18 @@ fn allocate_of(
         RawSolver::Dynamic => SolverSpec::Dynamic,
         RawSolver::Highs => SolverSpec::Highs,
     };
+    let solved = match allocate {
+        RawAllocate::Global { .. } => Some("global"),
+        RawAllocate::Periodic { .. } => Some("periodic"),
+        RawAllocate::Even | RawAllocate::Fixed(_) => None,
+    };
+    if let Some(got) = solved.filter(|_| instances > INSTANCES_MAX) {
+        let must = format!(
+            "even or fixed for {instances} instances (cluster.gpus times instances_per_gpu), since the program takes \
+             {INSTANCES_MAX} at most"
+        );
+        problems.push(Problem::new(path.clone(), must, got));
+    }
     match allocate {
         RawAllocate::Even => AllocateSpec::Even,
         RawAllocate::Global { solver } => AllocateSpec::Global(solver_of(*solver)),

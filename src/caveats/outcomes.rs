@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_core::policy::fleet::Fallback;
 use tenantry_reports::classes::ClassSummary;
 use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
@@ -355,31 +356,62 @@ fn shortened_caveats(runs: &[Run]) -> Vec<String> {
     once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
+/// Why allocations stand for a solution, in words, the gravest reason first.
+const REASONS: [(Fallback, &str); 4] = [
+    (
+        Fallback::QuestionRefused,
+        "the solver takes no such question (the allocation stayed as it was)",
+    ),
+    (
+        Fallback::DemandBeyondCards,
+        "more requests came than the instances finish within the SLO",
+    ),
+    (
+        Fallback::LongestBeyondCapacity,
+        "the longest runtime has more to do than it finishes within the SLO, however instances are given out",
+    ),
+    (Fallback::SolverLimit, "the solver met its limit"),
+];
+
 /// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
 fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
-    // By system and machine: decisions, fallbacks, late ones.
-    let mut fleets: BTreeMap<(&str, &str), [u64; 3]> = BTreeMap::new();
+    #[derive(Default)]
+    struct Counts {
+        decisions: u64,
+        fallbacks: [u64; REASONS.len()],
+        late: u64,
+    }
+    let mut fleets: BTreeMap<(&str, &str), Counts> = BTreeMap::new();
     for RunSummary {
         system, machine, fleet, ..
     } in runs.into_iter().map(|run| &run.summary)
     {
         let Some(fleet) = fleet else { continue };
         let counts = fleets.entry((system, machine)).or_default();
-        let more = [fleet.decisions, fleet.fallbacks, fleet.late];
-        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+        counts.decisions += fleet.decisions;
+        for (count, (why, _)) in counts.fallbacks.iter_mut().zip(REASONS) {
+            *count += fleet.fallbacks_by.get(why.name()).unwrap_or(&0);
+        }
+        counts.late += fleet.late;
     }
     let mut caveats = Vec::new();
-    for ((system, machine), [decisions, fallbacks, late]) in fleets {
+    for ((system, machine), counts) in fleets {
+        let fallbacks: u64 = counts.fallbacks.iter().sum();
         if fallbacks > 0 {
+            let reasons = { counts.fallbacks.iter().zip(REASONS) }
+                .filter(|(count, _)| **count > 0)
+                .map(|(count, (_, words))| format!("{count} since {words}"));
             caveats.push(format!(
-                "{system} on {machine}: {fallbacks} of {decisions} allocations stand for a solution, since there were \
-                 more requests than the instances finish within the SLO, or the solver met its limit."
+                "{system} on {machine}: {fallbacks} of {} allocations stand for a solution, {}.",
+                counts.decisions,
+                reasons.collect::<Vec<_>>().join(", ")
             ));
         }
-        if late > 0 {
+        if counts.late > 0 {
             caveats.push(format!(
-                "{system} on {machine}: in {late} periods the solver was still at the question before, and the \
-                 allocation stayed as it was."
+                "{system} on {machine}: in {} periods the solver was still at the question before, and the allocation \
+                 stayed as it was.",
+                counts.late
             ));
         }
     }
@@ -397,10 +429,10 @@ mod tests {
 
     #[test]
     fn allocations_that_are_no_solutions_are_told_of_once_a_system() {
-        let run = |fallbacks, late| {
+        let run = |fallbacks: &[(Fallback, u64)], late| {
             let fleet = Some(FleetUse {
                 decisions: 6,
-                fallbacks,
+                fallbacks: fallbacks.iter().copied().collect(),
                 late,
                 ..FleetUse::default()
             });
@@ -410,10 +442,18 @@ mod tests {
             };
             Run::new(labels("arlo"), &record)
         };
-        assert!(fleet_caveats(&[run(0, 0)]).is_empty());
-        let told = fleet_caveats(&[run(1, 0), run(2, 3)]);
+        assert!(fleet_caveats(&[run(&[], 0)]).is_empty());
+        let told = fleet_caveats(&[
+            run(&[(Fallback::SolverLimit, 1)], 0),
+            run(&[(Fallback::DemandBeyondCards, 2), (Fallback::SolverLimit, 1)], 3),
+        ]);
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].starts_with("arlo on virtual: 3 of 12 allocations"), "{told:?}");
+        let why =
+            "2 since more requests came than the instances finish within the SLO, 2 since the solver met its limit.";
+        assert_eq!(
+            told[0],
+            format!("arlo on virtual: 4 of 12 allocations stand for a solution, {why}")
+        );
         assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
     }
 

@@ -68,11 +68,16 @@ const ARLO_NOT_MET: &[NotMet] = &[
         "Fig. 11",
         "16 runtimes are as good as 8, within a tenth: their mean over that of 8",
     ),
+    ("Table 3", "global over each period, mean: far worse"),
     (
         "Table 3",
         "even, median over mean: most requests do not queue, below a tenth",
     ),
     ("Table 4", "80 cards, 20,000/s: IG over ILB, mean: worse"),
+    (
+        "Section 6",
+        "two streams on 16 cards, mean: the shares by the whole workload's mean load over shares that follow what comes in: longer",
+    ),
 ];
 
 const TABI_NOT_MET: &[NotMet] = &[
@@ -372,16 +377,16 @@ fn arlo_is_reproduced() {
             ("Fig. 10a", "mean, Arlo below ST", 57.5),
             ("Fig. 10b", "mean, Arlo below ST", 98.5),
             ("Fig. 10b", "mean, Arlo below DT", 27.5),
-            ("Fig. 11", "8 runtimes, mean", 33.0),
+            ("Fig. 11", "8 runtimes, mean", 34.2),
             (
                 "Fig. 11",
                 "16 runtimes are as good as 8, within a tenth: their mean over that of 8",
-                1.26,
+                1.11,
             ),
-            ("Table 3", "global, mean", 133.0),
+            ("Table 3", "global, mean", 25.6),
             ("Table 3", "each period, mean", 7.09),
             ("Table 4", "25 cards, 6,000/s, RS: mean", 245.0),
-            ("Table 4", "25 cards, 6,000/s, planned every 120 s, RS: mean", 364.0),
+            ("Table 4", "25 cards, 6,000/s, planned every 120 s, RS: mean", 324.0),
             (
                 "Table 4",
                 "25 cards, 5,000/s without bursts, tweets that get longer and shorter within 5 s, ILB: mean",
@@ -389,8 +394,8 @@ fn arlo_is_reproduced() {
             ),
             (
                 "Section 6",
-                "two streams on 16 cards, mean: the shares that are best for the whole workload over shares that follow the work: longer",
-                8.87,
+                "two streams on 16 cards, mean: the shares by the whole workload's mean load over shares that follow what comes in: longer",
+                0.803,
             ),
         ],
     );

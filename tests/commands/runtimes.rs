@@ -50,18 +50,23 @@ fn an_allocation_that_is_no_solution_is_told_of() {
         )
     };
     let page = || std::fs::read_to_string(place.path().join("out/simulate/report.html")).unwrap();
-    let told = "1 of 1 allocations stand for a solution";
+    let told =
+        "1 of 1 allocations stand for a solution, 1 since more requests came than the instances finish within the SLO.";
     let fleet = |run: &Value| run["runs"][0]["fleet"].clone();
     let enough = of("40");
     assert_eq!(
         (&fleet(&enough)["decisions"], &fleet(&enough)["fallbacks"]),
         (&1.into(), &0.into())
     );
-    assert!(!page().contains(told));
+    assert!(fleet(&enough).get("fallbacks_by").is_none() && !page().contains(told));
     let too_few = of("10");
     assert_eq!(
         (&fleet(&too_few)["decisions"], &fleet(&too_few)["fallbacks"]),
         (&1.into(), &1.into())
+    );
+    assert_eq!(
+        fleet(&too_few)["fallbacks_by"],
+        serde_json::json!({ "demand_beyond_cards": 1 })
     );
     assert!(page().contains(told));
 }

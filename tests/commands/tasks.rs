@@ -515,6 +515,9 @@ fn both_machines_refuse_the_same_headers() {
         }
         let cut = "task 12: cut.safetensors: header: must be that of a safetensors file";
         assert!(manifest.contains(cut), "{out}: {manifest}");
+        // By number, task 10 after task 9.
+        let places = (0..cases.len()).map(|task| manifest.find(&format!("pets: refused: task {task}: ")).unwrap());
+        assert!(places.is_sorted(), "{out}: {manifest}");
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
             for runtimes in RUNTIMES {
                 for load in 0..LOADS {
                     let answer = tenantry_solver::answer(&question(gpus, runtimes, load)).unwrap();
-                    assert!(!answer.fallback, "{gpus} cards, {runtimes} runtimes, load {load}");
+                    assert_eq!(answer.fallback, None, "{gpus} cards, {runtimes} runtimes, load {load}");
                     assert_eq!(answer.instances.iter().sum::<u32>(), gpus);
                 }
             }

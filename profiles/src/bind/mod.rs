@@ -96,13 +96,14 @@ impl Card {
             .starts_with("tenantry profile derive --datasheet ");
         MissingTable {
             card: self.name.clone(),
-            family: family.name(),
+            family,
             asked: match asked {
                 "" => "rows".to_owned(),
                 asked => asked.to_owned(),
             },
             found,
             command: (!is_derived).then(|| format!("tenantry profile --device {device}{models}")),
+            other_formats_do: true,
         }
     }
 }

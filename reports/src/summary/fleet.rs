@@ -1,6 +1,9 @@
 //! Of runtimes of several lengths.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use tenantry_core::policy::fleet::Fallback;
 use tenantry_core::server::runtimes::FleetUse;
 use tenantry_traces::Time;
 
@@ -11,8 +14,11 @@ use super::number::{is_zero, rounded};
 pub struct FleetSummary {
     /// Allocations that were solved for, one before the start included.
     pub decisions: u64,
-    /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
+    /// Of those, allocations that stand for a solution.
     pub fallbacks: u64,
+    /// The same by why they do.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fallbacks_by: BTreeMap<String, u64>,
     /// Periods in which the solver was still at the last question.
     pub late: u64,
     /// Instances that changed their runtime.
@@ -36,9 +42,11 @@ impl FleetSummary {
     pub(super) fn new(fleet: &FleetUse) -> FleetSummary {
         let column = |(stream, length): &(String, u32)| format!("{stream}/{length}");
         let row = |(from, counts): &(Time, Vec<u32>)| (rounded(from.as_secs_f64()), counts.clone());
+        let why = |(why, count): (&Fallback, &u64)| (why.name().to_owned(), *count);
         FleetSummary {
             decisions: fleet.decisions,
-            fallbacks: fleet.fallbacks,
+            fallbacks: fleet.fallbacks.values().sum(),
+            fallbacks_by: { fleet.fallbacks.iter() }.map(why).collect(),
             late: fleet.late,
             replaced: fleet.replaced,
             redispatched: fleet.redispatched,

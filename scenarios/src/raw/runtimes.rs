@@ -125,7 +125,7 @@ pub enum RawAllocate {
     /// The cheapest for the lengths of the last period, solved anew each period.
     Periodic {
         /// From one decision to the next.
-        period: Period,
+        period: LongPeriod,
         /// When the first comes; until then instances are given evenly.
         first: Period,
         /// Instances that load another runtime at once, at most.
@@ -186,7 +186,7 @@ pub enum RawScalingRule {
         /// Beyond the load.
         spare: Percent,
         /// How often the load is looked at.
-        interval: Period,
+        interval: LongPeriod,
         /// Intervals in a row for which fewer cards must suffice before one is released.
         patience: Count,
     },

@@ -152,7 +152,7 @@ impl Period {
     pub const MUST: &str = <Period as Scalar>::MUST;
 }
 
-/// A length of time that is drawn anew again and again.
+/// A length of time after which something is drawn, looked at or decided again and again: shorter ones would take a run for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongPeriod(pub Duration);
 

@@ -56,6 +56,6 @@ fn timed(problems: &[Problem], method: Method) -> Vec<(Allocation, f64)> {
 fn gap(status: &Status) -> f64 {
     match status {
         Status::Within(gap) | Status::Limit(gap) => *gap,
-        Status::Optimal | Status::Infeasible { .. } => 0.0,
+        Status::Optimal | Status::Infeasible { .. } | Status::LongestBeyond => 0.0,
     }
 }

@@ -33,6 +33,9 @@ pub enum Status {
         /// The share solved for, in parts per million, rounded down.
         served_ppm: u32,
     },
+    /// The longest runtime was to be within its capacity, and no allocation keeps it there. Solved instead without that, with instances moved
+    /// to the longest runtime for as long as that lessens what is too much.
+    LongestBeyond,
     /// The solver gave up at its fixed limit: the best allocation found, and the share of its cost that is above the bound.
     Limit(f64),
 }
@@ -40,7 +43,15 @@ pub enum Status {
 impl Status {
     /// Whether the allocation is a fallback, to be counted in a report.
     pub fn is_fallback(&self) -> bool {
-        matches!(self, Status::Infeasible { .. } | Status::Limit(_))
+        matches!(
+            self,
+            Status::Infeasible { .. } | Status::LongestBeyond | Status::Limit(_)
+        )
+    }
+
+    /// Whether more requests come than the instances finish within the SLO, however they are given out.
+    pub(crate) fn is_beyond(&self) -> bool {
+        matches!(self, Status::Infeasible { .. } | Status::LongestBeyond)
     }
 }
 

@@ -7,7 +7,8 @@
 //! multiplications. Integrality is all that it ignores, so it lies within a per cent or less.
 
 use crate::allocation::Status;
-use crate::problem::{MILLI, Problem};
+use crate::capacity;
+use crate::problem::{FORBIDDEN, MILLI, Problem};
 
 /// Floating-point bounds are trusted up to this share of the incumbent, far above their rounding.
 const SLACK: f64 = 1e-9;
@@ -31,15 +32,16 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// For a problem that is sound and whose floors fit.
-    pub(crate) fn new(problem: &Problem, floors: &[u64]) -> Bound {
+    /// For a problem that is sound and whose floors fit; nothing where no allocation gives the longest runtime as little as it may have.
+    pub(crate) fn new(problem: &Problem, floors: &[u64]) -> Option<Bound> {
         let fee = best_fee(problem, floors);
-        let mut bound = Bound::at_fee(problem, floors, fee);
-        let (incumbent, cost) = search(problem, floors, fee);
-        bound.limit = cost as f64 * (1.0 + SLACK) + 1.0;
-        bound.incumbent = incumbent;
-        bound.incumbent_cost = cost;
-        bound
+        let (incumbent, cost) = search(problem, floors, fee)?;
+        Some(Bound {
+            limit: cost as f64 * (1.0 + SLACK) + 1.0,
+            incumbent,
+            incumbent_cost: cost,
+            ..Bound::at_fee(problem, floors, fee)
+        })
     }
 
     fn at_fee(problem: &Problem, floors: &[u64], fee: f64) -> Bound {
@@ -72,7 +74,7 @@ impl Bound {
     fn force_longest(&mut self, problem: &Problem, floor: u64) {
         let last = problem.runtimes.len() - 1;
         let curve = &problem.runtimes[last].latency;
-        let (fullest, _) = curve.cheapest(self.fee / MILLI as f64, f64::INFINITY);
+        let (fullest, _) = curve.cheapest(self.fee / MILLI as f64, load_max(problem, last));
         let forced = floor as f64;
         let demand = problem.demand_milli[last] as f64;
         let own = demand / (forced * MILLI as f64);
@@ -181,14 +183,14 @@ impl Bound {
         let carry_max = (0..at)
             .map(|shorter| problem.demand_milli[shorter] - floors[shorter] * full(shorter))
             .sum::<u64>();
-        let is_last = at + 1 == problem.runtimes.len();
+        let takes_all = takes_all(problem, at);
         let (full, curve) = (full(at), &problem.runtimes[at].latency);
         let (fee, fixed, slope) = (self.fee, self.fixed[at], self.slope[at]);
         move |count| {
             if count == 0 {
                 return -fixed;
             }
-            let capacity = if is_last { u64::MAX } else { u64::from(count) * full };
+            let capacity = if takes_all { u64::MAX } else { u64::from(count) * full };
             let instances = f64::from(count) * MILLI as f64;
             let each = |load: u64| load.min(capacity) as f64 / instances;
             let (_, least) = curve.best_at_price(slope, (each(demand), each(demand + carry_max)));
@@ -210,9 +212,14 @@ pub(crate) fn gap(cost: u128, lower: f64) -> f64 {
     ((cost as f64 - lower) / cost as f64).max(0.0)
 }
 
-/// The longest runtime takes whatever is left (Eq. 5).
+/// Whether it is the longest runtime, and takes whatever is left (Eq. 5).
+fn takes_all(problem: &Problem, at: usize) -> bool {
+    at + 1 == problem.runtimes.len() && !problem.longest_within_capacity
+}
+
+/// What an instance of a runtime may have to do in a window, in requests.
 fn load_max(problem: &Problem, at: usize) -> f64 {
-    if at + 1 == problem.runtimes.len() {
+    if takes_all(problem, at) {
         f64::INFINITY
     } else {
         f64::from(problem.runtimes[at].capacity)
@@ -238,8 +245,8 @@ fn best_fee(problem: &Problem, floors: &[u64]) -> f64 {
     (low + high) / 2.0
 }
 
-/// A good allocation: what the fee would buy, topped up, then single instances moved while that helps.
-fn search(problem: &Problem, floors: &[u64], fee: f64) -> (Vec<u32>, u128) {
+/// A good allocation: what the fee would buy, topped up, then single instances moved while that helps. Nothing where there is none.
+fn search(problem: &Problem, floors: &[u64], fee: f64) -> Option<(Vec<u32>, u128)> {
     let instances = u64::from(problem.instances());
     let mut spare = instances - floors.iter().sum::<u64>();
     let mut counts: Vec<u32> = floors.iter().map(|&floor| floor as u32).collect();
@@ -266,6 +273,13 @@ fn search(problem: &Problem, floors: &[u64], fee: f64) -> (Vec<u32>, u128) {
         counts[at] += 1;
     }
     let mut cost = problem.total_cost(&counts);
+    if cost == FORBIDDEN {
+        counts = capacity::relieved(problem, counts);
+        if problem.total_cost(&counts) == FORBIDDEN {
+            counts = capacity::within(problem, floors)?;
+        }
+        cost = problem.total_cost(&counts);
+    }
     if keeps(problem, floors, &problem.previous) && problem.total_cost(&problem.previous) < cost {
         counts.clone_from(&problem.previous);
         cost = problem.total_cost(&counts);
@@ -275,7 +289,7 @@ fn search(problem: &Problem, floors: &[u64], fee: f64) -> (Vec<u32>, u128) {
         counts[to] += 1;
         cost = less;
     }
-    (counts, cost)
+    Some((counts, cost))
 }
 
 /// Whether an allocation satisfies Eqs. 2, 3 and 7.

@@ -28,9 +28,10 @@ struct State {
     parent: u32,
 }
 
-/// Solves a problem that is sound and whose floors fit.
-pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Allocation {
-    solve_within(problem, floors, &Bound::new(problem, floors), STATES_MAX)
+/// Solves a problem that is sound and whose floors fit; nothing where no allocation is permitted.
+pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Option<Allocation> {
+    let bound = Bound::new(problem, floors)?;
+    Some(solve_within(problem, floors, &bound, STATES_MAX))
 }
 
 pub(crate) fn solve_within(problem: &Problem, floors: &[u64], bound: &Bound, states_max: usize) -> Allocation {
@@ -52,6 +53,9 @@ pub(crate) fn solve_within(problem: &Problem, floors: &[u64], bound: &Bound, sta
         let mut found = Vec::new();
         for (parent, state) in layers[at].iter().enumerate() {
             let left = instances - state.used - floors_after;
+            if at == last && !problem.permits(left, state.carry_milli + problem.demand_milli[at]) {
+                continue;
+            }
             // The longest runtime takes all that is left (Eq. 2).
             let choices = if at == last {
                 std::slice::from_ref(&left)
@@ -167,9 +171,9 @@ mod tests {
     fn beyond_its_limit_the_best_known_is_returned_with_its_gap() {
         let problem = problem();
         let floors = problem.floors();
-        let solved = solve(&problem, &floors);
+        let solved = solve(&problem, &floors).unwrap();
         assert_eq!(solved.status, Status::Optimal);
-        let bound = Bound::new(&problem, &floors);
+        let bound = Bound::new(&problem, &floors).unwrap();
         assert_stopped(&solve_within(&problem, &floors, &bound, 0), &solved);
     }
 }

@@ -32,9 +32,10 @@ struct Arc {
     excess: f64,
 }
 
-/// Solves a problem that is sound and whose floors fit.
-pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Allocation {
-    solve_within(problem, floors, &Bound::new(problem, floors), ARCS_MAX)
+/// Solves a problem that is sound and whose floors fit; nothing where no allocation is permitted.
+pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Option<Allocation> {
+    let bound = Bound::new(problem, floors)?;
+    Some(solve_within(problem, floors, &bound, ARCS_MAX))
 }
 
 pub(crate) fn solve_within(problem: &Problem, floors: &[u64], bound: &Bound, arcs_max: usize) -> Allocation {
@@ -62,6 +63,9 @@ fn network(problem: &Problem, floors: &[u64], bound: &Bound, arcs_max: usize) ->
         let mut arcs = Vec::new();
         for (&(used, carry), &(from, raised)) in &nodes {
             let left = instances - used - floors_after;
+            if at == last && !problem.permits(left, carry + problem.demand_milli[at]) {
+                continue;
+            }
             // The longest runtime takes all that is left (Eq. 2).
             let choices = if at == last {
                 std::slice::from_ref(&left)
@@ -177,13 +181,13 @@ mod tests {
     fn beyond_its_limit_the_best_known_is_returned_with_its_gap() {
         let problem = problem();
         let floors = problem.floors();
-        let solved = solve(&problem, &floors);
+        let solved = solve(&problem, &floors).unwrap();
         assert!(
             matches!(solved.status, Status::Within(gap) if gap < 1e-6),
             "{:?}",
             solved.status
         );
-        let bound = Bound::new(&problem, &floors);
+        let bound = Bound::new(&problem, &floors).unwrap();
         assert_stopped(&solve_within(&problem, &floors, &bound, 1), &solved);
     }
 }

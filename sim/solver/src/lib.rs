@@ -14,12 +14,14 @@
 mod allocation;
 mod answer;
 mod bound;
+mod capacity;
 mod curve;
 mod dynamic;
 mod error;
 #[cfg(feature = "highs")]
 mod integer;
 mod problem;
+mod sharing;
 mod solve;
 #[cfg(test)]
 mod testing;

@@ -1,5 +1,7 @@
 //! The program's input, its check, and what an allocation costs (Arlo, section 3.3, Eqs. 1 to 7).
 
+use tenantry_core::policy::fleet::INSTANCES_MAX;
+
 use crate::curve::MeanLatency;
 use crate::error::Invalid;
 
@@ -30,7 +32,13 @@ pub struct Problem {
     pub instances_per_card: u32,
     /// The allocation in force, from which ties are broken; empty at the start.
     pub previous: Vec<u32>,
+    /// Whether the longest runtime may have no more to do than it finishes within the SLO. The paper's may have anything (Eq. 5): see
+    /// `capacity.rs`.
+    pub longest_within_capacity: bool,
 }
+
+/// What an allocation costs that the problem does not permit.
+pub(crate) const FORBIDDEN: u128 = u128::MAX;
 
 /// What Eqs. 4 and 5 make of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +108,7 @@ impl Problem {
         flow
     }
 
-    /// Eq. 1, as [`Problem::flow`] has it.
+    /// Eq. 1, as [`Problem::flow`] has it; [`FORBIDDEN`] where the longest runtime has more to do than it may.
     pub(crate) fn total_cost(&self, counts: &[u32]) -> u128 {
         let last = counts.len() - 1;
         let mut carry = 0;
@@ -110,7 +118,22 @@ impl Problem {
             total += self.cost(at, count, load);
             carry = spill;
         }
-        total + self.cost(last, counts[last], carry + self.demand_milli[last])
+        let load = carry + self.demand_milli[last];
+        match self.permits(counts[last], load) {
+            true => total + self.cost(last, counts[last], load),
+            false => FORBIDDEN,
+        }
+    }
+
+    /// Whether so many instances of the longest runtime may have so much to do.
+    pub(crate) fn permits(&self, count: u32, load_milli: u64) -> bool {
+        !self.longest_within_capacity || self.excess_milli(count, load_milli) == 0
+    }
+
+    /// How much of that is beyond what they finish within the SLO.
+    pub(crate) fn excess_milli(&self, count: u32, load_milli: u64) -> u64 {
+        let longest = &self.runtimes[self.runtimes.len() - 1];
+        load_milli.saturating_sub(u64::from(count) * u64::from(longest.capacity) * MILLI)
     }
 
     /// What a runtime that is not the longest serves, and what it leaves (Eqs. 4 and 5).
@@ -193,7 +216,7 @@ pub(crate) struct Limits {
 }
 
 pub(crate) const LIMITS: Limits = Limits {
-    instances: 100_000,
+    instances: INSTANCES_MAX as u64,
     capacity: 1_000_000,
     demand_milli: 10_000_000_000,
 };
@@ -217,6 +240,7 @@ mod tests {
             cards: 4,
             instances_per_card: 1,
             previous: Vec::new(),
+            longest_within_capacity: false,
         }
     }
 
@@ -234,6 +258,18 @@ mod tests {
         let flow = two().flow(&[0, 1]);
         assert_eq!(flow.load_milli, [0, 27_500]);
         assert_eq!(flow.cost, 27_500 * 2_850);
+    }
+
+    #[test]
+    fn what_is_forbidden_costs_more_than_anything() {
+        let within = Problem {
+            longest_within_capacity: true,
+            ..two()
+        };
+        // Two of the longest serve ten requests, and one five.
+        assert_eq!(within.total_cost(&[2, 2]), two().total_cost(&[2, 2]));
+        assert_eq!(within.total_cost(&[2, 1]), FORBIDDEN);
+        assert_eq!(within.excess_milli(1, 7_500), 2_500);
     }
 
     #[test]

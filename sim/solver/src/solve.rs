@@ -1,6 +1,7 @@
 //! The runtime scheduler's decision: solve the program, or what is defined in its place.
 
 use crate::allocation::{Allocation, Status};
+use crate::capacity;
 use crate::dynamic;
 use crate::error::Invalid;
 #[cfg(feature = "highs")]
@@ -16,7 +17,7 @@ pub enum Method {
     Integer,
 }
 
-/// Allocates instances to runtimes (Eqs. 1 to 7), changing as few as possible among equals, then preferring longer runtimes.
+/// Allocates instances to runtimes (Eqs. 1 to 7, and the longest runtime within its capacity where the problem says so), changing as few as possible among equals, then preferring longer runtimes.
 ///
 /// The result depends on the problem alone: both methods run on one thread and stop at counts of work, not of time. When the
 /// constraints cannot be met, or a limit is, there is still an allocation, and its [`Status`] says so.
@@ -27,21 +28,33 @@ pub fn solve(problem: &Problem, method: Method) -> Result<Allocation, Invalid> {
     problem.check()?;
     let floors = problem.floors();
     let needed = floors.iter().sum::<u64>();
-    if needed <= u64::from(problem.instances()) {
-        return solve_feasible(problem, &floors, method);
-    }
-    let share = largest_share(problem);
-    let smaller = scaled(problem, share);
-    let solved = solve_feasible(&smaller, &smaller.floors(), method)?;
-    let served_ppm = (share * 1_000_000 / SHARES) as u32;
-    Ok(Allocation::new(
-        problem,
-        solved.instances,
-        Status::Infeasible { needed, served_ppm },
-    ))
+    let (solved, status) = if needed > u64::from(problem.instances()) {
+        let share = largest_share(problem);
+        let served_ppm = (share * 1_000_000 / SHARES) as u32;
+        let status = Status::Infeasible { needed, served_ppm };
+        (solve_as_published(scaled(problem, share), method)?, status)
+    } else {
+        if let Some(solved) = solve_feasible(problem, &floors, method)? {
+            return Ok(solved);
+        }
+        (solve_as_published(problem.clone(), method)?, Status::LongestBeyond)
+    };
+    let instances = match problem.longest_within_capacity {
+        true => capacity::relieved(problem, solved.instances),
+        false => solved.instances,
+    };
+    Ok(Allocation::new(problem, instances, status))
 }
 
-fn solve_feasible(problem: &Problem, floors: &[u64], method: Method) -> Result<Allocation, Invalid> {
+/// By Eqs. 1 to 7 alone, whatever is left to the longest runtime.
+fn solve_as_published(mut problem: Problem, method: Method) -> Result<Allocation, Invalid> {
+    problem.longest_within_capacity = false;
+    let solved = solve_feasible(&problem, &problem.floors(), method)?;
+    Ok(solved.expect("Eq. 5 permits anything"))
+}
+
+/// Nothing where no allocation is permitted. The floors fit.
+fn solve_feasible(problem: &Problem, floors: &[u64], method: Method) -> Result<Option<Allocation>, Invalid> {
     match method {
         Method::Dynamic => Ok(dynamic::solve(problem, floors)),
         #[cfg(feature = "highs")]

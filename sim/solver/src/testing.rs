@@ -19,6 +19,7 @@ pub fn problem() -> Problem {
         cards: 12,
         instances_per_card: 1,
         previous: Vec::new(),
+        longest_within_capacity: false,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::common::runtimes::*;
 use crate::common::{cluster, log_of, request, run_checked_on, run_listed, system};
 use proptest::prelude::*;
 use tenantry_core::log::{LoggedEvent, replay};
+use tenantry_core::policy::fleet::Fallback;
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::spec::{AllocateSpec, PeriodicSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec};
@@ -89,7 +90,7 @@ fn instances_are_replaced_a_few_at_a_time() {
     let record = record(6, &system, entries);
     let fleet = record.fleet.clone().unwrap();
     // Asked at 100, 200 and 300 ms, and answered before the last request has left, which comes at 315 ms.
-    assert_eq!((fleet.decisions, fleet.fallbacks, fleet.late), (3, 0, 0));
+    assert_eq!((fleet.decisions, fleet.fallbacks.len(), fleet.late), (3, 0, 0));
     let (first, start) = (&fleet.allocations[1], &fleet.allocations[0]);
     assert_eq!(start, &(Time::ZERO, vec![2, 2, 2]));
     assert_eq!(first.1, [5, 0, 1]);
@@ -155,7 +156,9 @@ fn what_cannot_be_met_is_counted_as_a_fallback() {
     // 1000 long requests a second need 24 instances.
     let entries = (0..40).map(|ticket| at(ticket, ticket, 500)).collect();
     let fleet = record(3, &system, entries).fleet.unwrap();
-    assert!(fleet.fallbacks > 0 && fleet.fallbacks <= fleet.decisions, "{fleet:?}");
+    // Of the 20 ms up to the first two answers; those who come no more are none to be allocated for.
+    let fallbacks: Vec<_> = fleet.fallbacks.iter().collect();
+    assert_eq!(fallbacks, [(&Fallback::DemandBeyondCards, &2)], "{fleet:?}");
 }
 
 #[test]
@@ -285,6 +288,31 @@ fn streams_have_runtimes_of_their_own_and_share_the_cards() {
     // The first stream has nothing so long.
     let refused = record(12, &system, vec![classed(0, 0, 500, 0)]);
     assert_eq!(refused.counts.rejected, 1);
+}
+
+/// Two streams of which the second has most to do get most cards, and a period in which nobody comes takes none from it.
+#[test]
+fn a_period_in_which_nobody_comes_leaves_shares_as_they_are() {
+    let mut spec = runtimes(PAPER, periodic(100));
+    spec.streams = vec![
+        stream("first", &[512], ShapeKind::Static),
+        stream("second", &[512], ShapeKind::Static),
+    ];
+    let system = of(&spec, 1);
+    // A burst of 1.5 s of work for the second, of which the last are served when nobody has come for a while.
+    let entries: Vec<Entry> = (0..400)
+        .map(|n| match at(n, n / 8, 500) {
+            Entry::Request(request) => Entry::Request(tenantry_traces::Request {
+                class: u16::from(n > 0),
+                ..request
+            }),
+            other => other,
+        })
+        .collect();
+    let fleet = record(8, &system, entries).fleet.unwrap();
+    assert!(fleet.decisions > 5, "{fleet:?}");
+    let shares: Vec<Vec<u32>> = fleet.allocations.into_iter().map(|(_, counts)| counts).collect();
+    assert_eq!(shares, [[4, 4], [1, 7]]);
 }
 
 #[test]

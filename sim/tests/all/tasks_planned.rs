@@ -191,3 +191,39 @@ fn queries_that_come_while_a_pool_is_planned_wait_for_the_next_and_those_that_le
     first.sort_unstable();
     assert_eq!((first, batches.concat().len()), (vec![0, 1, 3], 7));
 }
+
+/// Of a pool's two batches the second is planned while the first runs: one of it leaves, or all of it.
+#[test]
+fn who_leaves_a_plan_is_passed_over_and_a_batch_that_all_have_left_is_none() {
+    let card = with_planning(synthetic_card(), 3.0);
+    let mut system = tasks(4);
+    of(&mut system).engine = EngineSpec::Shared {
+        batching: Batching::Fixed { size: 2 },
+        streams: StreamsSpec::Fixed { count: 1 },
+    };
+    of(&mut system).planning = PlanningSpec::Pool {
+        size: 8,
+        max_wait: None,
+    };
+    let batches = |leaving: &[u64]| {
+        let mut entries: Vec<Entry> = (0..8).map(|i| request(i, 100, (i % 4) as u32, 32)).collect();
+        // Planned, with two batches started.
+        entries.extend(leaving.iter().map(|&ticket| Entry::Cancel {
+            at: Time(3_200_000),
+            ticket,
+        }));
+        let mut log = Log::default();
+        let done = run_watched(&card, cluster(1, MEMORY), &system, 4, Jitter::None, entries, &mut log);
+        assert_eq!(done.record.counts.cancelled, leaving.len() as u64);
+        let submitted = log.commands.iter().filter(|command| !command.members.is_empty());
+        let tickets = submitted.map(|command| command.members.iter().map(|member| member.ticket).collect());
+        tickets.collect::<Vec<Vec<u64>>>()
+    };
+    let all = batches(&[]);
+    assert_eq!(all.len(), 4);
+    let (third, fourth) = (&all[2], &all[3]);
+    let one = batches(&third[..1]);
+    assert_eq!(one, [&all[..2], &[third[1..].to_vec(), fourth.clone()]].concat());
+    let none = batches(third);
+    assert_eq!(none, [&all[..2], std::slice::from_ref(fourth)].concat());
+}

@@ -22,6 +22,7 @@ use super::seeds::Seeds;
 use crate::cards::{cluster, find_card, on_card, workload};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
+use crate::lookups::Lookups;
 use crate::runs::{Loaded, failure_of, summarized};
 
 /// Simulates.
@@ -244,7 +245,7 @@ fn simulated(
     interrupt: &Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<(RunRecord, Vec<(Family, Beyond)>), Failure> {
-    let system = on_card(run, card)?.map_err(Failure::BadInput)?;
+    let system = on_card(run, card, &Lookups::default())?.map_err(Failure::BadInput)?;
     let spec = tenantry_sim::Run {
         card,
         cluster: cluster(run, card),

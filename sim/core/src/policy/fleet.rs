@@ -4,6 +4,9 @@ use tenantry_traces::Duration;
 
 use crate::spec::SolverSpec;
 
+/// Instances that an allocation is solved for, at most.
+pub const INSTANCES_MAX: u32 = 100_000;
+
 /// What the allocation program is solved for: streams that share the instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -46,8 +49,33 @@ pub struct RuntimeQuestion {
 pub struct Allocated {
     /// Instances of each runtime, the streams one after the other.
     pub instances: Vec<u32>,
-    /// Whether it is what is defined in the place of a solution: the constraints could not be met, or a limit was.
-    pub fallback: bool,
+    /// Why it is what is defined in the place of a solution, if it is; of several streams' reasons the gravest.
+    pub fallback: Option<Fallback>,
+}
+
+/// Why an allocation stands for a solution, the gravest reason last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fallback {
+    /// The solver met its limit, and the allocation is the best that it knew.
+    SolverLimit,
+    /// However instances are given out, the longest runtime has more to do than it finishes within the SLO.
+    LongestBeyondCapacity,
+    /// More requests came than the instances finish within the SLO.
+    DemandBeyondCards,
+    /// The question was none that the solver takes, and the allocation stays as it was.
+    QuestionRefused,
+}
+
+impl Fallback {
+    /// As results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fallback::SolverLimit => "solver_limit",
+            Fallback::LongestBeyondCapacity => "longest_beyond_capacity",
+            Fallback::DemandBeyondCards => "demand_beyond_cards",
+            Fallback::QuestionRefused => "question_refused",
+        }
+    }
 }
 
 /// Instances given evenly to all runtimes; what is left over goes to the longer ones, so that the longest has at least one

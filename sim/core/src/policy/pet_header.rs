@@ -84,7 +84,12 @@ impl PetHeader {
             None => 1.0,
             Some(text) => { text.parse().ok() }
                 .filter(|scale: &f32| scale.is_finite())
-                .ok_or_else(|| misfit(format!("one whose entry {SCALE} is a number"), text))?,
+                .ok_or_else(|| {
+                    misfit(
+                        format!("one whose entry {SCALE} is a finite single-precision number"),
+                        text,
+                    )
+                })?,
         };
         let pooler_activation = match entry(POOLER_ACTIVATION) {
             None => PoolerActivation::default(),
@@ -120,11 +125,11 @@ mod tests {
         };
         assert_eq!(of("lora", &[]).unwrap().scale, 1.0);
         assert_eq!(of("lora", &[(SCALE, "0.25")]).unwrap().scale, 0.25);
-        for text in ["much", "inf", "NaN", ""] {
+        for text in ["much", "inf", "NaN", "", "-1e39"] {
             let why = of("lora", &[(SCALE, text)]).unwrap_err();
             assert_eq!(
                 why,
-                format!("header: must be one whose entry scale is a number, got {text}")
+                format!("header: must be one whose entry scale is a finite single-precision number, got {text}")
             );
         }
         assert_eq!(of("bit-fit", &[(SCALE, "much"), ("format", "pt")]).unwrap().scale, 1.0);

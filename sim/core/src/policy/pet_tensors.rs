@@ -568,7 +568,11 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        for (at, number, got) in [(0, 1, "from 1 to 3"), (128, 2, "from 0 to 2"), (7, 3, "from 0 to 3")] {
+        for (at, number, got) in [
+            (0, 1, "from 1 to 3"),
+            (128, 2, "from 0 to 2"),
+            (7, 3, "0 after 3 at row 7"),
+        ] {
             let must = "layer.1.output.delta.starts: must be rising from 0 to 3, the number of values, got";
             assert_eq!(refused("starts", at, number), format!("{must} {got}"));
         }

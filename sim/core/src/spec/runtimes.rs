@@ -226,10 +226,11 @@ impl StreamSpec {
                 }]),
                 None => Err(MissingTable {
                     card: card.name.clone(),
-                    family: "static_model",
+                    family: Family::StaticModel,
                     asked: format!("model={} of {} tokens or more", self.model.name, runtime.max_length),
                     found: format!("{} at most", compiled.lengths().last().unwrap_or(0)),
                     command: Some(format!("tenantry profile --device cuda:0 --models {}", self.model.name)),
+                    other_formats_do: true,
                 }),
             };
         }

@@ -44,6 +44,7 @@ pub fn problem(cards: u32, runtimes: u32, draw: u64) -> Problem {
         cards,
         instances_per_card: 1,
         previous: Vec::new(),
+        longest_within_capacity: false,
     }
 }
 

@@ -12,12 +12,16 @@ pub(super) struct DiffPruning;
 fn check_csr(starts: &[i32], columns: &[i32], width: u64) -> Result<(), Unfit> {
     let elements = columns.len();
     let (first, last) = (starts[0], starts[starts.len() - 1]);
-    if first != 0 || usize::try_from(last) != Ok(elements) || !starts.is_sorted() {
-        return Err(Unfit {
-            part: "delta.starts",
-            must: format!("rising from 0 to {elements}, the number of values"),
-            got: format!("from {first} to {last}"),
-        });
+    let unfit = |got: String| Unfit {
+        part: "delta.starts",
+        must: format!("rising from 0 to {elements}, the number of values"),
+        got,
+    };
+    if first != 0 || usize::try_from(last) != Ok(elements) {
+        return Err(unfit(format!("from {first} to {last}")));
+    }
+    if let Some(row) = starts.windows(2).position(|row| row[0] > row[1]) {
+        return Err(unfit(format!("{} after {} at row {row}", starts[row + 1], starts[row])));
     }
     for row in starts.windows(2) {
         let row = &columns[row[0] as usize..row[1] as usize];

@@ -91,6 +91,11 @@ impl Headroom {
         None
     }
 
+    /// How many times of a silence release no card, before one that may.
+    pub fn times_before_release(&self) -> u64 {
+        self.spec.patience.saturating_sub(self.idle + 1).into()
+    }
+
     /// The same as being asked at all these times, while nobody comes and no card can be released.
     pub fn pass(&mut self, times: Times, asked: Asked) {
         let Some(last) = times.count.checked_sub(1) else {

@@ -152,17 +152,29 @@ impl Scaler {
 
     /// The same for all times that were missed, of which none can release a card: in one step, however long the silence.
     pub fn pass_silence(&mut self, now: Time, asked: Asked, somebody_comes: bool) {
-        let count = self.missed_times(now, somebody_comes);
-        if count == 0 {
-            return;
+        if self.missed_times(now, somebody_comes) > 0 {
+            self.releases_in_silence(asked);
+            self.pass(self.missed_times(now, somebody_comes), asked);
         }
-        self.releases_in_silence(asked);
+    }
+
+    /// The same for those of them, after one that released none, that come before the next that may: in one step, however patient the rule.
+    pub fn pass_until_release(&mut self, now: Time, asked: Asked, somebody_comes: bool) {
+        let before = match &self.rule {
+            Rule::Tracking(tracking) => tracking.times_before_release(self.due, self.every),
+            Rule::Headroom(headroom) => headroom.times_before_release(),
+        };
+        self.pass(before.min(self.missed_times(now, somebody_comes)), asked);
+    }
+
+    /// So many times in a row release no card.
+    fn pass(&mut self, count: u64, asked: Asked) {
         let times = Times {
             first: self.due,
             every: self.every,
-            count: count - 1,
+            count,
         };
-        self.due = times.at(times.count);
+        self.due = times.at(count);
         match &mut self.rule {
             Rule::Tracking(tracking) => tracking.pass(times),
             Rule::Headroom(headroom) => headroom.pass(times, asked),
@@ -286,6 +298,48 @@ mod tests {
             prop_assert!(whole.may_release(asked) || released == 0);
             whole.pass_silence(now, asked, somebody_comes);
             prop_assert_eq!(format!("{whole:?}"), format!("{stepped:?}"));
+        }
+
+        /// A silence in which cards go is passed as if each time had been decided, in two steps a card and one more.
+        #[test]
+        fn what_comes_before_a_release_is_passed_at_once(
+            by_load in any::<bool>(),
+            cards in 1u32..7,
+            arrived in 0usize..50,
+            latency_ms in 1u64..900,
+            silence_ms in 0u64..400_000,
+            somebody_comes in any::<bool>(),
+            first_asked_ms in 0u64..70_000,
+        ) {
+            let rule = match by_load {
+                true => ScaleRule::Headroom(HeadroomSpec { patience: 30, ..headroom() }),
+                false => ScaleRule::TargetTracking(arlo()),
+            };
+            let mut whole = Scaler::new(rule);
+            for _ in 0..arrived {
+                whole.arrived();
+                whole.served(at(10), Duration::from_millis(latency_ms), Duration::from_millis(latency_ms));
+            }
+            whole.ask(at(first_asked_ms), with(5));
+            let now = at(first_asked_ms + silence_ms);
+            // Cards go as they are released, and the silence is over when none may go any more.
+            let passed = |mut scaler: Scaler, at_once: bool| {
+                let (mut asked, mut steps) = (Asked { cards, inside: false, waiting: 0 }, 0);
+                let mut released = Vec::new();
+                while let Some(due) = scaler.missed(now, somebody_comes).filter(|_| scaler.may_release(asked)) {
+                    steps += 1;
+                    if scaler.releases_in_silence(asked) {
+                        released.push(due);
+                        asked.cards -= 1;
+                    } else if at_once {
+                        scaler.pass_until_release(now, asked, somebody_comes);
+                    }
+                }
+                (format!("{scaler:?}"), released, steps)
+            };
+            let (stepped, at_once) = (passed(whole.clone(), false), passed(whole, true));
+            prop_assert_eq!((&at_once.0, &at_once.1), (&stepped.0, &stepped.1));
+            prop_assert!(at_once.2 <= 2 * at_once.1.len() + 2, "{} steps for {:?}", at_once.2, at_once.1);
         }
     }
 }

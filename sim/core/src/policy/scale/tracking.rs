@@ -144,6 +144,11 @@ impl TargetTracking {
         decision
     }
 
+    /// How many times of a silence release no card, before one that may: those before the period's end.
+    pub fn times_before_release(&self, first: Time, every: Duration) -> u64 {
+        self.period_end.0.saturating_sub(first.0).div_ceil(every.0)
+    }
+
     /// The same as being asked at all these times, while nothing ends and no card can be released.
     pub fn pass(&mut self, times: Times) {
         let Some(last) = times.count.checked_sub(1) else {

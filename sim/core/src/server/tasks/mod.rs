@@ -42,7 +42,7 @@ struct Instance {
     gone: u32,
     /// The pool whose plan is being made. Queries that are planned online wait in the queue meanwhile, those of a pool do not.
     asked: Option<Vec<Candidate>>,
-    /// The rest of a pool's plan.
+    /// The rest of a pool's plan, with those who have left since.
     planned: VecDeque<Planned>,
     /// Batches submitted and not ended.
     running: u32,
@@ -76,6 +76,8 @@ pub struct TaskServer {
     gpus: u64,
 
     requests: Requests,
+    /// By a request's slot: whether it has left its queue, for a pool's plan or a batch.
+    taken: Vec<bool>,
     instances: Vec<Instance>,
     running: Slab<BatchId, Running>,
     /// By stream, of a full model's the cards' instances; one where shared models compute anywhere.
@@ -141,6 +143,7 @@ impl TaskServer {
             loads: (0..pool.instances_per_gpu).map(|_| Loads::new(cluster.gpus)).collect(),
             topology,
             requests: Requests::default(),
+            taken: Vec::new(),
             running: Slab::default(),
             placed: vec![0; pool.instances_per_gpu as usize],
             waiting: 0,
@@ -229,6 +232,7 @@ impl TaskServer {
         let stream = self.stream_of(position);
         self.placed[stream] += 1;
         let id = self.requests.insert(InFlight::new(request, instance));
+        self.set_taken(id, false);
         self.instances[instance.index()].queue.push(&mut self.requests, id);
         self.waiting += 1;
         self.load_changed(instance, 1);
@@ -276,27 +280,29 @@ impl TaskServer {
             return;
         }
         let instance = request.instance;
-        let state = &mut self.instances[instance.index()];
-        let in_plan = state.planned.iter_mut().find_map(|batch| {
-            let at = batch.members.iter().position(|(member, _)| *member == id)?;
-            batch.members.remove(at);
-            Some(())
-        });
-        let pooled = matches!(self.planning, PlanningSpec::Pool { .. });
-        let asked = state.asked.iter().flatten().any(|query| query.id == id);
-        match in_plan {
-            Some(()) => state.planned.retain(|batch| !batch.members.is_empty()),
-            // Its plan leaves it out when it comes.
-            None if pooled && asked => {}
-            None => {
-                state.queue.remove(&mut self.requests, id);
-                self.leave_place(instance);
-            }
+        // Who has left it already is passed over when the plan comes, or when its batch starts.
+        if !self.taken[id.slot as usize] {
+            self.instances[instance.index()].queue.remove(&mut self.requests, id);
+            self.leave_place(instance);
         }
         self.waiting -= 1;
         let waits = Waits::in_queue(now.since(self.requests[id].arrival));
         self.finish(id, Verdict::Cancelled, waits, 0, commands);
         self.advance(now, instance, commands);
+    }
+
+    /// A query leaves its queue, for a plan or a batch.
+    fn take(&mut self, instance: InstanceId, id: RequestId) {
+        self.instances[instance.index()].queue.remove(&mut self.requests, id);
+        self.set_taken(id, true);
+    }
+
+    fn set_taken(&mut self, id: RequestId, taken: bool) {
+        let slot = id.slot as usize;
+        if slot >= self.taken.len() {
+            self.taken.resize(slot + 1, false);
+        }
+        self.taken[slot] = taken;
     }
 
     fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
@@ -348,7 +354,14 @@ impl TaskServer {
         while self.instances[instance.index()].running < self.depth() {
             match self.ready(now, instance) {
                 Ready::Now => match self.instances[instance.index()].planned.pop_front() {
-                    Some(batch) => self.start(now, instance, &batch, commands),
+                    Some(mut batch) => {
+                        let requests = &self.requests;
+                        batch.members.retain(|(id, _)| requests.get(*id).is_some());
+                        // Of some batches all have left since they were planned.
+                        if !batch.members.is_empty() {
+                            self.start(now, instance, &batch, commands);
+                        }
+                    }
                     None => self.plan(now, instance, commands),
                 },
                 Ready::At(at) => {
@@ -434,7 +447,7 @@ impl TaskServer {
             let missing = size - pool.len() as u32;
             let gone = state.gone.saturating_sub(missing);
             for query in &pool {
-                state.queue.remove(&mut self.requests, query.id);
+                self.take(instance, query.id);
             }
             self.leave_places(instance, gone);
         }
@@ -486,11 +499,11 @@ impl TaskServer {
             let next = (0..batches.len()).min_by_key(|&index| urgency(&batches[index]));
             let Some(next) = next else { return };
             batches = vec![batches.swap_remove(next)];
-            for (id, _) in &batches[0].members {
-                state.queue.remove(&mut self.requests, *id);
+            for &(id, _) in &batches[0].members {
+                self.take(instance, id);
             }
         }
-        state.planned.extend(batches);
+        self.instances[instance.index()].planned.extend(batches);
     }
 
     /// The laws that hold between events, for tests: nobody is lost between queue, plan and batches, and no instance is idle while
@@ -509,12 +522,12 @@ impl TaskServer {
         for instance in self.topology.instance_ids() {
             let state = &self.instances[instance.index()];
             let queue = state.queue.view(&self.requests);
-            let planned: usize = state.planned.iter().map(|batch| batch.members.len()).sum();
+            let is_there = |id: RequestId| self.requests.get(id).is_some();
+            let planned = state.planned.iter().flat_map(|batch| &batch.members);
+            let planned = planned.filter(|(id, _)| is_there(*id)).count();
             // Queries that are planned online are in the queue still.
             let asked = state.asked.iter().flatten();
-            let asked = asked
-                .filter(|query| pooled && self.requests.get(query.id).is_some())
-                .count();
+            let asked = asked.filter(|query| pooled && is_there(query.id)).count();
             waiting += queue.len() as usize + planned + asked;
             // A timer of this very instant is still to come.
             let asked_now = state.timer.is_some_and(|at| at <= now);

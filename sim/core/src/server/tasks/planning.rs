@@ -136,3 +136,79 @@ pub(crate) fn deadline(arrival: Time, class: u16, targets: &[Duration]) -> Time 
     let target = targets.get(usize::from(class)).or(targets.last());
     target.map_or(Time(u64::MAX), |target| arrival + *target)
 }
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::testing::synthetic_card;
+    use tenantry_profiles::{ModelShape, PetKind};
+    use tenantry_traces::Request;
+
+    use super::super::TaskServer;
+    use crate::command::Commands;
+    use crate::event::Event;
+    use crate::policy::pet_work::PetSizes;
+    use crate::spec::{EngineSpec, FineTuned, FullModels, PlanningSpec, PoolSpec, Registration, TasksSpec};
+    use crate::testing;
+    use tenantry_traces::Time;
+
+    /// Full models of four tasks, a batch of one query for each, of which two are submitted ahead.
+    fn server() -> TaskServer {
+        let registration = |task| Registration {
+            at: "tasks".into(),
+            task,
+            model: "tiny".into(),
+            kind: PetKind::BitFit.name().into(),
+            trained_on: None,
+            mask_elements: None,
+            file: None,
+        };
+        let models = FullModels {
+            own_embeddings: true,
+            fine_tuned: FineTuned::ByKind,
+        };
+        let tasks = TasksSpec {
+            model: "tiny".into(),
+            more_models: Vec::new(),
+            registrations: (0..4).map(registration).collect(),
+            sizes: PetSizes::PAPER,
+            engine: EngineSpec::Sequential { models },
+            max_batch: 16,
+            max_tokens: 64,
+            planning: PlanningSpec::Pool {
+                size: 4,
+                max_wait: None,
+            },
+        };
+        let system = testing::system(PoolSpec {
+            model: ModelShape::builtin("tiny").unwrap(),
+            ..testing::pool("pool")
+        });
+        TaskServer::new(&synthetic_card(), &testing::cluster(1, 1 << 30), &system, &tasks, 4).unwrap()
+    }
+
+    /// Whoever gives up is not looked for among all who are planned, of whom there may be many thousands: their plan stays as it was, and whose turn comes is
+    /// passed over.
+    #[test]
+    fn who_leaves_is_not_looked_for_in_the_plan() {
+        let (mut server, mut commands) = (server(), Commands::default());
+        for ticket in 0..4 {
+            let request = Request {
+                ticket,
+                tenant: ticket as u32,
+                arrival: Time(0),
+                input_tokens: 8,
+                output_tokens: 0,
+                class: 0,
+            };
+            server.handle(Time(0), &Event::Arrived(request), &mut commands);
+        }
+        let planned = |server: &TaskServer| server.instances[0].planned.clone();
+        let before = planned(&server);
+        assert_eq!(before.len(), 2);
+        for (ticket, waiting) in [(2, 1), (3, 0)] {
+            server.handle(Time(1), &Event::Cancelled(ticket), &mut commands);
+            assert_eq!((planned(&server), server.waiting), (before.clone(), waiting));
+            server.check_laws(Time(1)).unwrap();
+        }
+    }
+}

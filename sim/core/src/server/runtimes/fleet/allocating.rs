@@ -65,8 +65,7 @@ impl RuntimeServer {
 
     pub(in crate::server::runtimes) fn solved(&mut self, now: Time, answer: &Allocated, commands: &mut Commands) {
         self.fleet.solving = false;
-        self.fleet.counts.decisions += 1;
-        self.fleet.counts.fallbacks += u64::from(answer.fallback);
+        self.fleet.counts.decided(answer);
         // What was still to be changed for the last answer is out of date.
         self.fleet.plan.clear();
         self.fleet.answer.clone_from(&answer.instances);

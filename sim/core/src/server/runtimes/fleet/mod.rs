@@ -3,13 +3,15 @@
 mod allocating;
 mod cards;
 
+use std::collections::BTreeMap;
+
 use tenantry_traces::{Duration, Time};
 
 use super::RuntimeServer;
 use super::instances::{Instance, State};
 use crate::command::{Command, Commands};
 use crate::ids::InstanceId;
-use crate::policy::fleet::{even, fitted};
+use crate::policy::fleet::{Allocated, Fallback, even, fitted};
 use crate::policy::replace::Change;
 use crate::policy::scale::{Asked, Scaler};
 use crate::server::FLEET;
@@ -30,8 +32,8 @@ pub struct FleetUse {
     pub runtimes: Vec<(String, u32)>,
     /// Allocations that were solved for, one before the start included.
     pub decisions: u64,
-    /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
-    pub fallbacks: u64,
+    /// Of those, allocations that stand for a solution, by why they do.
+    pub fallbacks: BTreeMap<Fallback, u64>,
     /// Periods in which the solver was still at the last question.
     pub late: u64,
     /// Instances that changed their runtime.
@@ -42,6 +44,16 @@ pub struct FleetUse {
     pub added: u64,
     /// Cards released.
     pub released: u64,
+}
+
+impl FleetUse {
+    /// An allocation was solved for.
+    fn decided(&mut self, answer: &Allocated) {
+        self.decisions += 1;
+        if let Some(why) = answer.fallback {
+            *self.fallbacks.entry(why).or_default() += 1;
+        }
+    }
 }
 
 pub(super) struct Fleet {
@@ -99,9 +111,16 @@ impl Fleet {
             .scale
             .map_or(cluster.gpus, |scale| scale.cards_at_start.min(cluster.gpus));
         let solved = match &spec.allocate {
-            AllocateSpec::Solved(answer) => Some(answer.fallback),
+            AllocateSpec::Solved(answer) => Some(answer),
             _ => None,
         };
+        let mut counts = FleetUse {
+            runtimes: runtimes.collect(),
+            ..FleetUse::default()
+        };
+        if let Some(answer) = solved {
+            counts.decided(answer);
+        }
         Fleet {
             periodic,
             last_allocation: Vec::new(),
@@ -120,12 +139,7 @@ impl Fleet {
             changing: 0,
             cards,
             counted_until: Time::ZERO,
-            counts: FleetUse {
-                runtimes: runtimes.collect(),
-                decisions: u64::from(solved.is_some()),
-                fallbacks: u64::from(solved == Some(true)),
-                ..FleetUse::default()
-            },
+            counts,
             capacity_bytes: u64::from(cluster.gpus) * cluster.gpu_memory_bytes,
             heads_bytes,
             card_bytes: u64::from(instances_per_gpu) * largest.max().unwrap_or(0),
@@ -347,6 +361,8 @@ impl RuntimeServer {
                 scaler.pass_silence(now, asked, somebody_comes);
             } else if scaler.releases_in_silence(asked) {
                 self.release_card(at, commands);
+            } else {
+                scaler.pass_until_release(now, asked, somebody_comes);
             }
         }
     }
