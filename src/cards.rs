@@ -5,17 +5,16 @@ use std::path::PathBuf;
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::spec::{AllocateSpec, Met, PoolSpec, TenantState};
 use tenantry_core::{ClusterSpec, SystemSpec};
-use tenantry_plot::Texts;
 use tenantry_profiles::roofline::Need;
-use tenantry_profiles::{Card, DeviceKind, ModelShape, ProfileError};
+use tenantry_profiles::{Card, DeviceKind, MissingTable, ModelShape, ProfileError};
 use tenantry_reports::human;
 use tenantry_scenarios::{RunSpec, Scenario};
-use tenantry_sim::{MetError, Prices};
-use tenantry_traces::generate::TenantGroups;
+use tenantry_sim::Prices;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::{TraceError, Workload};
 
 use crate::failure::Failure;
+use crate::lookups::Lookups;
 
 /// Folders whose `profiles/cards` are searched before the embedded cards.
 pub fn card_folders() -> Vec<PathBuf> {
@@ -133,24 +132,11 @@ pub fn reading_failure(file: Option<&str>, error: &TraceError) -> Failure {
 }
 
 /// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
-/// each where the whole workload decides; or why it cannot be had there.
-pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
+/// each where the whole workload decides; or why it cannot be had there. Texts and tables that are known are in `lookups`.
+pub fn on_card(run: &RunSpec, card: &Card, lookups: &Lookups) -> Result<Result<SystemSpec, String>, Failure> {
     let mut system = run.system.clone();
     if let Some(plot) = system.pool.plot.as_mut().filter(|plot| plot.met == Met::Counted) {
-        let mut workload = workload(run)?;
-        let model = &run.system.pool.model;
-        let tokenizer = run.files.tokenizer();
-        let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))?;
-        let (corpus, tokenizer) = (&run.files.corpus, tokenizer.as_deref());
-        let texts = Texts::new(corpus, tokenizer, run.seed, model.vocabulary, groups.domains());
-        let texts = texts.map_err(Failure::bad_input)?;
-        let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
-        let counted = counted.map_err(|error| match error {
-            MetError::Workload(error) => reading_failure(Some(&run.file), &error),
-            MetError::Tables(_) => Failure::running(error),
-        })?;
-        plot.met = counted.met;
-        plot.domain_bytes = plot.domain_bytes.or(Some(counted.domain_bytes));
+        lookups.count(run, plot)?;
     }
     let Some(runtimes) = &mut system.pool.runtimes else {
         return Ok(Ok(system));
@@ -291,9 +277,18 @@ pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
             ManagementSpec::None => prices,
             _ => prices.and_then(|prices| prices.with_management(card)),
         };
-        let refused = priced.err()?.0.asked_by(&run.file);
+        let refused = without_price(run, priced.err()?.0);
         Some(format!("system {}: {refused}", run.system.name))
     })
+}
+
+/// What is missing where a run asks for it: the command measures all that its file needs, and tasks are computed in single precision only.
+pub fn without_price(run: &RunSpec, missing: MissingTable) -> MissingTable {
+    let missing = missing.asked_by(&run.file);
+    match run.system.pool.tasks {
+        Some(_) => missing.in_this_format_only(),
+        None => missing,
+    }
 }
 
 /// A server of a run's system on its card, whatever its ops cost.

@@ -13,6 +13,7 @@ pub mod commands;
 pub mod failure;
 pub mod interrupt;
 pub mod keep;
+mod lookups;
 pub mod output;
 mod planning;
 pub mod progress;

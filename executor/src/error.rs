@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::TchError;
+use tenantry_plot::PlotError;
 use tenantry_profiles::{AdapterImplementation, ModelError};
 
 /// Why something was not computed, loaded or measured.
@@ -57,14 +58,24 @@ pub enum ExecutorError {
     Uncaptured(Box<ExecutorError>),
     /// A table of precomputed representations that could not be built, opened or read.
     #[error(transparent)]
-    Plot(#[from] tenantry_plot::PlotError),
+    Plot(#[from] PlotError),
     /// Tables kept from an earlier run that are not what they were.
     #[error("{source}; remove {} and its tables are built anew", folder.display())]
     KeptTables {
         /// Where they lie.
         folder: PathBuf,
         /// What is wrong with them.
-        source: tenantry_plot::PlotError,
+        source: PlotError,
+    },
+    /// A place for tables that cannot be read or written.
+    #[error("{}: {source}; tables are kept in {}: XDG_CACHE_HOME names another place for them", path.display(), folder.display())]
+    TablesPlace {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+        /// Where tables are kept.
+        folder: PathBuf,
     },
     /// Labels, logits or texts that a cascade cannot be made of.
     #[error("{what}: {error}")]
@@ -123,6 +134,19 @@ impl ExecutorError {
         }
     }
 
+    /// The same of a file or folder among the tables that are kept in `folder`, with how they are kept elsewhere.
+    pub(crate) fn of_tables_in(self, folder: &Path) -> ExecutorError {
+        match self {
+            ExecutorError::File { path, source } | ExecutorError::Plot(PlotError::Io { path, source })
+                if path.starts_with(folder) =>
+            {
+                let folder = folder.to_path_buf();
+                ExecutorError::TablesPlace { path, source, folder }
+            }
+            other => other,
+        }
+    }
+
     /// A tensor, a field or a header of a file that is not what it must be.
     pub(crate) fn checkpoint(
         path: impl AsRef<Path>,
@@ -165,6 +189,7 @@ impl ExecutorError {
             | ExecutorError::Uncaptured(_)
             | ExecutorError::Plot(_)
             | ExecutorError::KeptTables { .. }
+            | ExecutorError::TablesPlace { .. }
             | ExecutorError::Machine(_)
             | ExecutorError::Interrupted => false,
         }

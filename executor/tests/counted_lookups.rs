@@ -7,7 +7,7 @@ use tenantry_core::spec::{Met, PipelineSpec, PlotSpec, PoolSpec, SystemSpec, Ten
 use tenantry_core::testing;
 use tenantry_executor::Device;
 use tenantry_executor::machine::execute::{self, execute};
-use tenantry_plot::{Language, Texts};
+use tenantry_plot::{KeySets, Language, Texts};
 use tenantry_profiles::AdapterImplementation;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_sim::{count_met, simulate};
@@ -82,7 +82,9 @@ fn counted_as_executed(domains: &Domains, folder: &Path) -> LookupCounts {
     let real = executed(&system(built), domains, folder);
     let model = system(built).pool.model;
     let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_domains(domains.clone()));
-    let met = count_met(&built, &model, &texts, &mut entries()).unwrap().met;
+    let met = count_met(&built, &model, &texts, &mut entries(), &KeySets::default())
+        .unwrap()
+        .met;
     let virtual_one = simulated(&system(PlotSpec { met, ..built }));
     assert_eq!(virtual_one.tokens, real.tokens);
     for (what, of) in [

@@ -43,8 +43,9 @@ fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) 
         .observe(items.iter().map(|item| &item.texts), true, &NEVER)
         .unwrap();
     let labels = labels(items);
-    let calibration = calibration
-        .unwrap_or_else(|| Calibration::fit(&observed.logits, &labels, CalibrationMethod::Temperature, 0.0).unwrap());
+    let calibration = calibration.unwrap_or_else(|| {
+        Calibration::fit(&observed.logits, &labels, CalibrationMethod::Temperature, 0.0, &NEVER).unwrap()
+    });
     Outputs::new(
         model.name(),
         model.answer(),
@@ -271,7 +272,14 @@ fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
     let observed = small
         .observe(profile.iter().map(|item| &item.texts), false, &NEVER)
         .unwrap();
-    let by_class = Calibration::fit(&observed.logits, &labels(&profile), CalibrationMethod::Dirichlet, 0.0).unwrap();
+    let by_class = Calibration::fit(
+        &observed.logits,
+        &labels(&profile),
+        CalibrationMethod::Dirichlet,
+        0.0,
+        &NEVER,
+    )
+    .unwrap();
     let after_by_class = held_out(&by_class);
     println!(
         "temperature {:.2}: calibration error {before:.3} before, {after:.3} after, {after_by_class:.3} class by class",
@@ -310,7 +318,10 @@ fn levels_must_answer_the_same() {
     let levels = levels.collect();
     let error = Cascade::new(levels, Reroute::new(0.9, 10.0).unwrap(), 0.0, None).unwrap_err();
     assert!(
-        error.to_string().starts_with("answers of large: must be Class"),
+        error.to_string().ends_with(&format!(
+            "large/config.json: id2label: must be negative, positive, as {} has it, got neutral, positive",
+            files.models[0].display()
+        )),
         "{error}"
     );
 

@@ -148,15 +148,32 @@ pub(crate) fn point(parameters: &Parameters) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-/// A parameter's value without the quotes of a JSON string.
+/// A parameter's value as a scenario writes it.
 pub(crate) fn plain(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    use serde_json::Value;
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => format!("[{}]", values.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Value::Object(keys) => {
+            let keys = keys.iter().map(|(key, value)| format!("{key}: {}", plain(value)));
+            format!("{{{}}}", keys.collect::<Vec<_>>().join(", "))
+        }
+        value => value.to_string(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
+
+    #[test]
+    fn values_are_written_as_in_a_scenario() {
+        let written = |value| plain(&value);
+        assert_eq!(written(serde_json::json!("64 MiB")), "64 MiB");
+        assert_eq!(written(serde_json::json!({"of": [64, 192]})), "{of: [64, 192]}");
+        assert_eq!(written(serde_json::json!(null)), "null");
+    }
 
     #[test]
     fn repeats_are_grouped_and_order_is_kept() {

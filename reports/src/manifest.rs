@@ -42,16 +42,19 @@ impl Manifest {
             .is_some_and(|word| word == "plan")
     }
 
-    /// Without what says on which machine it was made, when and how fast: for a page that others get, and that comes out the same each
-    /// time.
+    /// Without what says on which machine it was made, where files lie there, when and how fast: for a page that others get, and that comes out
+    /// the same each time.
     pub fn anonymous(self) -> Manifest {
-        let program = |word: String| match word.rsplit_once('/') {
-            Some((_, name)) => name.to_owned(),
-            None => word,
-        };
-        let mut words = self.command_line.into_iter();
+        let program = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+        let mut words = self.command_line.iter();
         Manifest {
-            command_line: words.next().map(program).into_iter().chain(words).collect(),
+            command_line: words
+                .next()
+                .map(program)
+                .into_iter()
+                .chain(words.map(|word| word_without_folders(word)))
+                .collect(),
+            caveats: self.caveats.iter().map(|caveat| without_folders(caveat)).collect(),
             started: None,
             wall_s: 0.0,
             events_per_s: None,
@@ -61,6 +64,32 @@ impl Manifest {
             },
             ..self
         }
+    }
+}
+
+/// A word of a command line, where one that is a path as a whole may have anything in it.
+fn word_without_folders(word: &str) -> String {
+    let (option, value) = { word.split_once('=') }
+        .filter(|(option, _)| option.starts_with("--"))
+        .unwrap_or(("", word));
+    match (value.starts_with('/'), option) {
+        (false, _) => without_folders(word),
+        (true, "") => last_part(value).to_owned(),
+        (true, option) => format!("{option}={}", last_part(value)),
+    }
+}
+
+/// Of each absolute path in a text the last part.
+fn without_folders(text: &str) -> String {
+    let parts = text.split_inclusive(|c| " ,:={[('\"".contains(c));
+    parts.map(last_part).collect()
+}
+
+/// Of an absolute path the last part; anything else as it is.
+pub fn last_part(path: &str) -> &str {
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some((_, name)) if path.starts_with('/') => name,
+        _ => path,
     }
 }
 
@@ -103,6 +132,33 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_path_the_last_part_is_told() {
+        for (word, told) in [
+            ("/home/me/s.yaml", "s.yaml"),
+            ("out/a", "out/a"),
+            ("--out=/home/me/out/", "--out=out"),
+            ("/home/Jane Doe/s.yaml", "s.yaml"),
+            ("--out=/home/Jane Doe/out", "--out=out"),
+            ("out/a b", "out/a b"),
+            (
+                "arrivals={trace: {path: /home/me/t.csv}}",
+                "arrivals={trace: {path: t.csv}}",
+            ),
+            ("card=[/a/b, l4]", "card=[b, l4]"),
+            ("arrivals.poisson.rate=5/s", "arrivals.poisson.rate=5/s"),
+        ] {
+            let of = Manifest {
+                command_line: vec!["/usr/bin/tenantry".into(), word.into()],
+                caveats: vec!["Left out (1): /home/jane/s.yaml: card: must be there.".into()],
+                ..Manifest::default()
+            }
+            .anonymous();
+            assert_eq!(of.command_line, ["tenantry", told]);
+            assert_eq!(of.caveats, ["Left out (1): s.yaml: card: must be there."]);
+        }
+    }
 
     #[test]
     fn words_survive_a_shell() {

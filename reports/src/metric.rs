@@ -157,8 +157,8 @@ const METRICS: [Metric; 24] = [
         read: |run| run.cascade.as_ref()?.accuracy,
     },
     Metric {
-        title: "At once",
-        help: "Share of the requests that the first model's answer was good enough for.",
+        title: "First alone",
+        help: "Share of the requests that the first model alone was asked about, since its answer was good enough.",
         unit: Unit::Share,
         shown: Shown::WhereSomeHaveIt,
         read: |run| match run.cascade.as_ref()?.returned_share_by_stage[..] {
@@ -182,7 +182,7 @@ const METRICS: [Metric; 24] = [
     },
     Metric {
         title: "Unanswered",
-        help: "Share of the requests that were refused or failed: latencies are of the others.",
+        help: "Share of the requests that were refused, failed or were left at the end: latencies are of the others.",
         unit: Unit::Share,
         shown: Shown::WhereSomeRun(|run| unanswered(run) > 0),
         read: |run| Some(unanswered(run) as f64 / run.requests.offered.max(1) as f64),
@@ -229,8 +229,11 @@ pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
     METRICS.iter().filter(is_shown).collect()
 }
 
+/// Refused, failed, or still there at the end of a run that nobody stopped.
 fn unanswered(run: &RunSummary) -> u64 {
-    run.requests.rejected + run.requests.failed
+    let requests = &run.requests;
+    let left = if run.interrupted { 0 } else { requests.unfinished };
+    requests.rejected + requests.failed + left
 }
 
 /// Whether its cards come and go, and did.
@@ -322,5 +325,12 @@ mod tests {
         let groups = Group::all(&runs);
         let share = groups[0].mean(column(&runs).unwrap().read).unwrap();
         assert!((share - 0.05).abs() < 1e-3, "{share}");
+        // Who is left when a run ends by itself was not answered either.
+        let [first, ..] = &mut runs[..] else { unreachable!() };
+        first.summary.requests.unfinished = first.summary.requests.offered;
+        let read = column(&runs).unwrap().read;
+        assert_eq!(read(&runs[0].summary), Some(1.0));
+        runs[0].summary.interrupted = true;
+        assert_eq!(read(&runs[0].summary), Some(0.0));
     }
 }

@@ -94,11 +94,12 @@ pub(crate) fn route(
         problems.push(Problem::new(path.key("join"), must, "average"));
     }
     let mut weights = |key: &str, weights: &[NotNegative]| {
-        if weights.len() != raw.stages.len() || weights.iter().all(|weight| weight.0 == 0.0) {
-            let must = format!("{} weights, a number for each model, not all 0", raw.stages.len());
-            problems.push(Problem::new(path.key("join").key(key), must, weights.len()));
+        let weights: Vec<f64> = weights.iter().map(|weight| weight.0).collect();
+        if weights.len() != raw.stages.len() || weights.iter().all(|weight| *weight == 0.0) {
+            let must = format!("weights, one for each model ({}), not all 0", raw.stages.len());
+            problems.push(Problem::new(path.key("join").key(key), must, listed(&weights)));
         }
-        weights.iter().map(|weight| weight.0).collect()
+        weights
     };
     let join = match &raw.join {
         RawAnswerJoin::Last => AnswerJoin::Last,
@@ -115,6 +116,12 @@ pub(crate) fn route(
         // Each run sets its own.
         seed: 0,
     })
+}
+
+/// As they were given.
+fn listed(weights: &[f64]) -> String {
+    let weights: Vec<String> = weights.iter().map(f64::to_string).collect();
+    format!("[{}]", weights.join(", "))
 }
 
 /// What a stage needs of its cards, its place in the order and the outcomes.
@@ -338,7 +345,7 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
             problems.push(Problem::new(
                 path,
                 "numbers of which some are above 0",
-                known.weights.len(),
+                listed(&known.weights),
             ));
         }
     }

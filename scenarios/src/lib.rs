@@ -45,6 +45,7 @@ pub use load::Override;
 pub use plan::Plan;
 pub use raw::RawObjective as Objective;
 pub use raw::{Files, Jitter};
+pub use resolve::paper_domain_bytes;
 pub use scenario::{GroupNames, Limits, RunSpec, Scenario};
 pub use schema::schema;
 pub use shipped::{about, shipped_names, shipped_yaml};

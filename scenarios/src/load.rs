@@ -20,7 +20,7 @@ use crate::path::Path;
 use crate::plan;
 use crate::presets;
 use crate::raw::{RawScenario, RawSweep};
-use crate::resolve::resolve;
+use crate::resolve::{resolve, write_domain_tables};
 use crate::scenario::{Limits, Scenario};
 use crate::shipped;
 use crate::sweep::points;
@@ -120,7 +120,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     let mut tree = source.tree(overrides)?;
     source.tree.clone_from(&tree);
     let mut problems = presets::fill_in(&mut tree);
-    let raw = match decode::<RawScenario>(&tree) {
+    let mut raw = match decode::<RawScenario>(&tree) {
         Ok(raw) if problems.is_empty() => raw,
         Ok(_) => return Err(source.errors(problems)),
         Err(others) => {
@@ -156,6 +156,10 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
                 checked.push((answers, route));
             }
         }
+    }
+    // What a sweep or a plan's choices change of a table changes its size.
+    if raw.sweep.is_empty() && raw.plan.is_none() {
+        write_domain_tables(&mut raw, &points[0].resolved);
     }
     Ok(Scenario {
         name: raw.name.0.clone(),

@@ -103,11 +103,12 @@ impl Path {
             at = match (step, at) {
                 (Step::Key(key), Value::Mapping(entries)) => entries.entry(key.as_str().into()).or_insert(Value::Null),
                 (Step::Key(key), other) => {
-                    return Err(Problem::new(
-                        here,
-                        format!("a mapping, to have a key {key}"),
-                        describe(other),
-                    ));
+                    let must = format!("a mapping, to have a key {key}");
+                    let problem = Problem::new(here.clone(), must, describe(other));
+                    return Err(match (&*other, key.parse::<usize>()) {
+                        (Value::Sequence(_), Ok(index)) => problem.suggest(Some(here.index(index).to_string())),
+                        _ => problem,
+                    });
                 }
                 (Step::Index(index), Value::Sequence(list)) => {
                     let length = list.len();
@@ -159,6 +160,14 @@ mod tests {
         for text in ["", ".", "a.", ".a", "a..b", "[0]", "a[", "a[x]", "a[0]b", "a[-1]"] {
             assert_eq!(Path::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn an_entry_of_a_list_is_told_as_it_is_written() {
+        let mut root: Value = serde_yaml::from_str("{systems: [{preset: hmi}]}").unwrap();
+        let problem = Path::parse("systems.0.preset").unwrap().set(&mut root, Value::Null);
+        let told = problem.unwrap_err().locate(Path::default(), "--set", None).to_string();
+        assert!(told.ends_with("got a list; did you mean systems[0]?"), "{told}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::models::Models;
 use crate::path::Path;
 use crate::raw::*;
 use crate::rules::Rules;
-use crate::scalar::Count;
+use crate::scalar::{Count, Memory};
 use crate::scenario::GroupNames;
 use crate::tasks::{self, TaskKind};
 use crate::{generation, runtimes, system_rules, workload};
@@ -195,13 +195,7 @@ fn system_of(
             system_rules::queue(system, raw.cluster.gpus.0, Rules::below(path, problems));
         }
     }
-    if let RawPadding::To(Count(tokens)) = system.padding {
-        let must = format!(
-            "at most {}, the longest input of model {}",
-            model.positions, system.model
-        );
-        Rules::below(path, problems).hold(tokens <= model.positions, "padding.to", must, tokens);
-    }
+    check_padding(system, model, models, Rules::below(path, problems));
     let longest = longest_input(system, model, tasks.as_ref(), runtimes.as_ref());
     if let Some(RawLength::Fixed(Count(tokens))) = raw.workload.lengths.input {
         let must = format!("at most {longest}, the longest input of system {}", system.name.0);
@@ -220,6 +214,26 @@ fn system_of(
             ..pool_of(system, model, tasks, raw)
         },
         route: None,
+    }
+}
+
+/// That every model takes what batches are padded to.
+fn check_padding(system: &RawSystem, model: &ModelShape, models: &Models<'_>, mut rules: Rules<'_>) {
+    let RawPadding::To(Count(tokens)) = system.padding else {
+        return;
+    };
+    let shortest = match &system.cascade {
+        None => Some((&system.model, model.positions)),
+        Some(cascade) => {
+            let named = cascade.stages.iter().map(|stage| &stage.model.0);
+            // A name of no model is told of where it stands.
+            let positions = named.filter_map(|name| Some((name, models.find(name, Path::default()).ok()?.positions)));
+            positions.min_by_key(|(_, positions)| *positions)
+        }
+    };
+    if let Some((name, positions)) = shortest {
+        let must = format!("at most {positions}, the longest input of model {name}");
+        rules.hold(tokens <= positions, "padding.to", must, tokens);
     }
 }
 
@@ -244,24 +258,52 @@ fn longest_input(
 
 /// Of a domain's own table; none where it is to be counted.
 fn domain_bytes(plot: &RawPlot, model: &ModelShape) -> Option<u64> {
-    // BERT-base, rows of three vectors in half precision.
-    const PAPER_BYTES: f64 = 1.42e9;
-    const PAPER_SHARE: f64 = 0.5;
-    const PAPER_ROW_VALUES: f64 = 3.0 * 768.0;
-    match (plot.domain_hits.ppm(), plot.domain_table, plot.met) {
+    match (plot.domain_table, plot.met) {
         // Where only the root answers, domains have no tables.
-        (0, ..) => Some(0),
-        (_, Some(given), _) => Some(given.0),
-        (_, None, RawMet::Counted) => None,
-        (_, None, RawMet::AsBuilt | RawMet::Shares { .. }) => {
-            let vectors = match model.kind {
-                ModelKind::Encoder => plot.fragment_tokens.0,
-                ModelKind::Decoder => 1,
-            };
-            // Between Table 5's two shares sizes grow by the third power.
-            let fragments = (f64::from(plot.domain_hits.ppm()) / 1e6 / PAPER_SHARE).powi(3);
-            let row = f64::from(vectors * model.hidden) / PAPER_ROW_VALUES;
-            Some((PAPER_BYTES * fragments * row).round() as u64)
+        _ if plot.domain_hits.ppm() == 0 => Some(0),
+        (Some(given), _) => Some(given.0),
+        (None, RawMet::Counted) => None,
+        (None, RawMet::AsBuilt | RawMet::Shares { .. }) => Some(paper_domain_bytes(
+            plot.domain_hits.ppm(),
+            plot.fragment_tokens.0,
+            model,
+        )),
+    }
+}
+
+/// A domain's own table, were its texts the paper's biology (HMI, Table 5): by the share of occurrences that it holds, and as wide as this model's rows.
+pub fn paper_domain_bytes(domain_hits_ppm: u32, fragment_tokens: u32, model: &ModelShape) -> u64 {
+    // BERT-base, rows of three vectors in half precision: shares, and the bytes that they take.
+    const LEAST: (f64, f64) = (0.3, 0.31e9);
+    const HALF: (f64, f64) = (0.5, 1.42e9);
+    const ALL: (f64, f64) = (1.0, 463e9);
+    const ROW_VALUES: f64 = 3.0 * 768.0;
+    let share = f64::from(domain_hits_ppm) / 1e6;
+    // As many times larger for each percent more.
+    let between = |(from, smaller): (f64, f64), (to, larger): (f64, f64)| {
+        smaller * libm::pow(larger / smaller, (share - from) / (to - from))
+    };
+    let bytes = if share < LEAST.0 {
+        // The paper has none so small: by the third power, which its two smaller sizes differ by.
+        LEAST.1 * libm::pow(share / LEAST.0, 3.0)
+    } else if share < HALF.0 {
+        between(LEAST, HALF)
+    } else {
+        between(HALF, ALL)
+    };
+    let vectors = match model.kind {
+        ModelKind::Encoder => fragment_tokens,
+        ModelKind::Decoder => 1,
+    };
+    (bytes * f64::from(vectors) * f64::from(model.hidden) / ROW_VALUES).round() as u64
+}
+
+/// Writes out how large domains' tables were taken to be.
+pub(crate) fn write_domain_tables(raw: &mut RawScenario, resolved: &Resolved) {
+    for (system, spec) in raw.systems.iter_mut().zip(&resolved.systems) {
+        let bytes = spec.pool.plot.and_then(|plot| plot.domain_bytes);
+        if let (Some(plot), Some(bytes @ 1..)) = (&mut system.plot, bytes) {
+            plot.domain_table = Some(Memory(bytes));
         }
     }
 }

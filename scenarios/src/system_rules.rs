@@ -2,6 +2,7 @@
 
 use tenantry_core::spec::ParameterPipeline;
 use tenantry_core::topology::INSTANCES_MAX;
+use tenantry_plot::FRAGMENT_TOKENS_MAX;
 use tenantry_profiles::ModelShape;
 
 use crate::error::Problem;
@@ -67,13 +68,26 @@ pub(crate) fn queue(system: &RawSystem, gpus: u32, mut rules: Rules<'_>) {
     rules.hold(fills, "admit.bounded-queue.max_waiting", must, max_waiting);
 }
 
+/// Threads that look up, at most: each is started before the first request comes, and few hosts have more cores.
+const LOOKUP_THREADS_MAX: u32 = 256;
+
 /// What must hold of a table that is looked up in.
 pub(crate) fn plot(plot: &RawPlot, system: &RawSystem, model: &ModelShape, mut rules: Rules<'_>) {
     let lower = plot.lower_layers.0;
     let must = format!("fewer than the {} layers of model {}", model.layers, system.model);
     rules.hold(lower < model.layers, "lower_layers", must, lower);
+    let (tokens, threads) = (plot.fragment_tokens.0, plot.threads.0);
+    // A fragment is an input of the lower layers.
+    let (longest, of) = match model.positions < FRAGMENT_TOKENS_MAX {
+        true => (model.positions, format!("the longest input of model {}", system.model)),
+        false => (FRAGMENT_TOKENS_MAX, "the longest fragment that a table has".to_owned()),
+    };
+    let must = format!("at most {longest}, {of}");
+    rules.hold(tokens <= longest, "fragment_tokens", must, tokens);
+    let must = format!("at most {LOOKUP_THREADS_MAX}");
+    rules.hold(threads <= LOOKUP_THREADS_MAX, "threads", must, threads);
     // A token alone has no shorter fragment: its table has every token.
-    let single = plot.fragment_tokens.0 == 1;
+    let single = tokens == 1;
     let must = "0 % where fragments are single tokens, which have no shorter ones to fall back on";
     rules.hold(!single || plot.fallbacks.ppm() == 0, "fallbacks", must, plot.fallbacks);
     let mut at_most_all = |key: &str, domain_hits: Part, fallbacks: Part| {
@@ -180,6 +194,8 @@ pub(crate) fn files(system: &RawSystem, domain_count: u32, mut rules: Rules<'_>)
         no_root,
         "domains' versions come of a model, and `files.model` names none",
     );
-    let must = format!("of at most {domain_count} domains, as the workload has (tenants.domains)");
-    rules.hold(domains.len() <= domain_count as usize, "domains", must, domains.len());
+    for (key, files) in [("domains", domains), ("corpus", corpus)] {
+        let must = format!("of at most {domain_count} domains, as the workload has (tenants.domains)");
+        rules.hold(files.len() <= domain_count as usize, key, must, files.len());
+    }
 }

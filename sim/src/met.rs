@@ -3,7 +3,7 @@
 
 use tenantry_core::spec::{Met, PlotSpec};
 use tenantry_plot::storage::table_bytes;
-use tenantry_plot::{Context, Counters, Forecast, PlotError, Select, Shape, Texts};
+use tenantry_plot::{Context, Counters, Forecast, KeySets, PlotError, Select, Shape, Texts};
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::{Entry, Time, TraceError, Workload};
 
@@ -32,7 +32,7 @@ pub struct CountedTables {
 
 /// The shares of the workload's first look-ups that domains' own tables would answer, and that only shorter fragments would, in the tables
 /// of a model that the real machine builds from these texts, and how large those of domains are. Of prompts alone, where the model is a decoder: nobody
-/// knows what it will make.
+/// knows what it will make. What was counted of the same tables is in `kept`.
 ///
 /// # Errors
 /// A trace that cannot be read, or no space to sort a corpus.
@@ -41,6 +41,7 @@ pub fn count_met(
     model: &ModelShape,
     texts: &Texts,
     workload: &mut dyn Workload,
+    kept: &KeySets,
 ) -> Result<CountedTables, MetError> {
     let context = match model.kind {
         ModelKind::Encoder => Context::Both,
@@ -48,7 +49,7 @@ pub fn count_met(
     };
     let root = Select::of_root(plot.fallbacks_ppm);
     let domains = Select::of_domain(plot.domain_hits_ppm);
-    let forecast = Forecast::new(texts, plot.fragment_tokens, context, root, domains)?;
+    let forecast = Forecast::new(texts, plot.fragment_tokens, context, root, domains, kept)?;
     let mut met = Counters::default();
     first_requests(workload, |ticket, tenant, tokens| {
         let mut text = vec![0; tokens as usize];

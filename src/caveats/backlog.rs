@@ -15,6 +15,12 @@ const WAITING: f64 = 100.0;
 /// A backlog grows that is so many times at the end of the arrivals what it was at half of them; one that grows steadily is twice as much.
 const GROWTH: f64 = 1.5;
 
+/// A backlog that takes at least this part of the arrivals' time to be answered need not have grown since half of them: more may have come before. It is
+/// compared with what was inside when few had come; clients who wait for their answers are all inside by then.
+const BEHIND: f64 = 0.3;
+/// When few had come, in parts of the arrivals' time.
+const EARLY: usize = 20;
+
 /// A backlog that is answered within a smaller part of the arrivals' time is a queue like others.
 const DRAIN: f64 = 0.1;
 
@@ -55,19 +61,23 @@ fn backlog(run: &Run) -> Option<f64> {
     }
     // Who is not answered leaves as well: when is not known, so that they are taken to leave at once.
     let answered = summary.requests.finished as f64 / summary.requests.offered.max(1) as f64;
-    let (mut inside, mut at_half, mut served) = (0.0, 0.0, 0.0);
+    let (mut inside, mut early, mut at_half, mut served) = (0.0, 0.0, 0.0, 0.0);
     for (index, window) in windows[..=last].iter().enumerate() {
         inside += window.arrived as f64 * answered - window.served as f64;
         served += window.served as f64;
+        if index == last / EARLY {
+            early = inside;
+        }
         if index == last / 2 {
             at_half = inside;
         }
     }
     // Windows are as wide as a run is long: where nearly all of it is drain, few are left to tell growth by, and none is needed.
     let is_mostly_drain = windows.len() > 2 * (last + 1);
-    let grows = is_mostly_drain || last + 1 >= WINDOWS && inside >= GROWTH * at_half;
     // In parts of the time in which requests came.
     let drain = inside / f64::max(served, 1.0);
+    let before = if drain >= BEHIND { early } else { at_half };
+    let grows = is_mostly_drain || last + 1 >= WINDOWS && inside >= GROWTH * before;
     (grows && inside >= WAITING && drain >= DRAIN).then_some(inside)
 }
 
@@ -154,6 +164,23 @@ mod tests {
         steady.curves.series.windows[0].served = 0;
         steady.curves.series.windows.last_mut().unwrap().served = 100;
         assert_eq!(backlog_caveat(&[steady]), None);
+    }
+
+    /// Most come in the first half, so that the backlog has grown little since; clients who wait for their answers are as many all the time.
+    #[test]
+    fn one_that_came_early_is_as_much_behind() {
+        let mut falling = run(100, 60);
+        let windows = &mut falling.curves.series.windows;
+        (0..100).for_each(|index| windows[index].arrived = if index < 50 { 140 } else { 60 });
+        assert!(backlog_caveat(&[falling]).is_some());
+
+        let mut clients = run(60, 60);
+        let windows = &mut clients.curves.series.windows;
+        windows[0].arrived += 4_000;
+        windows[100].served += 4_000;
+        let requests = &mut clients.summary.requests;
+        (requests.offered, requests.finished) = (10_000, 10_000);
+        assert_eq!(backlog_caveat(&[clients]), None);
     }
 
     /// Of repeats, one does not speak for the others.

@@ -1,6 +1,6 @@
-//! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, tables, machines), of what was asked
-//! (`recordings`, `rates`), of prices (`prices`), and of what came of it (`outcomes`, `backlog`, `ends`, `few`, `host`). Each command gathers those that
-//! it can have.
+//! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, machines, tables of prices; `tables`: of lower layers), of
+//! what was asked (`recordings`, `rates`, `pruning`), of prices (`prices`), and of what came of it (`outcomes`, `backlog`, `ends`, `few`, `host`). Each command
+//! gathers those that it can have.
 
 mod backlog;
 mod ends;
@@ -9,8 +9,10 @@ mod host;
 mod of_loaded;
 mod outcomes;
 mod prices;
+mod pruning;
 mod rates;
 mod recordings;
+mod tables;
 #[cfg(test)]
 mod testing;
 
@@ -22,8 +24,10 @@ pub use few::few_items_caveat;
 pub use host::host_memory_caveat;
 pub use outcomes::*;
 pub use prices::*;
+pub use pruning::*;
 pub use rates::*;
 pub use recordings::*;
+pub use tables::two_tables_caveats;
 
 /// Sentences of several runs, each once. Of those that differ in nothing but their figures one stands for all, and says how many there are: a sweep may
 /// have hundreds.
@@ -71,6 +75,18 @@ fn alike<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<Alike<'a>> 
     alike.into_values().collect()
 }
 
+/// Sentences in order, each once; whole numbers in them are in the order of their values, so that task 3 comes before task 10.
+pub fn in_order(mut sentences: Vec<String>) -> Vec<String> {
+    sentences.sort_by_cached_key(|sentence| {
+        let pieces = { sentence.as_bytes() }.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+        let number = |piece: &[u8]| std::str::from_utf8(piece).ok()?.parse::<u64>().ok();
+        let keys = pieces.map(|piece| (number(piece), piece.to_vec()));
+        keys.collect::<Vec<_>>()
+    });
+    sentences.dedup();
+    sentences
+}
+
 /// A sentence with the same sign for each figure. Names that have digits in them are none.
 fn without_figures(sentence: &str) -> String {
     let is_figure = |word: &str| {
@@ -102,6 +118,19 @@ fn is_one_run(group: &Group<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_in_sentences_are_in_the_order_of_their_values() {
+        let of = |sentences: &[&str]| in_order(sentences.iter().map(|&said| said.to_owned()).collect());
+        let said = of(&[
+            "b: task 10: x",
+            "b: task 3: y",
+            "a: task 12: x",
+            "b: task 3: x",
+            "b: task 10: x",
+        ]);
+        assert_eq!(said, ["a: task 12: x", "b: task 3: x", "b: task 3: y", "b: task 10: x"]);
+    }
 
     #[test]
     fn sentences_that_differ_in_figures_are_said_once() {

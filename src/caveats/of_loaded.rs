@@ -8,9 +8,9 @@ use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
 
 use super::{
-    Measured, TableUsed, as_compiled, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    more_memory_than_there_is, of_another_device, side_by_side_as_if_alone, sizes_as_measured, slower_than_slo,
-    table_caveats, undisturbed, unpriced_looks, unpriced_models,
+    Measured, TableUsed, as_compiled, cut_offs_beyond, in_order, lengths_without_steps, lookups_in_page_cache,
+    more_memory_than_there_is, of_another_device, pruned_in_vain, side_by_side_as_if_alone, sizes_as_measured,
+    slower_than_slo, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cards::cluster;
 use crate::runs::Loaded;
@@ -58,6 +58,7 @@ impl Loaded {
             caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));
             caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));
+            caveats.extend(pruned_in_vain(&run.system));
             caveats.extend(unpriced_models(card, &run.system));
             caveats.extend(lookups_in_page_cache(card, &run.system));
             caveats.extend(sizes_as_measured(&run.system));
@@ -90,10 +91,7 @@ impl Loaded {
                 .map(|why| format!("{}: refused: {why}", run.system.name));
             of_system.collect::<Vec<_>>()
         };
-        let mut refused: Vec<String> = self.runs.iter().flat_map(of_run).collect();
-        refused.sort();
-        refused.dedup();
-        refused
+        in_order(self.runs.iter().flat_map(of_run).collect())
     }
 
     /// A sentence on the prices that costs are reckoned by.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
-use tenantry_traces::{Duration, Time};
+use tenantry_traces::Time;
+use tenantry_traces::spec::{ArrivalsSpec, LifetimesSpec, WorkloadSpec};
 
 /// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is nearer by six standard
 /// deviations.
@@ -45,14 +45,18 @@ impl Follows {
     /// Of requests that came for so long, at a lower rate than was asked for or a higher one.
     fn of(spec: &WorkloadSpec, came_for_s: f64, is_lower: bool) -> Follows {
         let presence = &spec.presence;
-        let has_gone = |mean_stay: Duration| mean_stay.as_secs_f64() < 10.0 * came_for_s;
+        // Before all have appeared, or while this came.
+        let has_gone = |lifetimes: &LifetimesSpec| {
+            let until_s = came_for_s.max(lifetimes.appear_within.as_secs_f64());
+            { lifetimes.mean_stay }.is_some_and(|mean_stay| mean_stay.as_secs_f64() < 10.0 * until_s)
+        };
         let is_even = matches!(
             spec.arrivals,
             ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. }
         );
         match presence.lifetimes {
             // Tenants who are not there ask nothing, and none of the others asks more for it.
-            Some(lifetimes) if is_lower && lifetimes.mean_stay.is_some_and(has_gone) => Follows::There,
+            Some(lifetimes) if is_lower && has_gone(&lifetimes) => Follows::There,
             Some(lifetimes) if is_lower && lifetimes.present_at_start < 1.0 && is_even => Follows::Appeared,
             _ if (presence.on_off.is_some() || presence.diurnal.is_some()) && is_even => Follows::Awake,
             _ => Follows::Arrivals,

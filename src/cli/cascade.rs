@@ -114,10 +114,10 @@ pub struct CascadeProfileArgs {
     /// How confidence is made to mean what it says, where classes are answered [default: temperature].
     #[arg(long, value_enum, value_name = "METHOD", conflicts_with = "calibrated_by")]
     pub calibration: Option<CalibrationName>,
-    /// How far off the right answer of a regression may be.
-    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
-    pub tolerance: f64,
-    /// What an earlier `cascade profile` wrote of these models: calibrated as there, rather than on these items.
+    /// How far off the right answer of a regression may be [default: 0.5].
+    #[arg(long, allow_negative_numbers = true, conflicts_with = "calibrated_by")]
+    pub tolerance: Option<f64>,
+    /// What an earlier `cascade profile` wrote of these models: calibrated, and of a regression as tolerant, as there, rather than on these items.
     #[arg(long, value_name = "FOLDER")]
     pub calibrated_by: Option<PathBuf>,
     /// Models as a cascade asks them, and to which degree each prunes what those after it read, such as small=0.5,middle=0.3,large: each is profiled

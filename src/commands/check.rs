@@ -10,6 +10,7 @@ use crate::runs::Loaded;
 pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
     let loaded = Loaded::load(&args.scenario, None)?;
     loaded.check_priced()?;
+    loaded.check_texts()?;
     let scenario = &loaded.scenario;
     if let Some(plan) = &scenario.plan {
         Loaded::of_plan(scenario.clone(), plan)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use tenantry_reports::compared::{Compared, Finished, read_plan};
 use tenantry_reports::figure::{self, Figures};
-use tenantry_reports::manifest::Manifest;
+use tenantry_reports::manifest::{Manifest, last_part};
 use tenantry_reports::page::PlanPage;
 use tenantry_reports::plan::PlanReport;
 use tenantry_reports::{ReportError, terminal};
@@ -38,7 +38,7 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
         // Where its name is told: of several folders alike in it, the place among these.
         let mut known: Vec<String> = Vec::new();
         for (place, folder) in (1..).zip(&mut folders) {
-            leave_out_here(&mut folder.source.manifest);
+            leave_out_measured(&mut folder.source.manifest);
             let last = last_part(&folder.source.name).to_owned();
             folder.source.name = match known.contains(&last) {
                 true => format!("{last} ({place})"),
@@ -46,7 +46,7 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
             };
             known.push(last);
         }
-        leave_out_here(&mut manifest);
+        leave_out_measured(&mut manifest);
     }
     let mut compared = Compared::new(folders, manifest);
     if args.anonymous {
@@ -105,37 +105,9 @@ fn place(args: &ReportArgs, default: PathBuf) -> Result<PathBuf, Failure> {
     Ok(page)
 }
 
-/// Leaves out what [`Manifest::anonymous`] does not know of: notes that hang on the machine and the day, and where files lie on it.
-fn leave_out_here(manifest: &mut Manifest) {
+/// Leaves out what [`Manifest::anonymous`] cannot tell from other notes: what hangs on the machine and the day.
+fn leave_out_measured(manifest: &mut Manifest) {
     manifest.caveats.retain(|caveat| !Measured::is_told_in(caveat));
-    for caveat in &mut manifest.caveats {
-        *caveat = without_folders(caveat);
-    }
-    for word in &mut manifest.command_line {
-        // A word that is a path as a whole may have anything in it.
-        let (option, value) = { word.split_once('=') }
-            .filter(|(option, _)| option.starts_with("--"))
-            .unwrap_or(("", word));
-        *word = match (value.starts_with('/'), option) {
-            (false, _) => without_folders(word),
-            (true, "") => last_part(value).to_owned(),
-            (true, option) => format!("{option}={}", last_part(value)),
-        };
-    }
-}
-
-/// Of each absolute path in a text the last part.
-fn without_folders(text: &str) -> String {
-    let parts = text.split_inclusive(|c| " ,:={[('\"".contains(c));
-    parts.map(last_part).collect()
-}
-
-/// Of an absolute path the last part; anything else as it is.
-fn last_part(path: &str) -> &str {
-    match path.trim_end_matches('/').rsplit_once('/') {
-        Some((_, name)) if path.starts_with('/') => name,
-        _ => path,
-    }
 }
 
 /// The page of a plan's folder again.
@@ -147,7 +119,7 @@ fn of_plan(
     mut manifest: Manifest,
 ) -> Result<(), Failure> {
     if args.anonymous {
-        leave_out_here(&mut manifest);
+        leave_out_measured(&mut manifest);
         manifest = manifest.anonymous();
     }
     let plan_page = PlanPage {
@@ -198,53 +170,5 @@ fn of_folder(error: ReportError) -> Failure {
     match error {
         ReportError::File { .. } => Failure::bad_input(error),
         error => Failure::running(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_path_the_last_part_is_told() {
-        for (word, told) in [
-            ("/home/me/s.yaml", "s.yaml"),
-            ("out/a", "out/a"),
-            ("--out=/home/me/out/", "--out=out"),
-            (
-                "arrivals={trace: {path: /home/me/t.csv}}",
-                "arrivals={trace: {path: t.csv}}",
-            ),
-            ("card=[/a/b, l4]", "card=[b, l4]"),
-            ("arrivals.poisson.rate=5/s", "arrivals.poisson.rate=5/s"),
-        ] {
-            assert_eq!(without_folders(word), told);
-        }
-    }
-
-    #[test]
-    fn what_is_left_out_of_a_manifest_is_left_out_of_its_words_and_notes() {
-        let mut manifest = Manifest {
-            command_line: [
-                "tenantry",
-                "/home/Jane Doe/s.yaml",
-                "--out=/home/Jane Doe/out",
-                "--out",
-                "out/a b",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            caveats: vec!["Left out, since they cannot run (1): /home/jane/s.yaml: card: must be there.".into()],
-            ..Manifest::default()
-        };
-        leave_out_here(&mut manifest);
-        assert_eq!(
-            manifest.command_line,
-            ["tenantry", "s.yaml", "--out=out", "--out", "out/a b"]
-        );
-        assert_eq!(
-            manifest.caveats,
-            ["Left out, since they cannot run (1): s.yaml: card: must be there."]
-        );
     }
 }

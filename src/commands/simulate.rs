@@ -1,6 +1,8 @@
 //! `tenantry simulate`: all runs of a scenario on the virtual machine, side by side.
 
 use rayon::prelude::*;
+use tenantry_core::command::RejectReason;
+use tenantry_core::in_time::Slo;
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::Run;
 use tenantry_reports::summary::VIRTUAL;
@@ -71,8 +73,17 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
-    next(output, &worth_trying(args, &loaded, &runs));
+    if !runs.iter().all(|run| is_too_long(loaded.scenario.slo, run)) {
+        next(output, &worth_trying(args, &loaded, &runs));
+    }
     Ok(())
+}
+
+/// Whether so many requests are too long for the model that the target is missed with any number of cards.
+fn is_too_long(slo: Option<Slo>, run: &Run) -> bool {
+    let too_long = run.summary.rejected_by.get(RejectReason::TooLong.name());
+    let (too_long, offered) = (too_long.copied().unwrap_or(0), run.summary.requests.offered);
+    slo.is_some_and(|slo| too_long as f64 > (1.0 - slo.quantile) * offered as f64)
 }
 
 /// Whether requests came after the warm-up.

@@ -1,5 +1,6 @@
 //! A plan from its search to all that is said of it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -79,6 +80,7 @@ pub fn answer(
         evaluator: &evaluator,
         search: &search,
         found: &found,
+        nearest: OnceCell::new(),
     };
     let (cost_unit, front) = front(&evaluator, &search, &found);
     let report = PlanReport {

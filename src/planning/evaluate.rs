@@ -21,6 +21,7 @@ use tenantry_traces::Time;
 use crate::cards::{card_of, complete, on_card, refusal};
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
 use crate::failure::Failure;
+use crate::lookups::Lookups;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
@@ -55,6 +56,7 @@ pub struct Known {
     arrivals: Mutex<BTreeMap<Load, Option<Arc<Bursts>>>>,
     /// Of many times as many requests, the share in time where surely too few are.
     longer: Mutex<BTreeMap<Served, Option<f64>>>,
+    lookups: Lookups,
     made: AtomicUsize,
 }
 
@@ -329,7 +331,7 @@ impl<'a> Evaluator<'a> {
         };
         let run = scenario.runs().pop().expect("one system, and at least one repeat");
         let card = &self.cards[run.card.as_str()];
-        let run = match on_card(&run, card)? {
+        let run = match on_card(&run, card, &self.known.lookups)? {
             Ok(system) => RunSpec { system, ..run },
             Err(why) => return Ok(Err(why)),
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_core::spec::Met;
 use tenantry_profiles::Card;
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{RunSpec, Scenario, ScenarioError};
@@ -10,6 +11,7 @@ use super::scenario;
 use crate::cards::{card_of, card_of_option, complete, on_card, refusal};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
+use crate::lookups::Lookups;
 
 /// A scenario with the cards that its runs name.
 pub struct Loaded {
@@ -51,18 +53,11 @@ impl Loaded {
     fn refused(&self, run: usize, why: &str) -> Failure {
         let of_key =
             { why.strip_prefix(&self.scenario.file) }.and_then(|rest| rest.strip_prefix(": ")?.split_once(": "));
-        let of_system = || (format!("systems[{}]", self.system_number(run)), why);
+        let of_system = || (format!("systems[{}]", system_number(&self.runs, run)), why);
         let (path, why) = of_key.map_or_else(of_system, |(path, why)| (path.to_owned(), why));
         let ScenarioError { file, line, path, .. } = self.scenario.wrong(&path, "", "");
         let line = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::BadInput(format!("{file}{line}: {path}: {why}"))
-    }
-
-    /// Which of the scenario's systems a run is of: each serves in turn at a point of the sweep.
-    fn system_number(&self, run: usize) -> usize {
-        let of = |run: &RunSpec| (run.repeat, run.parameters.clone());
-        let before = self.runs[..run].iter().rev();
-        before.take_while(|other| of(other) == of(&self.runs[run])).count()
     }
 
     /// Finds the cards of a scenario. Runs that are not possible on theirs are [refused](Self::refusal).
@@ -85,6 +80,11 @@ impl Loaded {
             return Err(Failure::BadInput(format!("--profile: {must}, got {profile}")));
         }
         let mut runs = scenario.runs();
+        let lookups = Lookups::default();
+        let is_counted = |run: &RunSpec| run.system.pool.plot.is_some_and(|plot| plot.met == Met::Counted);
+        for (index, run) in runs.iter().enumerate().filter(|(_, run)| is_counted(run)) {
+            lookups.check_texts(&scenario, system_number(&runs, index), run)?;
+        }
         let mut cards = BTreeMap::new();
         let mut unfit = BTreeMap::new();
         for (index, run) in runs.iter_mut().enumerate() {
@@ -101,7 +101,7 @@ impl Loaded {
                 run.price_per_hour = prices.get(profile).or_else(|| prices.get(&card.name)).copied();
             }
             complete(card, run);
-            match on_card(run, card)? {
+            match on_card(run, card, &lookups)? {
                 Ok(system) => run.system = system,
                 Err(why) => drop(unfit.insert(index, why)),
             }
@@ -130,6 +130,13 @@ impl Loaded {
     pub fn refusal(&self, run: usize) -> Option<String> {
         let spec = &self.runs[run];
         self.unfit.get(&run).cloned().or_else(|| refusal(spec, self.card(spec)))
+    }
+
+    /// Whether each run's texts can be read: to be asked before any run is executed, which may be long after others. Other seeds change nothing of that.
+    pub fn check_texts(&self) -> Result<(), Failure> {
+        let lookups = Lookups::default();
+        let mut runs = self.runs.iter().enumerate().filter(|(_, run)| run.repeat == 0);
+        runs.try_for_each(|(index, run)| lookups.check_texts(&self.scenario, system_number(&self.runs, index), run))
     }
 
     /// Whether each run's system can be made on its card, and each of its ops has a price there: to be asked before any run is.
@@ -208,4 +215,11 @@ impl Loaded {
             },
         }
     }
+}
+
+/// Which of the scenario's systems a run is of: each serves in turn at a point of the sweep.
+fn system_number(runs: &[RunSpec], run: usize) -> usize {
+    let of = |run: &RunSpec| (run.repeat, run.parameters.clone());
+    let before = runs[..run].iter().rev();
+    before.take_while(|other| of(other) == of(&runs[run])).count()
 }

@@ -14,7 +14,7 @@ use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::Time;
 
 use super::labels;
-use crate::cards::{cluster, does_not_fit, reading_failure, workload};
+use crate::cards::{cluster, does_not_fit, reading_failure, without_price, workload};
 use crate::caveats::{AnotherRate, Extrapolated, of_workload};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
@@ -115,7 +115,7 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
 fn none_is_zero(of: &mut GenerationSummary, asked: &GenerationSpec) {
     let zero = |may: bool| may.then_some(0);
     let apart = asked.disaggregated.is_some();
-    of.shared_tokens = { of.shared_tokens }.or(zero(asked.shared_prefix_tokens > 0 || asked.prefix_caching));
+    of.shared_tokens = { of.shared_tokens }.or(zero(asked.shared_prefix_tokens > 0));
     of.reads = of.reads.or(zero(asked.host_slots().is_some()));
     of.transfers = of.transfers.or(zero(apart));
     of.transferred_bytes = of.transferred_bytes.or(zero(apart));
@@ -143,7 +143,7 @@ fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
 /// Why a run was not simulated to its end.
 pub fn failure_of(run: &RunSpec, card: &Card, error: SimulateError) -> Failure {
     let error = match error {
-        SimulateError::Price(PriceError(missing)) => SimulateError::Price(missing.asked_by(&run.file).into()),
+        SimulateError::Price(PriceError(missing)) => SimulateError::Price(without_price(run, missing).into()),
         other => other,
     };
     let too_small = match &error {

@@ -40,6 +40,7 @@ pub fn check(loaded: &Loaded, device: &Device) -> Result<(), Failure> {
         }
     }
     check_files(loaded)?;
+    loaded.check_texts()?;
     let systems = by_system(&loaded.runs).filter(|(_, run)| run.repeat == 0);
     for (_, run) in systems {
         let checked = execute::check_here(&run.system, &files(run), device.torch());

@@ -6,7 +6,7 @@ use tenantry_reports::{Run, group, human};
 
 use crate::device::Device;
 use crate::executable;
-use tenantry::caveats::{another_rate_caveat, interrupted_caveat, of_runs, recording_caveats};
+use tenantry::caveats::{another_rate_caveat, in_order, interrupted_caveat, of_runs, recording_caveats};
 use tenantry::cli::{ExecuteArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::keep::{Keep, More};
@@ -60,8 +60,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     if stopped.is_some() {
         caveats.push(interrupted_caveat(loaded.runs.len(), &loaded.runs, &runs));
     }
-    caveats.sort();
-    caveats.dedup();
+    let mut caveats = in_order(caveats);
     // What casts doubt on all of it comes first.
     caveats.splice(0..0, loaded.executed_device_caveats(device.is_cpu()));
     let manifest = started.manifest(&loaded.all_cards(), Some(device.name()), 0, caveats);

@@ -231,6 +231,30 @@ fn cut_offs_beyond_the_paper_s_shares_are_told_of() {
     }
 }
 
+/// Fewer words make no shorter batch where all are padded to one length.
+#[test]
+fn words_that_are_pruned_in_vain_are_told_of() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let few = "workload.stop={requests: 300}";
+    let said = |padding: &str, prune: &str| {
+        let padding = format!("systems[0].padding={padding}");
+        let prune = format!("systems[0].cascade.stages[0].reroute.prune={prune}");
+        let settings = ["--set", few, "--set", &padding, "--set", &prune];
+        let output = tenantry(folder.path(), &with(&["simulate", "tabi/load"], &settings));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let note = "its batches are padded to 128 tokens all the same";
+    for (padding, prune, in_vain) in [
+        ("{to: 128}", "0.7", true),
+        ("{to: 128}", "0", false),
+        ("longest", "0.7", false),
+    ] {
+        let said = said(padding, prune);
+        assert_eq!(said.contains(note), in_vain, "{padding} {prune}: {said}");
+    }
+}
+
 #[test]
 fn a_profile_is_of_the_very_files_that_it_names() {
     let folder = example();
@@ -525,6 +549,42 @@ fn what_does_not_go_together_is_refused() {
             ),
             (&["cascade", "select", "nowhere", "--accuracy", "90"], 2, &["nowhere"]),
             (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "large",
+                    "--items",
+                    "profile.csv",
+                    "--out",
+                    "o",
+                    "--tolerance",
+                    "0.2",
+                ],
+                2,
+                &[
+                    "--tolerance: must be of a regression, whose answers are numbers, got the classes negative, positive",
+                ],
+            ),
+            (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "large",
+                    "--items",
+                    "profile.csv",
+                    "--out",
+                    "o",
+                    "--tolerance",
+                    "0.2",
+                    "--calibrated-by",
+                    "profiled",
+                ],
+                2,
+                &["'--tolerance <TOLERANCE>' cannot be used with '--calibrated-by <FOLDER>'"],
+            ),
+            (
                 &["cascade", "select", "profiled", "--accuracy", "101"],
                 2,
                 &["--accuracy: must be in percent, above 1 and up to 100, got 101"],
@@ -532,6 +592,31 @@ fn what_does_not_go_together_is_refused() {
         ],
     );
     assert!(!folder.join("o").exists(), "folders are written whole or not at all");
+
+    // Classes that other models do not have.
+    edited(&folder.join("large/config.json"), |text| {
+        text.replace("positive", "LABEL_1")
+    });
+    check_bad(
+        folder,
+        &[(
+            &[
+                "cascade",
+                "profile",
+                "small",
+                "large",
+                "--items",
+                "profile.csv",
+                "--out",
+                "o",
+            ],
+            2,
+            &["large/config.json: id2label: must be negative, positive, as small has it, got negative, LABEL_1"],
+        )],
+    );
+    edited(&folder.join("large/config.json"), |text| {
+        text.replace("LABEL_1", "positive")
+    });
 
     // Labels in the configuration that the head does not have.
     edited(&folder.join("large/config.json"), |text| {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{folder, tenantry};
+use crate::common::{SCENARIO, folder, tenantry};
 use tenantry_executor::machine::execute::{self, execute};
 use tenantry_executor::{Device, Files};
 use tenantry_profiles::testing::synthetic_card;
@@ -64,6 +64,68 @@ fn a_checkpoint_that_does_not_fit_is_bad_input() {
         assert_eq!(output.status.code(), Some(2), "{file}: {said}");
         assert!(said.contains(fault), "{file}: {said}");
         assert!(!folder.path().join("out").exists());
+    }
+}
+
+/// Texts that no table can be built of are told where the scenario names them, before anything is run, whichever system they are of.
+#[test]
+fn texts_that_cannot_be_read_are_bad_input() {
+    let folder = folder();
+    let good: String = (0..20).map(|text| format!("{text} 7 8 9\n")).collect();
+    let files: [(&str, &[u8]); 5] = [
+        ("good.txt", good.as_bytes()),
+        ("negative.txt", b"-1 2 3\n"),
+        ("few.txt", b"1 2 3\n"),
+        ("empty.txt", b""),
+        ("latin-1.txt", b"\xfcber\n"),
+    ];
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    for (file, fault) in [
+        (
+            "negative.txt",
+            "must be token ids separated by spaces where there is no tokenizer.json beside the model's weights, got \
+             negative.txt: other text (text 1)",
+        ),
+        (
+            "few.txt",
+            "must be at least 10 texts, one a line, of which each tenth is kept for requests, got few.txt: 1",
+        ),
+        (
+            "empty.txt",
+            "must be at least 10 texts, one a line, of which each tenth is kept for requests, got empty.txt: 0",
+        ),
+        (
+            "latin-1.txt",
+            "must be UTF-8, got latin-1.txt: another byte after the first 0",
+        ),
+        ("folder", "must be a file that can be read, got folder: Is a directory"),
+    ] {
+        for met in ["as-built", "counted"] {
+            let text = SCENARIO.replace(
+                "  - preset: bert-shared\n",
+                &format!(
+                    "  - preset: hbert-plot\n    plot: {{ lower_layers: 1, met: {met} }}\n    files:\n      corpus:\n        \
+                     - good.txt\n        - {file}\n"
+                ),
+            );
+            fs::write(folder.path().join("s.yaml"), text).unwrap();
+            let commands: &[&[&str]] = &[
+                &["check", "s.yaml"],
+                &["execute", "s.yaml", "--device", "cpu", "--out", "out"],
+                &["validate", "s.yaml", "--device", "cpu", "--out", "out"],
+            ];
+            for args in commands {
+                let output = tenantry(folder.path(), args);
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(2), "{args:?}, {file}: {said}");
+                let expected = format!("error: s.yaml:19: systems[1].files.corpus[1]: {fault}");
+                assert!(said.starts_with(&expected), "{args:?}, {file}: {said}");
+                assert!(!folder.path().join("out").exists());
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod cascade;
 #[cfg(feature = "libtorch")]
 mod cascade_interrupted;
 mod dialogue;
+mod documented;
 mod gallery;
 #[cfg(all(unix, feature = "libtorch"))]
 mod hmi;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Case, check_bad, folder, good, good_json};
+use crate::common::{Case, check_bad, folder, good, good_json, said};
 
 #[test]
 fn what_new_writes_is_valid_and_commented() {
@@ -30,6 +30,7 @@ fn what_new_writes_is_valid_and_commented() {
         ("llama.yaml", "--model llama3.1-8b".to_owned()),
         // No card holds it alone.
         ("large.yaml", "--model llama-70b --card h100-sxm --gpus 8".to_owned()),
+        ("alone.yaml", "--model llama-70b".to_owned()),
     ] {
         let arguments = [
             &["new", file, "--defaults"][..],
@@ -47,6 +48,11 @@ fn what_new_writes_is_valid_and_commented() {
     assert!(shops.contains("count: 3000") && shops.contains("latency: 80ms, at: p99") && shops.contains("gpus: 2"));
     // The card has prices in half precision only, the presets want single.
     assert!(shops.contains("dtype: f16"), "{shops}");
+    let alone = fs::read_to_string(folder.path().join("alone.yaml")).unwrap();
+    assert!(
+        alone.contains("gpus: 4") && alone.contains("tensor_parallel: 4"),
+        "{alone}"
+    );
     let large = fs::read_to_string(folder.path().join("large.yaml")).unwrap();
     assert!(
         large.contains("dtype: bf16, generation: { tensor_parallel: 4 } }"),
@@ -102,7 +108,7 @@ const BAD: &[Case] = &[
         ],
     ),
     (
-        &["new", "a.yaml", "--model", "llama-70b"],
+        &["new", "a.yaml", "--model", "llama-70b", "--gpus", "1"],
         2,
         &[
             "--gpus: must be a multiple of 4 for llama-70b with punica, queue-per-lora, vllm-backbone",
@@ -333,6 +339,19 @@ fn a_trace_brings_its_tenants() {
         (&2.into(), &3.into()),
         "{run}"
     );
+    // What a model cannot take in is told before anybody asks it.
+    let long = "0,7,12,0,0\n1,7,128,0,0\n2,7,129,0,0\n3,7,400,0,0\n";
+    fs::write(
+        at.join("long.csv"),
+        format!("arrival_ns,tenant,input_tokens,output_tokens,class\n{long}"),
+    )
+    .unwrap();
+    let told = said(
+        at,
+        &[&["new", "long.yaml", "--trace", "long.csv"], &flags[2..]].concat(),
+    );
+    let note = "note: long.csv: of 4 requests, 2 have more than the 128 tokens that tiny takes in, and will be refused";
+    assert!(told.contains(note), "{told}");
     check_bad(
         at,
         &[(

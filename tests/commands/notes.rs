@@ -49,6 +49,9 @@ fn a_rate_that_follows_the_tenants_does_not_come_nearer() {
     );
     let appearing = "{lifetimes: {present_at_start: 0, appear_within: 20s}}";
     assert!(told(appearing, "20s", "at another rate").contains("From when all have appeared"));
+    // Before all have appeared, many have gone.
+    let passing = "{lifetimes: {present_at_start: 0.5, appear_within: 1h, mean_stay: 2h}}";
+    assert!(told(passing, "20s", "at another rate").contains("Who goes does not come back"));
     let night = "{diurnal: {period: 24h, trough: 0.1, phases: together}}";
     assert!(told(night, "60s", "at another rate").contains("how many tenants are awake"));
 }

@@ -22,6 +22,12 @@ fn what_was_refused_is_a_note() {
             && notes[0].ends_with(" too long)."),
         "{said}"
     );
+    // No number of cards keeps the target, so that none is looked for.
+    let next = |set: &[&str]| {
+        let said = tenantry(place.path(), &[&["simulate", "s.yaml", "--set", SLO], set].concat()).stderr;
+        String::from_utf8(said).unwrap().contains("next: tenantry plan")
+    };
+    assert!(next(&[]) && !next(&["--set", TOO_LONG]));
     let all = tenantry(place.path(), &["simulate", "s.yaml"]).stderr;
     assert!(!String::from_utf8(all).unwrap().contains("were refused"));
 }

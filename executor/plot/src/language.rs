@@ -79,6 +79,11 @@ impl Language {
         self.text(stream, domain).take(CORPUS_TOKENS)
     }
 
+    /// Token ids that there are.
+    pub(crate) fn vocabulary(&self) -> u32 {
+        self.vocabulary
+    }
+
     /// The domains.
     pub fn domains(&self) -> &Domains {
         &self.domains

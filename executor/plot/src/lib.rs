@@ -7,12 +7,13 @@
 //! - [`Table`] is such a file, opened and verified; [`Tree`] is the version tree: the root's tables, and each domain's.
 //! - [`Engine`] looks up a [`Batch`] in a [`Snapshot`] of the tree and aggregates (Eq. 2 and 3).
 //! - [`storage`] says what a table takes.
-//! - [`Texts`] are what tables are built from and requests are written in, users' own or a made-up [`Language`]'s; [`Forecast`] says what
-//!   look-ups would meet in tables of them.
+//! - [`Texts`] are what tables are built from and requests are written in, users' own ([`Corpus`]) or a made-up [`Language`]'s; [`Forecast`] says
+//!   what look-ups would meet in tables of them.
 //!
 //! Read `format.rs` for the file, `find.rs` for who answers for a fragment, `retrieve.rs` for the sums.
 
 mod builder;
+mod corpus;
 mod count;
 mod draft;
 mod error;
@@ -31,10 +32,11 @@ mod texts;
 mod tree;
 
 pub use builder::{BuildSpec, Builder, Encode, Progress};
+pub use corpus::Corpus;
 pub use count::{COUNTING_BYTES, Counted, Select};
 pub use error::{Cause, PlotError};
 pub use find::Counters;
-pub use forecast::Forecast;
+pub use forecast::{Forecast, KeySets};
 pub use language::Language;
 pub use retrieve::{Batch, Engine, Text, Value};
 pub use shape::{Context, FRAGMENT_TOKENS_MAX, HIDDEN_MAX, Shape};

@@ -1,17 +1,14 @@
 //! Texts that tables are built from and requests are written in: a made-up language's, or users' own.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::generate::Domains;
-use tenantry_traces::read::tokenizer::TokenizerJson;
 
-use crate::{Context, Language, PlotError};
-
-/// Of users' texts, one in so many is kept for requests, so that what they meet is not what tables were built from.
-const HELD_OUT: usize = 10;
+use crate::corpus::OneDomain;
+use crate::{Context, Corpus, Language, PlotError};
 
 /// Where texts come from. Each domain writes its own, and each tenant writes in a domain.
 #[derive(Debug)]
@@ -22,56 +19,35 @@ pub enum Texts {
     Given(GivenTexts),
 }
 
-/// Texts from files, one a line: token ids separated by spaces, or text for a tokenizer, around which come the special tokens of the model's
-/// template. Sequences are classified by what comes of the first of them (HMI, section 3.3.2).
+/// Texts of users' own, in a workload's domains.
 #[derive(Debug)]
 pub struct GivenTexts {
     seed: u64,
-    vocabulary: u32,
     domains: Domains,
-    /// Domain `d` has file `d`, in turns.
-    files: Vec<OneDomain>,
-    hash: blake3::Hash,
+    corpus: Arc<Corpus>,
 }
 
-#[derive(Debug, Default)]
-struct OneDomain {
-    corpus: Vec<Vec<u32>>,
-    held_out: Vec<Vec<u32>>,
-    /// Before each of these texts and behind it.
-    around: [Vec<u32>; 2],
-}
-
-impl OneDomain {
-    fn is_empty(&self) -> bool {
-        self.corpus.is_empty() && self.held_out.is_empty()
+impl GivenTexts {
+    /// These texts, of which requests have others by each seed.
+    pub fn new(corpus: Arc<Corpus>, seed: u64, domains: &Domains) -> GivenTexts {
+        GivenTexts {
+            seed,
+            domains: domains.clone(),
+            corpus,
+        }
     }
 
-    /// The texts that tables are built from, each with what comes around it.
-    fn whole(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
-        let [before, behind] = &self.around;
-        self.corpus
-            .iter()
-            .map(move |text| [before, text, behind].map(Vec::as_slice).concat())
-    }
-
-    /// Writes the beginning of a text that is kept for requests, of `first` or where it is too short of those after it, so that with what comes around
-    /// it is as long as `out`.
-    fn write(&self, first: usize, out: &mut [u32]) {
-        let [before, behind] = &self.around;
-        let own = out.len().saturating_sub(before.len() + behind.len());
-        let text = self.held_out.iter().cycle().skip(first).flatten().take(own);
-        let ids = before.iter().chain(text).chain(behind);
-        out.iter_mut().zip(ids).for_each(|(token, id)| *token = *id);
+    fn of(&self, domain: u32) -> &OneDomain {
+        let files = &self.corpus.files;
+        &files[domain as usize % files.len()]
     }
 }
 
 impl Texts {
     /// The texts of a workload's domains in these files, for a model of so many token ids; without files, those of the language of a seed.
-    /// Files of which a line is not all numbers are text for the tokenizer.
     ///
     /// # Errors
-    /// A file that cannot be read, has too few texts, text without a tokenizer, or ids that the model does not have.
+    /// As [`Corpus::read`].
     pub fn new(
         files: &[PathBuf],
         tokenizer: Option<&Path>,
@@ -79,16 +55,26 @@ impl Texts {
         vocabulary: u32,
         domains: &Domains,
     ) -> Result<Texts, PlotError> {
-        let domains = domains.clone();
-        match files {
-            [] => Ok(Texts::Made(Language::new(seed, vocabulary).with_domains(domains))),
-            files => GivenTexts::read(files, tokenizer, seed, vocabulary, domains).map(Texts::Given),
+        if files.is_empty() {
+            return Ok(Texts::Made(
+                Language::new(seed, vocabulary).with_domains(domains.clone()),
+            ));
         }
+        let corpus = Corpus::read(files, tokenizer, vocabulary)?;
+        Ok(Texts::Given(GivenTexts::new(Arc::new(corpus), seed, domains)))
     }
 
     /// The domains.
     pub fn domains(&self) -> std::ops::Range<u32> {
         0..self.of_tenants().count()
+    }
+
+    /// Token ids that the model has.
+    pub(crate) fn vocabulary(&self) -> u32 {
+        match self {
+            Texts::Made(language) => language.vocabulary(),
+            Texts::Given(given) => given.corpus.vocabulary,
+        }
     }
 
     /// The domain that a tenant writes in.
@@ -132,7 +118,7 @@ impl Texts {
     pub fn whole_corpus(&self, context: Context) -> Box<dyn Iterator<Item = Vec<u32>> + '_> {
         let given = match self {
             Texts::Made(language) => return Box::new(language.whole_corpus(context)),
-            Texts::Given(given) => given,
+            Texts::Given(given) => &given.corpus,
         };
         let single: BTreeSet<u32> = match context {
             Context::Preceding => (0..given.vocabulary).collect(),
@@ -155,116 +141,15 @@ impl Texts {
                 language.corpus_sequences(),
                 language.seed()
             ),
-            Texts::Given(given) => format!("texts{}-{}", given.domains.count(), &given.hash.to_hex()[..16]),
+            Texts::Given(given) => format!("texts{}-{}", given.domains.count(), &given.corpus.hash.to_hex()[..16]),
         }
-    }
-}
-
-impl GivenTexts {
-    fn read(
-        paths: &[PathBuf],
-        tokenizer: Option<&Path>,
-        seed: u64,
-        vocabulary: u32,
-        domains: Domains,
-    ) -> Result<GivenTexts, PlotError> {
-        let mut hasher = blake3::Hasher::new();
-        let mut known = None;
-        let mut files = Vec::new();
-        for path in paths {
-            let text = fs::read_to_string(path).map_err(PlotError::io(path))?;
-            hasher.update(text.as_bytes());
-            // Where a file ends is a matter of domains.
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let is_ids = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit() || byte == b' ');
-            let ids = lines().all(is_ids);
-            if !ids && known.is_none() {
-                known = Some(Words::open(path, tokenizer)?);
-            }
-            let mut domain = OneDomain::default();
-            let of_model = |ids: &[u32]| match ids.iter().find(|&&id| id >= vocabulary) {
-                None => Ok(()),
-                Some(id) => Err((
-                    format!("of token ids below {vocabulary}, the model's vocabulary"),
-                    id.to_string(),
-                )),
-            };
-            for (index, line) in lines().enumerate() {
-                let wrong = |must: String, got: String| {
-                    PlotError::field(path, "text", must, format!("{got} (text {})", index + 1))
-                };
-                let tokens: Vec<u32> = match &known {
-                    Some(words) if !ids => words
-                        .0
-                        .ids(line)
-                        .map_err(|error| wrong("one that the tokenizer knows".into(), error))?,
-                    _ => { line.split_ascii_whitespace() }
-                        .map(|id| id.parse().map_err(|_| wrong("token ids".into(), id.to_owned())))
-                        .collect::<Result<_, PlotError>>()?,
-                };
-                // Of a line without tokens nobody could say where its text would be.
-                if let Some(words) = known
-                    .as_ref()
-                    .filter(|_| !ids && domain.is_empty() && !tokens.is_empty())
-                {
-                    let around = words.0.around(line);
-                    domain.around = around.map_err(|error| wrong("one that the tokenizer knows".into(), error))?;
-                    for special in &domain.around {
-                        of_model(special).map_err(|(must, got)| PlotError::field(path, "special tokens", must, got))?;
-                    }
-                    domain
-                        .around
-                        .iter()
-                        .flatten()
-                        .for_each(|id| _ = hasher.update(&id.to_le_bytes()));
-                }
-                // Another tokenizer makes other tokens of the same words.
-                tokens.iter().for_each(|id| _ = hasher.update(&id.to_le_bytes()));
-                of_model(&tokens).map_err(|(must, got)| wrong(must, got))?;
-                match (index + 1) % HELD_OUT {
-                    _ if tokens.is_empty() => {}
-                    0 => domain.held_out.push(tokens),
-                    _ => domain.corpus.push(tokens),
-                }
-            }
-            if domain.held_out.is_empty() {
-                let must = format!("at least {HELD_OUT}, one a line, of which each tenth is kept for requests");
-                return Err(PlotError::field(path, "texts", must, lines().count()));
-            }
-            files.push(domain);
-        }
-        Ok(GivenTexts {
-            seed,
-            vocabulary,
-            domains,
-            files,
-            hash: hasher.finalize(),
-        })
-    }
-
-    fn of(&self, domain: u32) -> &OneDomain {
-        &self.files[domain as usize % self.files.len()]
-    }
-}
-
-/// A tokenizer.
-struct Words(TokenizerJson);
-
-impl Words {
-    fn open(path: &Path, tokenizer: Option<&Path>) -> Result<Words, PlotError> {
-        let Some(tokenizer) = tokenizer else {
-            let must = "token ids separated by spaces where there is no tokenizer.json beside the model's weights";
-            return Err(PlotError::field(path, "text", must, "other text"));
-        };
-        let open = TokenizerJson::open(tokenizer);
-        open.map(Words)
-            .map_err(|error| PlotError::field(tokenizer, "tokenizer", "readable", error))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Words that are tokens, and a template as BERT's.
@@ -403,6 +288,26 @@ mod tests {
         assert_ne!(request(&texts, 1), request(&in_turns, 1), "in domain {}", domains.of(1));
     }
 
+    /// Token ids as spreadsheets and editors write them.
+    #[test]
+    fn ids_are_read_with_tabs_and_a_byte_order_mark() {
+        let plain = given(&[&lines(0)], 200).unwrap();
+        let tabs = format!("\u{feff}{}", lines(0).replace(' ', "\t").replace('\n', "\r\n"));
+        let texts = given(&[&tabs], 200).unwrap();
+        assert!(texts.corpus(0).eq(plain.corpus(0)));
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("latin-1.txt");
+        fs::write(&path, b"1 2\n\xfcber\n").unwrap();
+        let refused = Texts::new(&[path], None, 7, 200, &Domains::IN_TURNS).unwrap_err();
+        let refused = refused.to_string();
+        let expected = "latin-1.txt: text: must be UTF-8, got another byte after the first 4";
+        assert!(refused.ends_with(expected), "{refused}");
+    }
+
     #[test]
     fn what_is_no_corpus_is_refused() {
         for (text, vocabulary, message) in [
@@ -414,13 +319,19 @@ mod tests {
             (
                 "1 2 3\n".repeat(9),
                 15,
-                "texts: must be at least 10, one a line, of which each tenth is kept for requests, got 9",
+                "texts: must be at least 10 texts, one a line, of which each tenth is kept for requests, got 9",
             ),
             (
                 "to be or not to be\n".repeat(20),
                 15,
                 "text: must be token ids separated by spaces where there is no tokenizer.json beside the model's \
-                 weights, got other text",
+                 weights, got other text (text 1)",
+            ),
+            (
+                "1 2\n-1 2 3\n".repeat(20),
+                15,
+                "text: must be token ids separated by spaces where there is no tokenizer.json beside the model's \
+                 weights, got other text (text 2)",
             ),
             (
                 "99999999999\n".repeat(20),

@@ -1,5 +1,6 @@
 //! What a classifier's `config.json` says: the encoder's shape, its family, and what its head answers.
 
+use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -24,6 +25,15 @@ impl Answer {
         match self {
             Answer::Class(names) => names.len(),
             Answer::Number => 1,
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Class(names) => f.write_str(&names.join(", ")),
+            Answer::Number => f.write_str("one output, a number"),
         }
     }
 }

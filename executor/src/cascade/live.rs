@@ -110,6 +110,19 @@ impl TextModel {
         &self.classifier.config().answer
     }
 
+    /// That it answers what the `first` model of a cascade does.
+    ///
+    /// # Errors
+    /// Other classes, or the same in another order.
+    pub(crate) fn check_answers_as(&self, first: &TextModel) -> Result<(), ExecutorError> {
+        if self.answer() == first.answer() {
+            return Ok(());
+        }
+        let must = format!("{}, as {} has it", first.answer(), first.folder.display());
+        let config = self.folder.join("config.json");
+        Err(ExecutorError::checkpoint(config, "id2label", must, self.answer()))
+    }
+
     /// The tokens of `texts`.
     ///
     /// # Errors
@@ -222,10 +235,8 @@ impl<'a> Cascade<'a> {
         let Some(first) = levels.first() else {
             return Err(ExecutorError::input("levels", "at least 1", 0));
         };
-        if let Some(other) = levels.iter().find(|level| level.model.answer() != first.model.answer()) {
-            let must = format!("{:?}, as {} has it", first.model.answer(), first.model.name());
-            let what = format!("answers of {}", other.model.name());
-            return Err(ExecutorError::input(what, must, format!("{:?}", other.model.answer())));
+        for level in &levels {
+            level.model.check_answers_as(first.model)?;
         }
         if !(alpha >= 0.0 && alpha.is_finite()) {
             return Err(ExecutorError::input("alpha", "at least 0", alpha));

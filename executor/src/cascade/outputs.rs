@@ -3,6 +3,7 @@
 //! [`SavedOutputs`] is how it lies on the disk, where no libtorch is needed to read it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use tenantry_cascade::ensemble::likeliest;
 use tenantry_cascade::{CascadeError, Confident, Dirichlet, Spread, Temperature, softmax};
@@ -93,15 +94,27 @@ pub struct Outputs {
 }
 
 impl Calibration {
-    /// Fits to labelled outputs by negative log-likelihood: what `method` says, or for a regression the spread.
+    /// What a head puts out, as it is: nothing was fitted yet.
+    pub(crate) fn unfitted(answer: &Answer, tolerance: f64) -> Result<Calibration, CascadeError> {
+        Ok(match answer {
+            Answer::Class(_) => Calibration::Classes(Temperature::ONE),
+            Answer::Number => Calibration::Number {
+                spread: Spread::new(1.0)?,
+                tolerance,
+            },
+        })
+    }
+
+    /// Fits to labelled outputs by negative log-likelihood: what `method` says, or for a regression the spread. Once `interrupt` is set it ends.
     ///
     /// # Errors
-    /// Labels that the head does not have, or no items.
+    /// Labels that the head does not have, no items, or an interruption.
     pub fn fit(
         logits: &[Vec<f32>],
         labels: &[Label],
         method: CalibrationMethod,
         tolerance: f64,
+        interrupt: &AtomicBool,
     ) -> Result<Calibration, CascadeError> {
         let numbers = logits.iter().zip(labels).filter_map(|(logits, label)| match label {
             Label::Number(truth) => Some((f64::from(logits[0]), 1.0, f64::from(*truth))),
@@ -117,7 +130,7 @@ impl Calibration {
         });
         Ok(match method {
             CalibrationMethod::Temperature => Calibration::Classes(Temperature::fit(classes)?),
-            CalibrationMethod::Dirichlet => Calibration::Dirichlet(Dirichlet::fit(classes)?),
+            CalibrationMethod::Dirichlet => Calibration::Dirichlet(Dirichlet::fit(classes, interrupt)?),
         })
     }
 
@@ -185,26 +198,35 @@ impl Outputs {
             let must = format!("one for each of {} items", observed.logits.len());
             return Err(ExecutorError::input("labels", must, labels.len()));
         }
-        let narrow = |numbers: Vec<f64>| numbers.into_iter().map(|number| number as f32).collect();
-        let (softmax, confidences) = observed
-            .logits
-            .iter()
-            .map(|logits| {
-                let (shares, confidence) = calibration.apply(logits);
-                (narrow(shares), confidence as f32)
-            })
-            .unzip();
-        Ok(Outputs {
+        let outputs = Outputs {
             model: model.into(),
             answer: answer.clone(),
             source,
             pruning: None,
             labels: labels.to_vec(),
             observed,
+            calibration: calibration.clone(),
+            softmax: Vec::new(),
+            confidences: Vec::new(),
+        };
+        Ok(outputs.calibrated(calibration))
+    }
+
+    /// The same, by this calibration.
+    pub(crate) fn calibrated(self, calibration: Calibration) -> Outputs {
+        let narrow = |numbers: Vec<f64>| numbers.into_iter().map(|number| number as f32).collect();
+        let (softmax, confidences) = { self.observed.logits.iter() }
+            .map(|logits| {
+                let (shares, confidence) = calibration.apply(logits);
+                (narrow(shares), confidence as f32)
+            })
+            .unzip();
+        Outputs {
             calibration,
             softmax,
             confidences,
-        })
+            ..self
+        }
     }
 
     /// Who took words away before the model read the items; nobody where it read them whole.
@@ -333,6 +355,8 @@ impl Label {
 mod tests {
     use super::*;
 
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
     fn outputs(answer: Answer, labels: &[Label]) -> Outputs {
         let width = answer.outputs();
         let logits: Vec<Vec<f32>> = (0..labels.len())
@@ -345,7 +369,8 @@ mod tests {
             input_tokens: vec![4; labels.len()],
             logits,
         };
-        let calibration = Calibration::fit(&observed.logits, labels, CalibrationMethod::Temperature, 0.5).unwrap();
+        let calibration =
+            Calibration::fit(&observed.logits, labels, CalibrationMethod::Temperature, 0.5, &NEVER).unwrap();
         let source = Source {
             model: "out/small".into(),
             model_hash: "def".into(),
@@ -400,6 +425,7 @@ mod tests {
             &[Label::Class(2)],
             CalibrationMethod::Temperature,
             0.0,
+            &NEVER,
         )
         .unwrap_err();
         assert_eq!(

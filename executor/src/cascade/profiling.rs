@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use tenantry_cascade::CascadeError;
 use tenantry_traces::outcome::{PruneStep, SavedPruning};
 
 use super::items::{Item, Label};
@@ -68,13 +69,15 @@ pub struct ProfileItems<'a> {
 pub struct PassHeard<'a> {
     /// A model, by its name, begins to read items that were pruned so.
     pub begins: &'a mut dyn FnMut(&str, &[PruneStep]),
-    /// It has read all of them: what it made of them, to be kept for a later run.
+    /// It has read all of them: what it made of them, to be kept for a later run. Nothing was fitted to those of whole items yet, unless calibrations are given.
     pub ends: &'a mut dyn FnMut(&Outputs) -> Result<(), ExecutorError>,
+    /// A calibration begins to be fitted to what the model, by its name, made of the whole items.
+    pub fits: &'a mut dyn FnMut(&str),
 }
 
 /// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the first model, which
 /// stands for the efficient ones, until a model loses too much; and along each of the routes by the models that these name. Once `interrupt`
-/// is set it ends with the item.
+/// is set it ends with the item, or the step of a fit.
 ///
 /// # Errors
 /// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing,
@@ -85,12 +88,8 @@ pub fn profile<'a>(
     interrupt: &'a AtomicBool,
     heard: PassHeard<'a>,
 ) -> Result<Vec<Profiled>, ExecutorError> {
-    for (index, model) in models.iter().enumerate() {
-        if let Some(other) = models[..index].iter().find(|other| other.answer() != model.answer()) {
-            let what = format!("answers of {}", other.name());
-            let must = format!("{:?}, as {} has it", model.answer(), model.name());
-            return Err(ExecutorError::input(what, must, format!("{:?}", other.answer())));
-        }
+    for model in models {
+        model.check_answers_as(&models[0])?;
     }
     // What a tokenizer does not take is told before anything is measured.
     for model in models {
@@ -211,29 +210,37 @@ impl<'a> OfflinePass<'a> {
                 of.observe(&self.texts[at].1, true, self.interrupt)?
             }
         };
-        let fitted = match self.done.get(model) {
-            Some(Profiled { whole, .. }) => Fitted {
-                calibration: whole.calibration.clone(),
-                items_hash: whole.source.calibrated_on.clone(),
-            },
-            None => self.fitted(of, &observed.logits)?,
-        };
+        let before = self.before_any_fit(model)?;
         let source = Source {
             model: of.folder().to_path_buf(),
             model_hash: of.hash().into(),
             items: self.asked.path.to_path_buf(),
             items_hash: self.asked.hash.into(),
-            calibrated_on: fitted.items_hash,
+            calibrated_on: before.items_hash,
         };
-        let calibration = fitted.calibration;
-        let mut outputs = Outputs::new(of.name(), of.answer(), source, &self.labels, observed, calibration)?;
+        let mut outputs = Outputs::new(
+            of.name(),
+            of.answer(),
+            source,
+            &self.labels,
+            observed,
+            before.calibration,
+        )?;
         let words = |at: usize| self.texts[at].1.iter().map(Texts::words).sum::<usize>() as f64;
         outputs.pruning = (!steps.is_empty()).then(|| SavedPruning {
             steps: steps.to_vec(),
             words_left: words(at) / words(0),
         });
+        // Before anything is fitted, which may take minutes.
         if kept.is_none() {
             (self.heard.ends)(&outputs)?;
+        }
+        if steps.is_empty() && self.asked.calibrations.is_none() {
+            (self.heard.fits)(of.name());
+            let ProfileItems { method, tolerance, .. } = self.asked;
+            let logits = &outputs.observed.logits;
+            let fitted = Calibration::fit(logits, &self.labels, method, tolerance, self.interrupt);
+            outputs = outputs.calibrated(fitted.map_err(|error| in_model(of, error))?);
         }
         match self.done.get_mut(model) {
             Some(done) => done.pruned.push(outputs),
@@ -252,22 +259,25 @@ impl<'a> OfflinePass<'a> {
         self.asked.kept.iter().find(is_it)
     }
 
-    /// Fitted to these items, unless another is to be kept.
-    fn fitted(&self, model: &TextModel, logits: &[Vec<f32>]) -> Result<Fitted, ExecutorError> {
-        let Some(fitted) = self.asked.calibrations else {
-            let calibration = Calibration::fit(logits, &self.labels, self.asked.method, self.asked.tolerance);
-            let calibration = calibration.map_err(|error| ExecutorError::Cascade {
-                what: model.name().into(),
-                error,
-            })?;
+    /// How a model's confidence is read of pruned items, as of the whole ones; and of these by what is given, or as it is, before it is fitted.
+    fn before_any_fit(&self, model: usize) -> Result<Fitted, ExecutorError> {
+        let of = &self.models[model];
+        if let Some(Profiled { whole, .. }) = self.done.get(model) {
             return Ok(Fitted {
-                calibration,
+                calibration: whole.calibration.clone(),
+                items_hash: whole.source.calibrated_on.clone(),
+            });
+        }
+        let Some(given) = self.asked.calibrations else {
+            let as_it_is = Calibration::unfitted(of.answer(), self.asked.tolerance);
+            return Ok(Fitted {
+                calibration: as_it_is.map_err(|error| in_model(of, error))?,
                 items_hash: self.asked.hash.into(),
             });
         };
-        let found = fitted.get(model.name()).cloned();
-        let known = || fitted.keys().cloned().collect::<Vec<_>>().join(", ");
-        found.ok_or_else(|| ExecutorError::input("calibrations", format!("one of {}", model.name()), known()))
+        let known = || given.keys().cloned().collect::<Vec<_>>().join(", ");
+        let missing = || ExecutorError::input("calibrations", format!("one of {}", of.name()), known());
+        given.get(of.name()).cloned().ok_or_else(missing)
     }
 
     /// Where the items are that were pruned so.
@@ -297,10 +307,18 @@ fn without(
         let tokens = model.encode(texts)?;
         texts
             .pruned(&tokens, importance, alpha)
-            .map_err(|error| ExecutorError::Cascade {
-                what: model.name().into(),
-                error,
-            })
+            .map_err(|error| in_model(model, error))
     };
     texts.iter().zip(importance).map(pruned).collect()
+}
+
+/// What the arithmetic refuses of a model's outputs, or that it was interrupted.
+fn in_model(model: &TextModel, error: CascadeError) -> ExecutorError {
+    match error {
+        CascadeError::Interrupted => ExecutorError::Interrupted,
+        error => ExecutorError::Cascade {
+            what: model.name().into(),
+            error,
+        },
+    }
 }

@@ -97,6 +97,8 @@ impl Tokens {
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
     path: PathBuf,
+    /// Tokens that the model reads.
+    positions: usize,
 }
 
 impl std::fmt::Debug for TextTokenizer {
@@ -134,6 +136,7 @@ impl TextTokenizer {
         Ok(TextTokenizer {
             tokenizer,
             path: path.to_path_buf(),
+            positions: positions as usize,
         })
     }
 
@@ -155,14 +158,20 @@ impl TextTokenizer {
             .map_err(|error| refused(&error))?;
         let widened = |numbers: &[u32]| numbers.iter().map(|&number| number.into()).collect();
         let parts = texts.parts();
-        let places = places(&encoding, &parts);
+        let mut places = places(&encoding, &parts);
+        // Where there are no special tokens the library stops with the word that fills the model, and nothing overflows.
+        let is_cut = !encoding.get_overflowing().is_empty() || encoding.len() == self.positions;
+        let read = match is_cut {
+            true => read(&places, &parts),
+            false => parts.iter().map(|part| part.len()).collect(),
+        };
+        for (text, bytes) in places.iter_mut().flatten() {
+            to_the_word_behind(bytes, &parts[*text][..read[*text]]);
+        }
         let tokens = Tokens {
             ids: widened(encoding.get_ids()),
             segments: widened(encoding.get_type_ids()),
-            read: match encoding.get_overflowing().is_empty() {
-                true => parts.iter().map(|part| part.len()).collect(),
-                false => read(&places, &parts),
-            },
+            read,
             places,
         };
         // At a degree of 0 every word stays, and one that no token stands for is told.
@@ -195,12 +204,35 @@ fn places(encoding: &Encoding, texts: &[&str]) -> Vec<Option<(usize, Range<usize
     tokens.map(place).collect()
 }
 
-/// How far a model reads that does not read to the end: to the end of the last word of which it has a token.
+/// Whether a token stands for a space alone, or for nothing of the text, as the first of a word that is in no vocabulary with its space does: `Ġ` of
+/// byte-level tokenizers, `▁` of SentencePiece's.
+fn is_blank(text: &str, bytes: &Range<usize>) -> bool {
+    text[bytes.clone()].trim_start().is_empty()
+}
+
+/// A blank token is a part of the word behind it (Tabi, section 4.2: a word goes only with all its tokens), and stands at that one's first character; of no
+/// word, at the end of what is `read`, where none is behind it.
+fn to_the_word_behind(bytes: &mut Range<usize>, read: &str) {
+    if bytes.end <= read.len() && !is_blank(read, bytes) {
+        return;
+    }
+    let behind = read.get(bytes.end..).unwrap_or_default().trim_start();
+    let start = read.len() - behind.len();
+    let first = behind.chars().next().map_or(0, char::len_utf8);
+    *bytes = start..start + first;
+}
+
+/// How far a model reads that does not read to the end: to the end of the last word of which it has a token that is not blank.
 fn read(places: &[Option<(usize, Range<usize>)>], texts: &[&str]) -> Vec<usize> {
     let end = |(index, text): (usize, &&str)| {
         let of_text = places.iter().flatten().filter(|(text, _)| *text == index);
-        let last = of_text.map(|(_, bytes)| bytes.end).max().unwrap_or(0);
-        last + text[last..].find(char::is_whitespace).unwrap_or(text.len() - last)
+        let last = of_text
+            .filter(|(_, bytes)| !is_blank(text, bytes))
+            .map(|(_, bytes)| bytes.end)
+            .max();
+        last.map_or(0, |last| {
+            last + text[last..].find(char::is_whitespace).unwrap_or(text.len() - last)
+        })
     };
     texts.iter().enumerate().map(end).collect()
 }
@@ -299,34 +331,91 @@ mod tests {
         );
     }
 
-    /// Of bytes, with a space before the text or without, as GPT-2's and RoBERTa's are.
+    /// Of bytes alone, with a space before the text or without, as GPT-2's and RoBERTa's are.
+    fn of_bytes(add_prefix_space: bool, positions: u32) -> TextTokenizer {
+        let bytes = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet();
+        let level = serde_json::json!({
+            "type": "ByteLevel", "add_prefix_space": add_prefix_space, "trim_offsets": true, "use_regex": true
+        });
+        of_characters(bytes, &level, &level, positions)
+    }
+
+    /// Without merges: each of `characters` is a token.
+    fn of_characters(
+        characters: impl IntoIterator<Item = char>,
+        before: &serde_json::Value,
+        after: &serde_json::Value,
+        positions: u32,
+    ) -> TextTokenizer {
+        let mut characters: Vec<char> = characters.into_iter().collect();
+        characters.sort_unstable();
+        let ids = characters.iter().zip(0_u32..);
+        let vocab: serde_json::Map<String, serde_json::Value> =
+            ids.map(|(character, id)| (character.to_string(), id.into())).collect();
+        let json = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": before, "post_processor": after, "decoder": null,
+            "model": {
+                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []
+            }
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, json.to_string()).unwrap();
+        TextTokenizer::read(&path, positions, 256).unwrap()
+    }
+
+    /// A space that is a token, as before a word that no vocabulary has with it, goes and stays with that word.
+    #[test]
+    fn a_word_stays_for_the_space_before_it() {
+        let metaspace = serde_json::json!({
+            "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true
+        });
+        let sentence_piece = of_characters("▁abc".chars(), &metaspace, &serde_json::Value::Null, 64);
+        let texts = Texts::one("a  b c ");
+        for (tokenizer, spaces) in [(of_bytes(true, 64), "Ġ"), (sentence_piece, "▁")] {
+            let tokens = tokenizer.encode(&texts).unwrap();
+            let pieces = pieces(&texts, &tokens);
+            assert!(!pieces.contains(&" "), "{spaces}: {pieces:?}");
+            // The first token that stands at `b` is the space.
+            let space = pieces.iter().position(|piece| *piece == "b").unwrap();
+            assert_eq!(
+                pieces.iter().filter(|piece| **piece == "b").count(),
+                3,
+                "{spaces}: {pieces:?}"
+            );
+            let mut importance = vec![1.0; pieces.len()];
+            importance[space] = 9.0;
+            assert_eq!(
+                texts.pruned(&tokens, &importance, 1.0).unwrap(),
+                Texts::one("b"),
+                "{spaces}"
+            );
+        }
+    }
+
+    /// The space before the next word is the last that is read, and says nothing of that word.
+    #[test]
+    fn a_long_text_may_end_between_words() {
+        let texts = Texts::one("ab cd ef gh");
+        for (positions, read) in [(5, "ab cd"), (6, "ab cd"), (7, "ab cd ef")] {
+            let tokens = of_bytes(false, positions).encode(&texts).unwrap();
+            assert_eq!((tokens.ids.len(), tokens.read[0]), (positions as usize, read.len()));
+            let mut importance = vec![0.0; positions as usize];
+            importance[0] = 1.0;
+            let unread = texts.first[read.len()..].to_owned();
+            assert_eq!(
+                texts.pruned(&tokens, &importance, 0.5).unwrap(),
+                Texts::one(format!("ab{unread}"))
+            );
+        }
+    }
+
     #[test]
     fn texts_that_begin_with_characters_of_several_bytes_have_their_places() {
         for add_prefix_space in [false, true] {
-            let mut bytes: Vec<char> = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet()
-                .into_iter()
-                .collect();
-            bytes.sort_unstable();
-            let vocab: serde_json::Map<String, serde_json::Value> = bytes
-                .iter()
-                .zip(0..)
-                .map(|(byte, id): (_, u32)| (byte.to_string(), id.into()))
-                .collect();
-            let level = serde_json::json!({
-                "type": "ByteLevel", "add_prefix_space": add_prefix_space, "trim_offsets": true, "use_regex": true
-            });
-            let json = serde_json::json!({
-                "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-                "pre_tokenizer": level, "post_processor": level, "decoder": level,
-                "model": {
-                    "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                    "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []
-                }
-            });
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("tokenizer.json");
-            std::fs::write(&path, json.to_string()).unwrap();
-            let tokenizer = TextTokenizer::read(&path, 64, 256).unwrap();
+            let tokenizer = of_bytes(add_prefix_space, 64);
             for text in [
                 "É was good",
                 "écoute",

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tenantry_plot::{
-    BuildSpec, Builder, COUNTING_BYTES, Cause, Context, Encode, Node, Progress, Select, Shape, Texts, Tree,
+    BuildSpec, Builder, COUNTING_BYTES, Cause, Context, Encode, Node, PlotError, Progress, Select, Shape, Texts, Tree,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 
@@ -75,19 +75,29 @@ impl TreeBuilding<'_, '_, '_> {
         )
     }
 
-    /// The root's tables of shorter fragments. Each text of a decoder begins with a fragment of every shorter length. Of an encoder's
-    /// fragments longer than three, the parts of one or two are enough: all lengths would each take as much as the longest.
+    /// The root's tables of shorter fragments.
     pub fn shorter(&mut self, texts: &Texts) -> Result<(), ExecutorError> {
-        let Shape {
-            context,
-            fragment_tokens: longest,
-            ..
-        } = self.shape;
-        let stands_in = |tokens: &u32| context == Context::Preceding || *tokens <= 2;
-        for fragment_tokens in (1..longest).filter(stands_in) {
+        let context = self.shape.context;
+        for fragment_tokens in shorter(self.shape) {
             self.root_table(fragment_tokens, Select::All, texts.whole_corpus(context))?;
         }
         Ok(())
+    }
+
+    /// The tree, if its root has all the tables that were built: it opens without one as well, and would answer as if no text had such fragments.
+    pub fn check_root(&self, tree: Tree) -> Result<Tree, PlotError> {
+        let snapshot = tree.snapshot();
+        let tables = snapshot.root().tables();
+        let is_there = |tokens: &u32| tables.iter().any(|table| table.shape().fragment_tokens == *tokens);
+        match shorter(self.shape).find(|tokens| !is_there(tokens)) {
+            None => Ok(tree),
+            Some(tokens) => Err(PlotError::Field {
+                path: tables[0].path().with_file_name(format!("{tokens}.plot")),
+                field: "table",
+                must: "there".into(),
+                got: "no such file".into(),
+            }),
+        }
     }
 
     /// One of the root's tables.
@@ -158,6 +168,13 @@ impl TreeBuilding<'_, '_, '_> {
         Builder::open(&path, spec)?.run(texts, &mut encoder, &mut tell)?;
         Ok(())
     }
+}
+
+/// Tokens of the shorter fragments that stand in for those of this shape. Each text of a decoder begins with a fragment of every shorter length. Of an
+/// encoder's fragments longer than three, the parts of one or two are enough: all lengths would each take as much as the longest.
+fn shorter(shape: Shape) -> impl Iterator<Item = u32> {
+    let stands_in = move |tokens: &u32| shape.context == Context::Preceding || *tokens <= 2;
+    (1..shape.fragment_tokens).filter(stands_in)
 }
 
 /// Layers and their name.

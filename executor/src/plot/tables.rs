@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Device;
 use tenantry_core::spec::PlotSpec;
-use tenantry_plot::{Batch, Counters, DomainId, Engine, Node, PlotError, Select, Text, Texts, Tier, Tiers, Tree};
+use tenantry_plot::{
+    Batch, Builder, Counters, DomainId, Engine, Node, PlotError, Select, Text, Texts, Tier, Tiers, Tree,
+};
 use tenantry_profiles::{DType, ModelKind, ModelShape};
 use tenantry_traces::generate::Domains;
 
@@ -19,6 +21,9 @@ use crate::host::forget_cached;
 
 /// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
 const CORPUS_VERSION: u32 = 2;
+
+/// What a table's folder has of its model's name at most: file systems take names of 255 bytes, and more than a model's is in it.
+const NAME_BYTES: usize = 80;
 
 /// Where tables are kept from one run to the next: the user's cache, or the folder for temporary files where there is none.
 pub fn tables_folder() -> PathBuf {
@@ -113,7 +118,7 @@ impl Tables {
         };
         let name = format!(
             "{}-{kind}-{}x{}-{}h-{}kv-{}i-{}v-{}p-{weights}-lower{}",
-            model.name,
+            short_name(&model.name),
             model.layers,
             model.hidden,
             model.heads,
@@ -155,11 +160,12 @@ impl Tables {
         };
         let tokenizer = files.tokenizer();
         let texts = Texts::new(&files.corpus, tokenizer.as_deref(), seed, model.vocabulary, domains)?;
-        let tables = Tables::with_encoder(folder, &name, model, plot, texts, &mut encode, watch)?;
-        match updates && files.model.is_none() {
+        let tables = Tables::with_encoder(folder, &name, model, plot, texts, &mut encode, watch);
+        let tables = tables.and_then(|tables| match updates && files.model.is_none() {
             true => tables.with_updates(&name, model, plot, &mut encode, watch),
             false => Ok(tables),
-        }
+        });
+        tables.map_err(|error| error.of_tables_in(folder))
     }
 
     /// Likewise, of layers of a model of this kind and width that are given and known by `name`.
@@ -190,8 +196,6 @@ impl Tables {
             false => '_',
         };
         let folder = folder.join(name.chars().map(plain).collect::<String>());
-        let _lock = lock(&folder)?;
-
         let mut building = TreeBuilding {
             tree: &folder,
             shape: shape_of(model, fragment_tokens),
@@ -203,15 +207,23 @@ impl Tables {
             root: tier(plot.tier),
             domains: Tier::Memory { locked: false },
         };
-        if !folder.join("root").join("CURRENT").exists() {
+        let of_domains = Select::of_domain(domain_hits_ppm);
+        let is_published = |node: PathBuf| node.join("CURRENT").exists();
+        let has_root = || is_published(folder.join("root"));
+        let has_domain = |domain| is_published(folder.join("domains").join(domain_name(domain)));
+        // What is whole may lie where nobody may write.
+        let is_whole = has_root() && (of_domains.is_none() || texts.domains().all(has_domain));
+        let _lock = (!is_whole).then(|| lock(&folder)).transpose()?;
+        if !has_root() {
             building.root(&texts, Select::of_root(fallbacks_ppm))?;
             Tree::found(&folder, tiers)?;
         }
-        let tree = Tree::open(&folder, tiers).map_err(|source| ExecutorError::KeptTables {
+        let opened = Tree::open(&folder, tiers).and_then(|tree| building.check_root(tree));
+        let tree = opened.map_err(|source| ExecutorError::KeptTables {
             folder: folder.clone(),
             source,
         })?;
-        if let Some(select) = Select::of_domain(domain_hits_ppm) {
+        if let Some(select) = of_domains {
             for domain in texts.domains() {
                 let name = domain_name(domain);
                 if tree.snapshot().domain(&name).is_none() {
@@ -243,7 +255,16 @@ impl Tables {
         encode: EncodeFragments<'_>,
         watch: WatchBuilding<'_>,
     ) -> Result<Tables, ExecutorError> {
-        let _lock = lock(&self.folder)?;
+        let Some(select) = Select::of_domain(plot.domain_hits_ppm) else {
+            return Ok(Tables { updates: true, ..self });
+        };
+        let domains = self.folder.join("domains");
+        let is_built = |domain| {
+            let next = domains.join(domain_name(domain)).join("next");
+            Builder::is_done(next.join(format!("{}.plot", plot.fragment_tokens)))
+        };
+        let built: Vec<bool> = self.texts.domains().map(is_built).collect::<Result<_, PlotError>>()?;
+        let _lock = built.contains(&false).then(|| lock(&self.folder)).transpose()?;
         let mut building = TreeBuilding {
             tree: &self.folder,
             shape: shape_of(model, plot.fragment_tokens),
@@ -251,11 +272,9 @@ impl Tables {
             encode,
             watch,
         };
-        if let Some(select) = Select::of_domain(plot.domain_hits_ppm) {
-            for domain in self.texts.domains() {
-                let corpus = self.texts.corpus(domain);
-                building.domain(&domain_name(domain), Version::Updated(domain), select, corpus)?;
-            }
+        for domain in self.texts.domains() {
+            let corpus = self.texts.corpus(domain);
+            building.domain(&domain_name(domain), Version::Updated(domain), select, corpus)?;
         }
         Ok(Tables { updates: true, ..self })
     }
@@ -387,6 +406,16 @@ impl DomainState {
             updated: AtomicBool::new(false),
         }
     }
+}
+
+/// What a folder's name has of a model's: a long one ends in a hash, by which it is told from those that begin alike.
+fn short_name(model: &str) -> String {
+    if model.len() <= NAME_BYTES {
+        return model.to_owned();
+    }
+    let begin = model.floor_char_boundary(NAME_BYTES - 17);
+    let hash = blake3::hash(model.as_bytes()).to_hex();
+    format!("{}-{}", &model[..begin], &hash[..16])
 }
 
 /// All that tables of layers of this name depend on.

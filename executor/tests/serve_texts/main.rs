@@ -105,6 +105,7 @@ fn profiled(
     let heard = PassHeard {
         begins: &mut |_, _| {},
         ends: &mut |_| Ok(()),
+        fits: &mut |_| {},
     };
     let profiled = folder.path().join("profiled");
     std::fs::create_dir(&profiled).unwrap();

@@ -10,7 +10,7 @@ use tenantry_profiles::{AdapterImplementation, DType, Tier, of_checkpoint};
 
 use super::{RawCascade, RawRuntimes, RawTasks};
 use crate::presets;
-use crate::scalar::{Count, Index, InstanceCount, Memory, Name, Part, Period, Span, WidthCount};
+use crate::scalar::{Count, Index, InstanceCount, LongPeriod, Memory, Name, Part, Span, WidthCount};
 
 /// One serving system: a preset with the keys that differ, or all its decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -219,7 +219,7 @@ pub enum RawPrefill {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct RawConsolidate {
     /// How often it is looked at.
-    pub every: Period,
+    pub every: LongPeriod,
     /// Requests up to which an instance has little to do.
     pub light: Count,
 }
@@ -310,10 +310,10 @@ fn implementations(_: &mut SchemaGenerator) -> Schema {
 pub struct RawPlot {
     /// Layers that it replaces, with the embedding.
     pub lower_layers: Count,
-    /// Tokens of a fragment.
+    /// Tokens of a fragment: at most 512, and as many as the model's longest input.
     #[serde(default = "three")]
     pub fragment_tokens: Count,
-    /// Threads that share the look-ups of a batch.
+    /// Threads that share the look-ups of a batch, at most 256.
     #[serde(default = "one")]
     pub threads: Count,
     /// Where the root table lies.
@@ -330,7 +330,8 @@ pub struct RawPlot {
     #[serde(default)]
     pub met: RawMet,
     /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: where `met` is `counted`, that of the
-    /// table that is executed; else the paper's domains' (HMI, Table 5: 1.42 GB for half of all occurrences, 0.31 for 30 %), by the width of a row.
+    /// table that is executed; else the paper's domains' (HMI, Table 5: 463 GB for all occurrences, 1.42 for half of them, 0.31 for 30 %), by the width
+    /// of a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain_table: Option<Memory>,
 }

@@ -62,7 +62,15 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("model: large", "model: lagre",
      "s.yaml:19: systems[0].cascade.stages[1].model: must be one of small, large, got lagre; did you mean large?"),
     ("average: [0.4, 0.6]", "average: [0.4]",
-     "s.yaml:20: systems[0].cascade.join.average: must be 2 weights, a number for each model, not all 0, got 1"),
+     "s.yaml:20: systems[0].cascade.join.average: must be weights, one for each model (2), not all 0, got [0.4]"),
+    ("average: [0.4, 0.6]", "vote: [0, 0]",
+     "s.yaml:20: systems[0].cascade.join.vote: must be weights, one for each model (2), not all 0, got [0, 0]"),
+    // The second model is `bert-base`, of 512 positions.
+    ("preset: tabi\n", "preset: tabi\n    padding: { to: 300 }\n",
+     "s.yaml:16: systems[0].padding.to: must be at most 128, the longest input of model small, got 300"),
+    ("    cascade:\n      stages:\n        - { model: small", "    padding: { to: 300 }\n    cascade:\n      \
+      stages:\n        - { model: large, name: small",
+     "nothing wrong"),
     ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], layers: { from: 6, to: 12 } }",
      "s.yaml:19: systems[0].cascade.stages[1].layers.from: must be where the stage before, of the same model, has \
       ended, got 6"),
@@ -125,7 +133,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:19: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` (none), since \
       a generator has no probabilities to average, got [0.4, 0.6]"),
     ("weights: [0.4, 0.6]", "weights: [0, 0]",
-     "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got 2"),
+     "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got [0, 0]"),
     ("{ model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: \
       [1] }", "{ model: large, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: \
                small, gpus: [1] }",

@@ -87,4 +87,7 @@ pub enum CascadeError {
         /// The length that it has.
         got: usize,
     },
+    /// The user stopped it.
+    #[error("stopped before its end")]
+    Interrupted,
 }

@@ -44,7 +44,7 @@ impl EarlyStops {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// The fastest candidate, in the mean, that meets the targets, and the more accurate among equals; or those that come nearest, at most three
-    /// and the nearest first.
+    /// and the nearest first, of equals the fastest.
     pub chosen: Result<Candidate, Vec<Candidate>>,
     /// How many candidates there are.
     pub candidates: usize,
@@ -272,14 +272,25 @@ impl Targets {
 /// The fastest of these candidates, in the mean, that meets the targets; the more accurate among equals.
 ///
 /// # Errors
-/// The nearest candidates, nearest first and at most three, where none does.
+/// The nearest candidates, at most three, where none does: nearest first, of equals the fastest, and then the simplest.
 pub fn select<'a>(candidates: &'a [Candidate], targets: &Targets) -> Result<&'a Candidate, Vec<&'a Candidate>> {
     let meets = candidates.iter().filter(|candidate| targets.miss(candidate) == 0.0);
     let fastest = meets.min_by(|a, b| a.mean_ms.total_cmp(&b.mean_ms).then(b.accuracy.total_cmp(&a.accuracy)));
     fastest.ok_or_else(|| {
         let mut nearest: Vec<&Candidate> = candidates.iter().collect();
-        nearest.sort_by(|a, b| targets.miss(a).total_cmp(&targets.miss(b)));
+        // Sums of shares come with their rounding.
+        let rounded = |candidate: &Candidate| libm::round(targets.miss(candidate) * 1e9);
+        nearest.sort_by(|a, b| {
+            let order = rounded(a).total_cmp(&rounded(b)).then(a.mean_ms.total_cmp(&b.mean_ms));
+            order.then(parts(a).cmp(&parts(b)))
+        });
         nearest.truncate(3);
         nearest
     })
+}
+
+/// What a candidate is made of: the fewer, the simpler.
+fn parts(candidate: &Candidate) -> [usize; 3] {
+    let pruning = candidate.prune.iter().flatten().count();
+    [candidate.models.len(), pruning, candidate.weights.iter().len()]
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, did_you_mean};
+use tenantry_reports::human;
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Scenario, ScenarioErrors};
 use tenantry_traces::Duration;
@@ -149,13 +150,15 @@ impl Answers {
     fn on_several(&self) -> impl Iterator<Item = (u32, Answers)> {
         let most = self.most_shared();
         let gpus = (2..=most).filter(move |gpus| most.is_multiple_of(*gpus));
-        gpus.map(|gpus| {
-            let answers = Answers {
-                gpus: gpus.to_string(),
-                ..self.clone()
-            };
-            (gpus, answers)
-        })
+        gpus.map(|gpus| (gpus, self.with(gpus)))
+    }
+
+    /// The same on so many cards.
+    pub fn with(&self, gpus: u32) -> Answers {
+        Answers {
+            gpus: gpus.to_string(),
+            ..self.clone()
+        }
     }
 
     /// On how many cards it can be run at least, where these are too few to hold a model.
@@ -323,7 +326,8 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
     let format = Format::of(path).map_err(Failure::bad_input)?;
     if !format.replays() {
         return Err(Failure::BadInput(format!(
-            "--trace: {trace}: must have an arrival and lengths for each request, got {}",
+            "--trace: {trace}: must have an arrival and lengths for each request, got {}; `tenantry trace convert --help` \
+             says how requests are made of such a file",
             format.name()
         )));
     }
@@ -355,6 +359,29 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         generates,
         silent: first.zip(last).and_then(|(first, last)| silence_before(first, last)),
     })
+}
+
+/// That requests of a trace are too long for a model, and will be refused; nothing where none is.
+///
+/// # Errors
+/// As [`of_trace`].
+pub fn too_long(trace: &str, model: &ModelShape) -> Result<Option<String>, Failure> {
+    // Who generates has a position left for a token.
+    let most = model.positions - u32::from(model.kind == ModelKind::Decoder);
+    let (mut all, mut refused) = (0, 0);
+    for record in source::records(Path::new(trace), &ReadArgs::default()).map_err(Failure::bad_input)? {
+        let record = record.map_err(Failure::bad_input)?;
+        all += 1;
+        refused += u64::from(record.input_tokens.is_some_and(|tokens| tokens > most));
+    }
+    Ok((refused > 0).then(|| {
+        format!(
+            "of {} requests, {} have more than the {most} tokens that {} takes in, and will be refused",
+            human::count(all),
+            human::count(refused),
+            model.name
+        )
+    }))
 }
 
 /// What is wrong with a scenario that is not written yet, by the flags that have said it.

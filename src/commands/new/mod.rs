@@ -13,7 +13,7 @@ use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::{check_file, next, print, say, write_in_folder};
 
-use answers::{Answers, Fitting, of_trace};
+use answers::{Answers, Fitting, of_trace, too_long};
 use ask::Dialogue;
 
 pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -33,7 +33,13 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     {
         say(output, &format!("note: {trace}: {note}"));
     }
-    let Fitting { text, loaded, laid_out } = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
+    let answers = Answers::of(args, of_trace)?;
+    if let Some(trace) = &args.trace
+        && let Some(note) = too_long(trace, &answers.model)?
+    {
+        say(output, &format!("note: {trace}: {note}"));
+    }
+    let Fitting { text, loaded, laid_out } = on_a_card(args, answers, &file, output)?;
     if laid_out.cards > 1 {
         let cards = laid_out.cards;
         say(
@@ -57,6 +63,13 @@ fn on_a_card(args: &NewArgs, answers: Answers, file: &str, output: &OutputArgs) 
         Err(why) => why,
     };
     let others = answers.cards(file)?;
+    // Nobody has said how many cards there are: as many as hold the model together.
+    if args.gpus.is_none()
+        && (args.card.is_some() || others.is_empty())
+        && let Some(gpus) = answers.gpus_that_fit(file)
+    {
+        return answers.with(gpus).fitting(file)?.map_err(Failure::BadInput);
+    }
     let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
     let Some(first) = names.first() else {
         return Err(answers.no_card(file, &why));

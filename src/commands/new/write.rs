@@ -60,7 +60,7 @@ models:
 
 tenants:
   count: {tenants}
-  popularity: {popularity}     # who asks how often; or uniform, distinct, identical, {{skewed: 1.5}}, of-arrivals
+  popularity: {popularity}     # who asks how often; or {others}
 {kinds}
 workload:
 {workload}
@@ -74,6 +74,10 @@ slo: {{ latency: {latency}, at: {at} }}
 # plan: {{ find: fewest-cards, gpus: {{ from: 1, to: 32 }} }}   # what `tenantry plan {as_word}` looks for; this where it is left out
 ",
         popularity = if *tenants_of_trace { "of-arrivals" } else { "{ zipf: 0.9 }" },
+        others = match tenants_of_trace {
+            true => "uniform, distinct, identical, {zipf: 0.9}, {skewed: 1.5}",
+            false => "uniform, distinct, identical, {skewed: 1.5}, of-arrivals",
+        },
         kinds = if some_has(answers, "tasks") { KINDS } else { "" },
         workload = workload(answers),
         outcomes = if some_has(answers, "cascade") { OUTCOMES } else { "" },

@@ -15,7 +15,9 @@ where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
 {
     pub fn binds(&self) -> Result<Option<Binds>, Failure> {
-        let Some(best) = self.found.best else { return Ok(None) };
+        let Some(best) = self.found.best else {
+            return self.binds_at_the_nearest();
+        };
         let at_the_answer = || {
             let seen = self.evaluator.seen(best);
             let turns = self.evaluator.takes_turns(best)?;
@@ -48,6 +50,16 @@ where
             )),
             None => { self.evaluator.seen(lesser) }.map(|seen| binds(&seen, at, "of the time", true, turns)),
         })
+    }
+
+    /// Where nothing keeps the target.
+    fn binds_at_the_nearest(&self) -> Result<Option<Binds>, Failure> {
+        let Some((_, nearest)) = self.nearest()?.filter(|(_, cell)| !self.is_empty(*cell)) else {
+            return Ok(None);
+        };
+        let turns = self.evaluator.takes_turns(nearest)?;
+        let seen = self.evaluator.seen(nearest);
+        Ok(seen.map(|seen| binds(&seen, "at the nearest", "of the time", true, turns)))
     }
 
     pub fn notes(&self) -> Vec<String> {

@@ -4,6 +4,8 @@
 mod grounds;
 mod options;
 
+use std::cell::OnceCell;
+
 use rayon::prelude::*;
 use tenantry_reports::human;
 use tenantry_reports::plan::{CANNOT_RUN, sure};
@@ -29,6 +31,8 @@ pub struct Explanation<'a, F> {
     pub evaluator: &'a Evaluator<'a>,
     pub search: &'a Search<F>,
     pub found: &'a Found,
+    /// What comes nearest where nothing keeps the target, once it has been looked for: the share of requests in time, and where.
+    pub nearest: OnceCell<Option<(f64, Cell)>>,
 }
 
 impl<F> Explanation<'_, F>
@@ -179,16 +183,13 @@ where
 
     /// What comes nearest of all that was run; where nothing can be an answer, why.
     fn nothing(&self, target: &str) -> Result<String, Failure> {
-        let cells: Vec<Cell> = { self.search.cells() }
-            .filter(|cell| self.judged(*cell).is_some())
-            .collect();
+        let cells = self.run();
         if !cells.is_empty() && cells.iter().all(|cell| self.is_empty(*cell)) {
             return Ok(format!(
                 "Nothing can be told: {NO_REQUEST} (workload.stop, workload.warm_up)."
             ));
         }
-        let nearest = self.nearest(&cells)?;
-        Ok(nearest.map_or_else(
+        Ok(self.nearest()?.map_or_else(
             || {
                 let cells = self.found.standings.iter().map(|standing| standing.decided_by);
                 // One reason is that of all settings of a system.
@@ -225,14 +226,32 @@ where
         ))
     }
 
-    /// Of some cells the one of which most requests are in time, and how many. What was stopped is run to its end where it may be that one.
-    fn nearest(&self, cells: &[Cell]) -> Result<Option<(f64, Cell)>, Failure> {
+    /// All that was run.
+    fn run(&self) -> Vec<Cell> {
+        { self.search.cells() }
+            .filter(|cell| self.judged(*cell).is_some())
+            .collect()
+    }
+
+    /// Of all that was run, that of which most requests are in time, and how many.
+    fn nearest(&self) -> Result<Option<(f64, Cell)>, Failure> {
+        match self.nearest.get() {
+            Some(nearest) => Ok(*nearest),
+            None => {
+                let nearest = self.look_for_nearest()?;
+                Ok(*self.nearest.get_or_init(|| nearest))
+            }
+        }
+    }
+
+    /// What was stopped is run to its end where it may be the nearest.
+    fn look_for_nearest(&self) -> Result<Option<(f64, Cell)>, Failure> {
         let share = |samples: &[Sample]| {
             let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
             sum(|sample| sample.kept) as f64 / sum(|sample| sample.judged).max(1) as f64
         };
         let is_stopped = |cell: &Cell| self.judged(*cell).is_some_and(|judged| judged.hopeless);
-        let (stopped, ended): (Vec<Cell>, Vec<Cell>) = cells.iter().partition(|cell| is_stopped(cell));
+        let (stopped, ended): (Vec<Cell>, Vec<Cell>) = self.run().into_iter().partition(is_stopped);
         let of_ended = |cell: Cell| self.judged(cell).map(|judged| (judged.share.mean, judged.score, cell));
         let mut shares: Vec<(f64, f64, Cell)> = ended.into_iter().filter_map(of_ended).collect();
         let least = shares.iter().map(|(share, ..)| *share).fold(-1.0, f64::max);

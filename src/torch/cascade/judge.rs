@@ -141,11 +141,13 @@ fn text(verdict: &Verdict) -> String {
         ],
         verdict.ensemble.iter().map(effect),
     );
-    let errors = table(
-        ["model", "temperature", "ECE before", "after"],
-        verdict.calibration.iter().map(calibration),
-    );
-    [judged, effects, errors].join("\n\n")
+    let mut tables = vec![judged, effects];
+    // A regression has no temperature.
+    if !verdict.calibration.is_empty() {
+        let header = ["model", "temperature", "ECE before", "after"];
+        tables.push(table(header, verdict.calibration.iter().map(calibration)));
+    }
+    tables.join("\n\n")
 }
 
 fn calibration(error: &CalibrationError) -> Vec<String> {
@@ -258,4 +260,33 @@ fn fitted_to<'a>(items_hash: &str, profiled: impl Iterator<Item = &'a Outputs> +
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_regression_has_no_table_of_temperatures() {
+        let mut verdict = Verdict {
+            judged: vec![Judged {
+                name: "small".into(),
+                accuracy: 0.9,
+                service_us: vec![100.0],
+                returned: vec![1.0],
+                words_left: None,
+                re_routed_accuracy: None,
+            }],
+            ensemble: Vec::new(),
+            calibration: Vec::new(),
+        };
+        assert!(!text(&verdict).contains("temperature"), "{}", text(&verdict));
+        verdict.calibration.push(CalibrationError {
+            model: "small".into(),
+            temperature: Some(1.5),
+            before: 0.2,
+            after: 0.1,
+        });
+        assert!(text(&verdict).contains("temperature") && text(&verdict).contains("1.500"));
+    }
 }

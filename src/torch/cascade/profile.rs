@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tenantry_cascade::Temperature;
 use tenantry_core::answers::described;
 use tenantry_executor::ExecutorError;
 use tenantry_executor::cascade::{
@@ -20,12 +21,12 @@ use tenantry::failure::Failure;
 use tenantry::interrupt;
 use tenantry::output::{print, say};
 
+/// How far off a regression's right answer may be where nobody says.
+const TOLERANCE: f64 = 0.5;
+
 pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
-    if !(args.tolerance > 0.0 && args.tolerance.is_finite()) {
-        return Err(Failure::BadInput(format!(
-            "--tolerance: must be above 0, got {}",
-            args.tolerance
-        )));
+    if let Some(got) = args.tolerance.filter(|got| !(*got > 0.0 && got.is_finite())) {
+        return Err(Failure::BadInput(format!("--tolerance: must be above 0, got {got}")));
     }
     let interrupt = interrupt::flag();
     // Without a slash or a dot at its end.
@@ -36,35 +37,37 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         items,
         items_hash,
     } = Asked::read(&args.models)?;
+    check_fitted(args, models[0].answer())?;
     let (partial, kept) = Partial::of(&out, &identity(args, &models, &items_hash))?;
     if !kept.is_empty() {
         say(output, &format!("going on with {}", partial.folder.display()));
     }
+    let method = match args.calibration {
+        None | Some(CalibrationName::Temperature) => CalibrationMethod::Temperature,
+        Some(CalibrationName::Dirichlet) => CalibrationMethod::Dirichlet,
+    };
     let heard = PassHeard {
         begins: &mut |model, steps| match steps {
             [] => say(output, &format!("{model}: {} items", items.len())),
             steps => say(output, &format!("{model}: items pruned by {}", described(steps))),
         },
         ends: &mut |outputs| partial.keep(outputs),
+        fits: &mut |model| {
+            // All others are fitted in a moment.
+            if method == CalibrationMethod::Dirichlet {
+                say(output, &format!("{model}: fitting weights between its classes"));
+            }
+        },
     };
     let routes = routes(args, &models)?;
     let fitted = |folder| calibrations(folder, &models);
     let calibrations = args.calibrated_by.as_deref().map(fitted).transpose()?;
-    let method = match args.calibration {
-        None | Some(CalibrationName::Temperature) => CalibrationMethod::Temperature,
-        Some(CalibrationName::Dirichlet) => CalibrationMethod::Dirichlet,
-    };
-    if let (Some(_), Some(Answer::Number)) = (args.calibration, models.first().map(TextModel::answer)) {
-        return Err(Failure::BadInput(
-            "--calibration: must be of models that answer classes, got a regression, whose spread is fitted".into(),
-        ));
-    }
     let asked = ProfileItems {
         items: &items,
         method,
         path: &args.models.items,
         hash: &items_hash,
-        tolerance: args.tolerance,
+        tolerance: args.tolerance.unwrap_or(TOLERANCE),
         calibrations: calibrations.as_ref(),
         routes: &routes,
         kept: &kept,
@@ -88,8 +91,10 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     unfinished.finish()?;
     partial.remove()?;
     if calibrations.is_none() {
-        for note in profiled.iter().filter_map(at_an_end) {
-            say(output, &note);
+        for Profiled { whole, .. } in &profiled {
+            for note in of_calibration(&whole.calibration) {
+                say(output, &format!("note: {}: {note}", whole.model));
+            }
         }
     }
     let passes = { profiled.iter() }
@@ -102,6 +107,20 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     print(output, &json!({ "folder": args.out, "outputs": rows }), || {
         format!("{}\n\n{} has the outputs.", text(&rows), args.out.display())
     })
+}
+
+/// That what is said of the fit is of models that answer so.
+fn check_fitted(args: &CascadeProfileArgs, answer: &Answer) -> Result<(), Failure> {
+    let message = match answer {
+        Answer::Number if args.calibration.is_some() => {
+            "--calibration: must be of models that answer classes, got a regression, whose spread is fitted".to_owned()
+        }
+        Answer::Class(_) if args.tolerance.is_some() => {
+            format!("--tolerance: must be of a regression, whose answers are numbers, got the classes {answer}")
+        }
+        Answer::Number | Answer::Class(_) => return Ok(()),
+    };
+    Err(Failure::BadInput(message))
 }
 
 /// What `--route` says, of these models.
@@ -191,20 +210,33 @@ impl Partial {
     }
 }
 
-/// That a model's confidences were fitted to items that do not tell how sure it may be.
-fn at_an_end(model: &Profiled) -> Option<String> {
-    let Calibration::Classes(temperature) = &model.whole.calibration else {
-        return None;
+/// That confidences are by a temperature that was not asked for, or were fitted to items that do not tell how sure a model may be.
+fn of_calibration(calibration: &Calibration) -> Vec<String> {
+    let (temperature, no_weights) = match calibration {
+        Calibration::Classes(temperature) => (Some(*temperature), None),
+        Calibration::Dirichlet(dirichlet) => (dirichlet.temperature(), dirichlet.temperature().map(no_weights)),
+        Calibration::Number { .. } => (None, None),
     };
+    no_weights.into_iter().chain(temperature.and_then(at_an_end)).collect()
+}
+
+fn no_weights(temperature: Temperature) -> String {
+    format!(
+        "no weights between its classes were found that are likelier of these items than the temperature of {:.3} \
+         alone, by which its confidences are",
+        temperature.value()
+    )
+}
+
+fn at_an_end(temperature: Temperature) -> Option<String> {
     let why = match temperature.value() > 1.0 {
         true => "is no better than chance of these items: are their labels the model's classes?",
         false => "says nothing of other items, of which some must be answered wrongly to fit it",
     };
     temperature.is_at_an_end().then(|| {
         format!(
-            "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: what is \
+            "the temperature of {:.3} is the end of what is tried, where the likelihood still rises: what is \
              sure by it {why}",
-            model.whole.model,
             temperature.value()
         )
     })
@@ -298,6 +330,8 @@ fn calibrations(folder: &Path, asked: &[TextModel]) -> Result<BTreeMap<String, F
 
 #[cfg(test)]
 mod tests {
+    use tenantry_cascade::Dirichlet;
+
     use super::*;
 
     #[test]
@@ -310,5 +344,18 @@ mod tests {
             "{note}"
         );
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn a_fit_that_came_to_nothing_is_told_of() {
+        let of = |temperature: f64, between: f64| {
+            let rows = [vec![1.0 / temperature, between], vec![0.0, 1.0 / temperature]];
+            of_calibration(&Calibration::Dirichlet(Dirichlet::new(&rows, &[0.0, 0.0]).unwrap()))
+        };
+        assert!(of(2.0, 0.1).is_empty());
+        let told = of(2.0, 0.0);
+        assert!(told.len() == 1 && told[0].contains("likelier of these items than the temperature of 2.000 alone"));
+        let told = of(0.01, 0.0);
+        assert!(told.len() == 2 && told[1].contains("temperature of 0.010 is the end of what is tried"));
     }
 }

@@ -12,7 +12,10 @@ use self::both::Both;
 use self::drift::drift_caveats;
 use crate::device::Device;
 use crate::executable;
-use tenantry::caveats::{another_rate_caveat, extrapolation_caveat, interrupted_caveat, of_runs, recording_caveats};
+use tenantry::caveats::{
+    another_rate_caveat, extrapolation_caveat, in_order, interrupted_caveat, of_runs, recording_caveats,
+    two_tables_caveats,
+};
 use tenantry::cli::{OutputArgs, ValidateArgs};
 use tenantry::failure::Failure;
 use tenantry::keep::{Keep, More};
@@ -58,6 +61,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         caveats.push(interrupted_caveat(asked, &loaded.runs, &executed.runs));
     }
     caveats.extend(loaded.table_caveats());
+    caveats.extend(two_tables_caveats(&loaded.runs));
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
     caveats.extend(recording_caveats(&loaded.runs));
@@ -74,8 +78,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         caveats.extend(drift_caveats(&validation, args.gauge));
     }
     caveats.extend(validation.cancelling());
-    caveats.sort();
-    caveats.dedup();
+    let mut caveats = in_order(caveats);
     // What casts doubt on all of it comes first.
     caveats.splice(0..0, two_devices);
     let events = simulated.iter().map(|run| run.events).sum();

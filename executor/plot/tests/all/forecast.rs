@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::build;
 use tenantry_plot::{
-    Batch, Context, Counters, Engine, Forecast, Language, Node, Select, Shape, Text, Texts, Tier, Tiers, Tree,
+    Batch, Context, Counters, Engine, Forecast, KeySets, Language, Node, Select, Shape, Text, Texts, Tier, Tiers, Tree,
 };
 
 const VOCABULARY: u32 = 900;
@@ -70,8 +70,10 @@ fn meet(tree: &Tree, context: Context, tokens: &[u32], domain: u32) -> Counters 
     }
 }
 
+/// Keys that other forecasts counted, of the same tables and of others, change nothing.
 #[test]
 fn forecasts_are_what_tables_give() {
+    let kept = KeySets::default();
     for context in [Context::Both, Context::Preceding] {
         for (fragment_tokens, root, domains) in [
             (3, Select::of_root(0), Select::of_domain(500_000)),
@@ -87,7 +89,7 @@ fn forecasts_are_what_tables_give() {
             let folder = tempfile::tempdir().unwrap();
             let tree = tree(folder.path(), shape, root, domains);
             let texts = made_up();
-            let forecast = Forecast::new(&texts, fragment_tokens, context, root, domains).unwrap();
+            let forecast = Forecast::new(&texts, fragment_tokens, context, root, domains, &kept).unwrap();
             let mut all = Counters::default();
             for ticket in 0..REQUESTS {
                 let (tenant, length) = (ticket as u32 % 21, 1 + (ticket as usize * 7) % 50);

@@ -193,6 +193,8 @@ fn domains_have_representations_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["tiny", "tiny-opt"] {
         let model = ModelShape {
+            // Longer than what file systems leave to it beside what else rows hang on.
+            name: format!("{name}-{}", "x".repeat(220)),
             layers: 3,
             vocabulary: 300,
             ..ModelShape::builtin(name).unwrap()
@@ -382,6 +384,88 @@ fn what_was_kept_and_is_broken_is_refused_until_it_is_removed() {
     assert!(message.ends_with(&advice), "{message}");
     fs::remove_dir_all(&kept).unwrap();
     open().unwrap();
+}
+
+/// The root opens without its tables of shorter fragments too, and would miss what only they have.
+#[test]
+fn a_root_that_lacks_a_table_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
+    let open = || {
+        let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+            Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
+        };
+        let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
+        let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+        Tables::with_encoder(folder.path(), "kept", &model(), &PLOT, texts, &mut encode, go_on)
+    };
+    let kept = open().unwrap().folder;
+    let table = kept.join("root").join("v1").join("1.plot");
+    fs::remove_file(&table).unwrap();
+    let message = open().err().expect("it was removed").to_string();
+    let expected = format!(
+        "{}: table: must be there, got no such file; remove {} and its tables are built anew",
+        table.display(),
+        kept.display()
+    );
+    assert_eq!(message, expected);
+}
+
+/// Tables that are all there are opened without a trace: they may lie where nobody may write.
+#[test]
+fn what_is_whole_is_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
+    let open = || {
+        let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+            Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
+        };
+        let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
+        let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+        let tables = Tables::with_encoder(folder.path(), "kept", &model(), &PLOT, texts, &mut encode, go_on);
+        tables
+            .unwrap()
+            .with_updates("kept", &model(), &PLOT, &mut encode, go_on)
+            .unwrap()
+    };
+    let lock = open().folder.join("lock");
+    fs::remove_file(&lock).unwrap();
+    let tables = open();
+    tables.reload(1).unwrap();
+    assert!(!lock.exists(), "nothing was to be built");
+    // What lacks a domain's table is built, by one process at a time.
+    fs::remove_file(tables.folder.join("domains/domain-1/CURRENT")).unwrap();
+    drop(tables);
+    open();
+    assert!(lock.exists());
+}
+
+/// Who cannot write where tables are kept is told how to keep them elsewhere.
+#[test]
+fn a_place_that_takes_no_tables_is_told_with_how_to_change_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plot");
+    fs::write(&file, "no folder").unwrap();
+    let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+    let refused = Tables::open_or_build(&file, &model(), &PLOT, RANDOM, Device::Cpu, go_on);
+    let message = refused.err().expect("a file has no tables").to_string();
+    let advice = format!(
+        "; tables are kept in {}: XDG_CACHE_HOME names another place for them",
+        file.display()
+    );
+    assert!(message.ends_with(&advice), "{message}");
+}
+
+#[test]
+fn long_names_are_told_apart_by_a_hash() {
+    let long = |last: char| short_name(&format!("{}{last}", "ä".repeat(150)));
+    assert_eq!(short_name("bert-base"), "bert-base");
+    assert!(
+        long('a').len() <= NAME_BYTES && long('a').starts_with("ää"),
+        "{}",
+        long('a')
+    );
+    assert_ne!(long('a'), long('b'));
 }
 
 #[test]

@@ -199,6 +199,13 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:13: systems[0].files.domains: must be of at most 8 domains, as the workload has (tenants.domains), got 9"),
     ("preset: hbert-adapter\n", "{ preset: hbert-plot, plot: { lower_layers: 1 }, files: { domains: [x] } }\n",
      "s.yaml:13: systems[0].files.domains: must be left out here: domains' versions come of a model, and `files.model` names none, got files"),
+    ("preset: hbert-adapter\n", "{ preset: hbert-plot, plot: { lower_layers: 1 }, files: { corpus: [a, b, c, d, e, f, g, h, i] } }\n",
+     "s.yaml:13: systems[0].files.corpus: must be of at most 8 domains, as the workload has (tenants.domains), got 9"),
+    ("preset: hbert-adapter\n", "{ preset: hbert-plot, plot: { lower_layers: 1, fragment_tokens: 129, threads: 257 } }\n",
+     "s.yaml:13: systems[0].plot.fragment_tokens: must be at most 128, the longest input of model backbone, got 129\n\
+      s.yaml:13: systems[0].plot.threads: must be at most 256, got 257"),
+    ("preset: hbert-adapter\n", "{ preset: hgpt, model: opt-125m, plot: { lower_layers: 1, fragment_tokens: 4294967295 } }\n",
+     "s.yaml:13: systems[0].plot.fragment_tokens: must be at most 512, the longest fragment that a table has, got 4294967295"),
     ("preset: hbert-adapter\n", "{ preset: gpt-shared, model: tiny-opt, heads: tagging }\n",
      "s.yaml:13: systems[0].heads: must be classification here: a decoder has none, got tagging"),
     // Cards that only take prompts in.

@@ -35,6 +35,32 @@ fn streams_and_allocations_that_cannot_be() {
     );
 }
 
+/// An allocation that is solved for, once or each period, is of no more instances than the program takes.
+#[test]
+fn more_instances_than_the_program_takes_are_refused() {
+    let of = |gpus: u32, allocate: &str| {
+        let system = format!(
+            "{{ preset: arlo, instances_per_gpu: 100, runtimes: {{ slo: 1s, max_length: 64, allocate: {allocate} }} }}"
+        );
+        let text = GOOD.replacen("gpus: 1", &format!("gpus: {gpus}"), 1);
+        errors(&text.replacen("{ preset: bert-shared, name: shared }", &system, 1), &[])
+    };
+    for (allocate, got) in [
+        ("{ global: {} }", "global"),
+        ("{ periodic: { period: 10s, first: 5s, at_once: 2 } }", "periodic"),
+    ] {
+        assert_eq!(of(1_000, allocate), "nothing wrong");
+        assert_eq!(
+            of(1_001, allocate),
+            format!(
+                "s.yaml:14: systems[1].runtimes.allocate: must be even or fixed for 100100 instances (cluster.gpus times instances_per_gpu), since the \
+                 program takes 100000 at most, got {got}"
+            )
+        );
+    }
+    assert_eq!(of(1_001, "even"), "nothing wrong");
+}
+
 #[test]
 fn a_prefix_that_fills_no_page_is_refused() {
     let of = |tokens: u32| {

@@ -101,6 +101,35 @@ fn the_fastest_that_meets_the_targets_is_chosen() {
 }
 
 /// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at p99.
+/// Both orders of the cut-offs, so that none is the first by chance.
+#[test]
+fn of_equally_near_candidates_the_fastest_is_the_nearest() {
+    let mut candidates = all(&pair());
+    // All miss a target of two alike.
+    candidates.iter_mut().for_each(|candidate| candidate.accuracy = 0.5);
+    for _ in 0..2 {
+        let nearest = select(&candidates, &targets(1.0)).unwrap_err();
+        let fastest = candidates
+            .iter()
+            .map(|candidate| candidate.mean_ms)
+            .fold(f64::INFINITY, f64::min);
+        assert_eq!((nearest[0].mean_ms, nearest[0].models.len()), (fastest, 1));
+        assert!(nearest.is_sorted_by(|a, b| a.mean_ms <= b.mean_ms));
+        candidates.reverse();
+    }
+    // As fast as the model alone: the model alone.
+    candidates.iter_mut().for_each(|candidate| candidate.mean_ms = 5.0);
+    for _ in 0..2 {
+        let nearest = select(&candidates, &targets(1.0)).unwrap_err();
+        let parts = |candidate: &&Candidate| (candidate.models.len(), candidate.weights.is_some());
+        assert_eq!(
+            nearest.iter().map(parts).collect::<Vec<_>>(),
+            [(1, false), (1, false), (2, false)]
+        );
+        candidates.reverse();
+    }
+}
+
 #[test]
 fn tails_are_of_items_and_not_of_means() {
     let mut repository = pair();

@@ -7,6 +7,7 @@
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use flate2::read::MultiGzDecoder;
 use tenantry_cascade::{Confident, Dirichlet, Temperature, expected_calibration_error};
@@ -82,7 +83,7 @@ fn calibrated(columns: Range<usize>, reference: &str) -> Option<Held> {
             .map(|(logits, label)| (logits.as_slice(), *label))
     };
     let fitted = Temperature::fit(half(0)).expect("the items are sound");
-    let by_class = Dirichlet::fit(half(0)).expect("the items are sound");
+    let by_class = Dirichlet::fit(half(0), &AtomicBool::new(false)).expect("the items are sound");
     let answers = |confident: &dyn Fn(&[f32]) -> Confident| -> Vec<(f64, bool)> {
         let answer = |(logits, label)| {
             let answer = confident(logits);
