@@ -1,4 +1,4 @@
-//! What look-ups need to know of texts: read and counted once for all runs of a command that have the same.
+//! What look-ups need to know of texts: read and counted once for all runs of a scenario that have the same.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

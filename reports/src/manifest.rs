@@ -42,7 +42,7 @@ impl Manifest {
             .is_some_and(|word| word == "plan")
     }
 
-    /// Without what says on which machine it was made, where files lie there, when and how fast: for a page that others get, and that comes out
+    /// Without what says on which machine it was made, in which folders (but for notes on folders with spaces in their names), when and how fast: for a page that others get, and that comes out
     /// the same each time.
     pub fn anonymous(self) -> Manifest {
         let program = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
@@ -69,9 +69,12 @@ impl Manifest {
 
 /// A word of a command line, where one that is a path as a whole may have anything in it.
 fn word_without_folders(word: &str) -> String {
-    let (option, value) = { word.split_once('=') }
-        .filter(|(option, _)| option.starts_with("--"))
-        .unwrap_or(("", word));
+    let (option, value) = word.split_once('=').unwrap_or(("", word));
+    let (option, value) = if word.starts_with('/') {
+        ("", word)
+    } else {
+        (option, value)
+    };
     match (value.starts_with('/'), option) {
         (false, _) => without_folders(word),
         (true, "") => last_part(value).to_owned(),
@@ -141,6 +144,8 @@ mod tests {
             ("--out=/home/me/out/", "--out=out"),
             ("/home/Jane Doe/s.yaml", "s.yaml"),
             ("--out=/home/Jane Doe/out", "--out=out"),
+            ("card=/home/Jane Doe/c", "card=c"),
+            ("/home/a=b/s.yaml", "s.yaml"),
             ("out/a b", "out/a b"),
             (
                 "arrivals={trace: {path: /home/me/t.csv}}",

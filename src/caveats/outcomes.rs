@@ -364,11 +364,11 @@ const REASONS: [(Fallback, &str); 4] = [
     ),
     (
         Fallback::DemandBeyondCards,
-        "more requests came than the instances finish within the SLO",
+        "more requests came than the instances finish within the SLO, one of them of the longest runtime",
     ),
     (
         Fallback::LongestBeyondCapacity,
-        "the longest runtime has more to do than it finishes within the SLO, however instances are given out",
+        "the longest runtime has more to do than it finishes within the SLO, however its stream's instances are given out",
     ),
     (Fallback::SolverLimit, "the solver met its limit"),
 ];
@@ -378,7 +378,8 @@ fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
     #[derive(Default)]
     struct Counts {
         decisions: u64,
-        fallbacks: [u64; REASONS.len()],
+        fallbacks: u64,
+        by: [u64; REASONS.len()],
         late: u64,
     }
     let mut fleets: BTreeMap<(&str, &str), Counts> = BTreeMap::new();
@@ -389,22 +390,24 @@ fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
         let Some(fleet) = fleet else { continue };
         let counts = fleets.entry((system, machine)).or_default();
         counts.decisions += fleet.decisions;
-        for (count, (why, _)) in counts.fallbacks.iter_mut().zip(REASONS) {
+        counts.fallbacks += fleet.fallbacks;
+        for (count, (why, _)) in counts.by.iter_mut().zip(REASONS) {
             *count += fleet.fallbacks_by.get(why.name()).unwrap_or(&0);
         }
         counts.late += fleet.late;
     }
     let mut caveats = Vec::new();
     for ((system, machine), counts) in fleets {
-        let fallbacks: u64 = counts.fallbacks.iter().sum();
-        if fallbacks > 0 {
-            let reasons = { counts.fallbacks.iter().zip(REASONS) }
+        if counts.fallbacks > 0 {
+            // Results of earlier versions say how many there were, and not why.
+            let reasons = { counts.by.iter().zip(REASONS) }
                 .filter(|(count, _)| **count > 0)
-                .map(|(count, (_, words))| format!("{count} since {words}"));
+                .map(|(count, (_, words))| format!(", {count} since {words}"));
             caveats.push(format!(
-                "{system} on {machine}: {fallbacks} of {} allocations stand for a solution, {}.",
+                "{system} on {machine}: {} of {} allocations stand for a solution{}.",
+                counts.fallbacks,
                 counts.decisions,
-                reasons.collect::<Vec<_>>().join(", ")
+                reasons.collect::<String>()
             ));
         }
         if counts.late > 0 {
@@ -448,13 +451,19 @@ mod tests {
             run(&[(Fallback::DemandBeyondCards, 2), (Fallback::SolverLimit, 1)], 3),
         ]);
         assert_eq!(told.len(), 2, "{told:?}");
-        let why =
-            "2 since more requests came than the instances finish within the SLO, 2 since the solver met its limit.";
+        let why = "2 since more requests came than the instances finish within the SLO, one of them of the longest runtime, 2 \
+             since the solver met its limit.";
         assert_eq!(
             told[0],
             format!("arlo on virtual: 4 of 12 allocations stand for a solution, {why}")
         );
         assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
+        let mut older = run(&[(Fallback::SolverLimit, 1)], 0);
+        older.summary.fleet.as_mut().unwrap().fallbacks_by.clear();
+        assert_eq!(
+            fleet_caveats(&[older]),
+            ["arlo on virtual: 1 of 6 allocations stand for a solution."]
+        );
     }
 
     #[test]

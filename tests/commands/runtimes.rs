@@ -50,8 +50,7 @@ fn an_allocation_that_is_no_solution_is_told_of() {
         )
     };
     let page = || std::fs::read_to_string(place.path().join("out/simulate/report.html")).unwrap();
-    let told =
-        "1 of 1 allocations stand for a solution, 1 since more requests came than the instances finish within the SLO.";
+    let told = "1 of 1 allocations stand for a solution, 1 since more requests came than the instances finish within the SLO, one of them of the longest runtime.";
     let fleet = |run: &Value| run["runs"][0]["fleet"].clone();
     let enough = of("40");
     assert_eq!(

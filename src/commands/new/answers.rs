@@ -371,6 +371,10 @@ pub fn too_long(trace: &str, model: &ModelShape) -> Result<Option<String>, Failu
     let (mut all, mut refused) = (0, 0);
     for record in source::records(Path::new(trace), &ReadArgs::default()).map_err(Failure::bad_input)? {
         let record = record.map_err(Failure::bad_input)?;
+        // Who was not answered is not asked for again.
+        if record.is_unanswered() {
+            continue;
+        }
         all += 1;
         refused += u64::from(record.input_tokens.is_some_and(|tokens| tokens > most));
     }

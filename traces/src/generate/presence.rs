@@ -75,7 +75,8 @@ impl Presence {
 /// Times as long as they are on: with tenants that sleep longer, a request would take milliseconds to be drawn.
 const LONGEST_OFF: f64 = 10_000.0;
 
-/// Turns of all tenants. Those of one are functions of the seed, of the tenant and of how many went before.
+/// Turns of all tenants. Those of one are functions of the seed, of the tenant and of how many went before; of a tenant that asks after so long that its
+/// turns are forgotten, also of when it asked before.
 struct OnOff {
     draws: Draws,
     spec: OnOffSpec,

@@ -100,7 +100,6 @@ fn the_fastest_that_meets_the_targets_is_chosen() {
     assert!((nearest[0].accuracy - 0.9).abs() < 1e-12);
 }
 
-/// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at p99.
 /// Both orders of the cut-offs, so that none is the first by chance.
 #[test]
 fn of_equally_near_candidates_the_fastest_is_the_nearest() {
@@ -130,6 +129,7 @@ fn of_equally_near_candidates_the_fastest_is_the_nearest() {
     }
 }
 
+/// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at p99.
 #[test]
 fn tails_are_of_items_and_not_of_means() {
     let mut repository = pair();

@@ -58,9 +58,9 @@ pub struct Allocated {
 pub enum Fallback {
     /// The solver met its limit, and the allocation is the best that it knew.
     SolverLimit,
-    /// However instances are given out, the longest runtime has more to do than it finishes within the SLO.
+    /// However a stream's instances are given out, the longest runtime has more to do than it finishes within the SLO.
     LongestBeyondCapacity,
-    /// More requests came than the instances finish within the SLO.
+    /// More requests came than the instances finish within the SLO, one of which is of the longest runtime.
     DemandBeyondCards,
     /// The question was none that the solver takes, and the allocation stays as it was.
     QuestionRefused,

@@ -197,3 +197,22 @@ fn a_tenants_turn_ends() {
     let place = order.iter().position(|&ticket| ticket == 100).expect("it is served");
     assert!(place < 60, "{place} of tenant 0 were served before: {order:?}");
 }
+
+/// A real machine hears of a request after it came: it belongs to a turn that has begun meanwhile.
+#[test]
+fn who_is_heard_of_late_belongs_to_the_turn() {
+    let system = system(GenerationSpec {
+        join: JoinSpec::QueuePerTenant,
+        ..generation()
+    });
+    let mut server = Server::new(&cluster(1, memory(&system, 200)), &system, TENANTS).unwrap();
+    // Heard of at 10, 11 and 12 ms.
+    for (ticket, came_us, tenant) in [(0, 10_000, 0), (1, 9_000, 1), (2, 9_500, 0)] {
+        let Entry::Request(request) = request(ticket, came_us, tenant, 20, 12) else {
+            unreachable!("it is a request")
+        };
+        let now = Time::ZERO + Duration::from_millis(10 + ticket);
+        server.handle(now, &Event::Arrived(request), &mut Commands::default());
+        assert_eq!(server.check_laws(now), Ok(()));
+    }
+}

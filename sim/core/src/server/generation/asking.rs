@@ -27,8 +27,9 @@ impl GenerationServer {
         sequence.asked = Some(instance);
         match sequence.place {
             Place::Queue => {
+                let turn = sequence.turn;
                 self.queue.ask(id, sequence);
-                self.reconsider_turns_after(id);
+                self.reconsider_turns_after(id, turn);
             }
             Place::Instance(_) => {
                 self.parked.remove(&sequence.waiting(id));

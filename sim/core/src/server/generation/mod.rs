@@ -363,7 +363,8 @@ impl GenerationServer {
         sequence.output_tokens = sequence.output_tokens.min(most);
         let id = self.sequences.insert(sequence);
         self.queue.push(id, &self.sequences[id]);
-        self.reconsider_turns_since(now);
+        // A real machine may hear of it after a turn has begun for which it came in time.
+        self.reconsider_turns_since(self.sequences[id].arrival);
         self.dispatch(now, commands);
     }
 
@@ -389,8 +390,9 @@ impl GenerationServer {
         match sequence.place {
             Place::Queue => {
                 self.forget_asking(id);
+                let turn = self.sequences[id].turn;
                 self.queue.remove(id, &self.sequences[id]);
-                self.reconsider_turns_after(id);
+                self.reconsider_turns_after(id, turn);
                 self.finish(now, id, Verdict::Cancelled, commands);
                 self.dispatch(now, commands);
             }

@@ -170,8 +170,9 @@ impl GenerationServer {
 
     /// Puts a request on an instance; its tenant's adapters begin to come in, if they must.
     fn put(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
+        let turn = self.sequences[id].turn;
         self.queue.remove(id, &self.sequences[id]);
-        self.reconsider_turns_after(id);
+        self.reconsider_turns_after(id, turn);
         self.placed += 1;
         self.tenancy.enter(self.sequences[id].tenant);
         let prefills_only = self.only_prefills(instance);

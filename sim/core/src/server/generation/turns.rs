@@ -1,5 +1,6 @@
 //! Whose turn it is on an instance, where every tenant has a queue of its own: a turn goes on for those who came before it began.
 
+use super::sequence::Turn;
 use super::*;
 
 /// Instances on which a turn may go on; on all others none does, so that nobody looks at each of them for each request.
@@ -38,10 +39,9 @@ impl GenerationServer {
         }
     }
 
-    /// A request that had its tenant's turn leaves the queue: who is next of the tenant may have come before it.
-    pub(super) fn reconsider_turns_after(&mut self, id: RequestId) {
-        if self.has_turns()
-            && self.queue.counters.is_some()
+    /// A request has left the queue. If it had its tenant's turn, who is next of the tenant may have come before it; else who is next came later.
+    pub(super) fn reconsider_turns_after(&mut self, id: RequestId, turn: Option<Turn>) {
+        if turn.is_some()
             && let Some(next) = self.queue.next_of(self.sequences[id].tenant)
         {
             self.reconsider_turns_since(self.sequences[next].arrival);
