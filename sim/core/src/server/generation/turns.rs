@@ -17,12 +17,14 @@ impl GenerationServer {
     }
 
     /// The first request comes to an instance, whose tenant's turn begins.
+    #[inline]
     pub(super) fn begin_turn(&mut self, now: Time, instance: InstanceId) {
         self.instances[instance.index()].turn_since = now;
         self.turns.begun = now;
     }
 
     /// An instance's requests are no longer the same: there may be room for who waits for a turn.
+    #[inline]
     pub(super) fn reconsider_turn(&mut self, instance: InstanceId) {
         if self.has_turns() {
             self.turns.perhaps.insert(instance);
@@ -30,13 +32,19 @@ impl GenerationServer {
     }
 
     /// A request waits that came at this time: it may belong to turns that began since.
+    #[inline]
     pub(super) fn reconsider_turns_since(&mut self, arrival: Time) {
         // Most come later than any turn began.
         if self.has_turns() && arrival <= self.turns.begun {
-            let began = |(_, instance): &(InstanceId, &Instance)| arrival <= instance.turn_since;
-            let with_ids = self.topology.instance_ids().zip(&self.instances).filter(began);
-            self.turns.perhaps.extend(with_ids.map(|(id, _)| id));
+            self.reconsider_those_turns_since(arrival);
         }
+    }
+
+    #[inline(never)]
+    fn reconsider_those_turns_since(&mut self, arrival: Time) {
+        let began = |(_, instance): &(InstanceId, &Instance)| arrival <= instance.turn_since;
+        let with_ids = self.topology.instance_ids().zip(&self.instances).filter(began);
+        self.turns.perhaps.extend(with_ids.map(|(id, _)| id));
     }
 
     /// A request has left the queue. If it had its tenant's turn, who is next of the tenant may have come before it; else who is next came later.
@@ -49,7 +57,15 @@ impl GenerationServer {
     }
 
     /// Leaves out where no turn goes on until something changes.
+    #[inline]
     pub(super) fn settle_turns(&mut self) {
+        if !self.turns.perhaps.is_empty() {
+            self.settle_those_turns();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_those_turns(&mut self) {
         let mut turns = std::mem::take(&mut self.turns);
         turns.perhaps.retain(|&instance| self.goes_on(instance).is_some());
         self.turns = turns;
