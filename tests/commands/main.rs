@@ -11,6 +11,8 @@ mod bad_input;
 mod cascade;
 #[cfg(feature = "libtorch")]
 mod cascade_interrupted;
+#[cfg(feature = "libtorch")]
+mod cascade_refused;
 mod dialogue;
 mod documented;
 mod gallery;

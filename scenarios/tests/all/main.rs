@@ -2,6 +2,7 @@
 
 mod bad_cascades;
 mod bad_inputs;
+mod domains_tables;
 mod scenarios;
 mod schema;
 mod workloads;

@@ -1,6 +1,6 @@
 //! What a scenario is made of: flags, and defaults for what they do not say.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, did_you_mean};
@@ -41,13 +41,13 @@ pub struct Answers {
 
 impl Answers {
     /// Of flags, and of what their trace says.
-    pub fn of(args: &NewArgs, of_trace: OfTrace) -> Result<Answers, Failure> {
+    pub fn of(args: &NewArgs, of_trace: &OfTrace) -> Result<Answers, Failure> {
         let model = built_in(args.model.as_deref().unwrap_or(of_trace.usual_model()))?;
         let OfTrace {
             tenants: of_trace,
             silent,
             ..
-        } = of_trace;
+        } = *of_trace;
         let generates = model.kind == ModelKind::Decoder;
         let usual = Usual::of(generates);
         let or = |flag: &Option<String>, usual: &str| flag.clone().unwrap_or_else(|| usual.to_owned());
@@ -301,7 +301,7 @@ pub fn built_in(name: &str) -> Result<ModelShape, Failure> {
 }
 
 /// What a trace says of a scenario that replays it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct OfTrace {
     /// How many there are, by the largest number of one; nothing where it does not say who asks.
     pub tenants: Option<u32>,
@@ -311,12 +311,29 @@ pub struct OfTrace {
     pub generates: bool,
     /// Before the first of them, where that is longer than they last.
     pub silent: Option<Duration>,
+    /// How many are replayed of each length of an input.
+    inputs: BTreeMap<u32, u64>,
 }
 
 impl OfTrace {
     /// What requests of that kind are mostly answered by.
-    pub fn usual_model(self) -> &'static str {
+    pub fn usual_model(&self) -> &'static str {
         if self.generates { "llama-7b" } else { "bert-base" }
+    }
+
+    /// That requests are too long for a model, and will be refused; nothing where none is.
+    pub fn too_long(&self, model: &ModelShape) -> Option<String> {
+        // Who generates has a position left for a token.
+        let most = model.positions - u32::from(model.kind == ModelKind::Decoder);
+        let refused: u64 = self.inputs.range(most + 1..).map(|(_, requests)| requests).sum();
+        (refused > 0).then(|| {
+            format!(
+                "of {} requests, {} have more than the {most} tokens that {} takes in, and will be refused",
+                human::count(self.inputs.values().sum()),
+                human::count(refused),
+                model.name
+            )
+        })
     }
 }
 
@@ -332,7 +349,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         )));
     }
     let (mut all_say, mut first, mut last, mut generates) = (true, None, None, false);
-    let mut tenants = HashSet::new();
+    let (mut tenants, mut inputs) = (HashSet::new(), BTreeMap::new());
     for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
         let record = record.map_err(Failure::bad_input)?;
         if record.arrival < last {
@@ -346,6 +363,10 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         (last, all_say) = (record.arrival, all_say && record.tenant.is_some());
         tenants.extend(record.tenant);
         generates |= record.output_tokens.is_some_and(|tokens| tokens > 0);
+        // Who was not answered is not asked for again.
+        if !record.is_unanswered() {
+            *inputs.entry(record.input_tokens.unwrap_or_default()).or_default() += 1;
+        }
     }
     if last.is_none() {
         return Err(Failure::BadInput(format!(
@@ -358,34 +379,8 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         tenants: { largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)),
         generates,
         silent: first.zip(last).and_then(|(first, last)| silence_before(first, last)),
+        inputs,
     })
-}
-
-/// That requests of a trace are too long for a model, and will be refused; nothing where none is.
-///
-/// # Errors
-/// As [`of_trace`].
-pub fn too_long(trace: &str, model: &ModelShape) -> Result<Option<String>, Failure> {
-    // Who generates has a position left for a token.
-    let most = model.positions - u32::from(model.kind == ModelKind::Decoder);
-    let (mut all, mut refused) = (0, 0);
-    for record in source::records(Path::new(trace), &ReadArgs::default()).map_err(Failure::bad_input)? {
-        let record = record.map_err(Failure::bad_input)?;
-        // Who was not answered is not asked for again.
-        if record.is_unanswered() {
-            continue;
-        }
-        all += 1;
-        refused += u64::from(record.input_tokens.is_some_and(|tokens| tokens > most));
-    }
-    Ok((refused > 0).then(|| {
-        format!(
-            "of {} requests, {} have more than the {most} tokens that {} takes in, and will be refused",
-            human::count(all),
-            human::count(refused),
-            model.name
-        )
-    }))
 }
 
 /// What is wrong with a scenario that is not written yet, by the flags that have said it.

@@ -69,7 +69,7 @@ impl Asked {
             file: args.file.display().to_string(),
             of_trace,
         };
-        let flags = Answers::of(args, of_trace)?.scenario(&asked.file, LaidOut::default());
+        let flags = Answers::of(args, &asked.of_trace)?.scenario(&asked.file, LaidOut::default());
         flags.map_err(Failure::bad_input)?;
         Ok(asked)
     }
@@ -87,7 +87,7 @@ impl Asked {
         let fits = |answer: &str| {
             let mut tried = self.args.clone();
             *flag(&mut tried) = Some(answer.to_owned());
-            let answers = Answers::of(&tried, self.of_trace).map_err(|failure| failure.to_string())?;
+            let answers = Answers::of(&tried, &self.of_trace).map_err(|failure| failure.to_string())?;
             // All else is known to be right.
             answers
                 .scenario(&self.file, LaidOut::default())
@@ -137,7 +137,7 @@ impl Asked {
         let question = "A file with recorded requests, if there is one?";
         let answer = self.dialogue.text(question, NONE, fits)?;
         if answer != NONE {
-            self.of_trace = found.get();
+            self.of_trace = found.take();
             self.args.trace = Some(answer);
         }
         Ok(())
@@ -146,7 +146,7 @@ impl Asked {
     /// Only cards that have prices and memory for what is asked, measured ones first; where no single one has, as few as have together. How many
     /// that is.
     fn card(&mut self, usual: &str) -> Result<String, Failure> {
-        let answers = Answers::of(&self.args, self.of_trace)?;
+        let answers = Answers::of(&self.args, &self.of_trace)?;
         let mut found = (answers.gpus.clone(), answers.cards(&self.file)?);
         if found.1.is_empty() && self.args.gpus.is_none() {
             found = answers.cards_together(&self.file)?.unwrap_or(found);

@@ -13,7 +13,7 @@ use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::{check_file, next, print, say, write_in_folder};
 
-use answers::{Answers, Fitting, of_trace, too_long};
+use answers::{Answers, Fitting, of_trace};
 use ask::Dialogue;
 
 pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -33,9 +33,9 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     {
         say(output, &format!("note: {trace}: {note}"));
     }
-    let answers = Answers::of(args, of_trace)?;
+    let answers = Answers::of(args, &of_trace)?;
     if let Some(trace) = &args.trace
-        && let Some(note) = too_long(trace, &answers.model)?
+        && let Some(note) = of_trace.too_long(&answers.model)
     {
         say(output, &format!("note: {trace}: {note}"));
     }

@@ -92,10 +92,10 @@ pub fn good_json(folder: &Path, args: &[&str]) -> serde_json::Value {
 }
 
 /// Arguments, the exit code, and what the message must contain.
-pub type Case = (&'static [&'static str], i32, &'static [&'static str]);
+pub type Case<'a> = (&'a [&'a str], i32, &'a [&'a str]);
 
 /// Each case must fail as it says.
-pub fn check_bad(folder: &Path, cases: &[Case]) {
+pub fn check_bad(folder: &Path, cases: &[Case<'_>]) {
     let mut wrong = Vec::new();
     for (args, code, fragments) in cases {
         let output = tenantry(folder, args);

@@ -359,19 +359,26 @@ fn a_stopped_build_is_gone_on_with() {
     assert_eq!(in_pieces, at_once, "nothing is encoded twice");
 }
 
+/// Tables of few texts that are kept here, with what domains are updated to where that is asked for.
+fn kept_in(folder: &Path, updates: bool) -> Result<Tables, ExecutorError> {
+    let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
+    let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+        Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
+    };
+    let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
+    let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+    let tables = Tables::with_encoder(folder, "kept", &model(), &PLOT, texts, &mut encode, go_on)?;
+    match updates {
+        true => tables.with_updates("kept", &model(), &PLOT, &mut encode, go_on),
+        false => Ok(tables),
+    }
+}
+
 /// A broken table is refused, and the message says which folder is to be removed for a new one.
 #[test]
 fn what_was_kept_and_is_broken_is_refused_until_it_is_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
-    let open = || {
-        let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
-            Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
-        };
-        let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
-        let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
-        Tables::with_encoder(folder.path(), "kept", &model(), &PLOT, texts, &mut encode, go_on)
-    };
+    let open = || kept_in(folder.path(), false);
     let kept = open().unwrap().folder;
     let table = kept.join("root").join("v1").join("6.plot");
     let length = fs::metadata(&table).unwrap().len();
@@ -390,15 +397,7 @@ fn what_was_kept_and_is_broken_is_refused_until_it_is_removed() {
 #[test]
 fn a_root_that_lacks_a_table_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
-    let open = || {
-        let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
-            Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
-        };
-        let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
-        let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
-        Tables::with_encoder(folder.path(), "kept", &model(), &PLOT, texts, &mut encode, go_on)
-    };
+    let open = || kept_in(folder.path(), false);
     let kept = open().unwrap().folder;
     let table = kept.join("root").join("v1").join("1.plot");
     fs::remove_file(&table).unwrap();
@@ -415,19 +414,7 @@ fn a_root_that_lacks_a_table_is_refused() {
 #[test]
 fn what_is_whole_is_not_written_to() {
     let folder = tempfile::tempdir().unwrap();
-    let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
-    let open = || {
-        let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
-            Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
-        };
-        let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
-        let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
-        let tables = Tables::with_encoder(folder.path(), "kept", &model(), &PLOT, texts, &mut encode, go_on);
-        tables
-            .unwrap()
-            .with_updates("kept", &model(), &PLOT, &mut encode, go_on)
-            .unwrap()
-    };
+    let open = || kept_in(folder.path(), true).unwrap();
     let lock = open().folder.join("lock");
     fs::remove_file(&lock).unwrap();
     let tables = open();

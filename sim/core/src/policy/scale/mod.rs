@@ -264,6 +264,21 @@ mod tests {
         }
     }
 
+    /// After so many requests, each of that latency, and the first decision.
+    fn before_a_silence(rule: ScaleRule, arrived: usize, latency_ms: u64, first_asked_ms: u64) -> Scaler {
+        let mut scaler = Scaler::new(rule);
+        for _ in 0..arrived {
+            scaler.arrived();
+            scaler.served(
+                at(10),
+                Duration::from_millis(latency_ms),
+                Duration::from_millis(latency_ms),
+            );
+        }
+        scaler.ask(at(first_asked_ms), with(5));
+        scaler
+    }
+
     proptest! {
         /// A silence in which no card can go is passed as if each time had been decided.
         #[test]
@@ -282,12 +297,7 @@ mod tests {
                 true => ScaleRule::Headroom(headroom()),
                 false => ScaleRule::TargetTracking(TargetTrackingSpec { period: Duration::from_millis(2_700), ..arlo() }),
             };
-            let mut whole = Scaler::new(rule);
-            for _ in 0..arrived {
-                whole.arrived();
-                whole.served(at(10), Duration::from_millis(latency_ms), Duration::from_millis(latency_ms));
-            }
-            whole.ask(at(first_asked_ms), with(5));
+            let mut whole = before_a_silence(rule, arrived, latency_ms, first_asked_ms);
             let asked = Asked { cards, inside, waiting: if inside { waiting } else { 0 } };
             let (mut stepped, now) = (whole.clone(), at(first_asked_ms + silence_ms));
             let mut released = 0;
@@ -315,12 +325,7 @@ mod tests {
                 true => ScaleRule::Headroom(HeadroomSpec { patience: 30, ..headroom() }),
                 false => ScaleRule::TargetTracking(arlo()),
             };
-            let mut whole = Scaler::new(rule);
-            for _ in 0..arrived {
-                whole.arrived();
-                whole.served(at(10), Duration::from_millis(latency_ms), Duration::from_millis(latency_ms));
-            }
-            whole.ask(at(first_asked_ms), with(5));
+            let whole = before_a_silence(rule, arrived, latency_ms, first_asked_ms);
             let now = at(first_asked_ms + silence_ms);
             // Cards go as they are released, and the silence is over when none may go any more.
             let passed = |mut scaler: Scaler, at_once: bool| {
