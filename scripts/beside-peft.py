@@ -422,31 +422,30 @@ def of_part(part, whole, options, until, scratch):
         whole["failures"].append(f"{part}, {what}: {str(why).splitlines()[-1]}")
         whole["only_time_was_missing"] &= isinstance(why, NoTime)
 
-    try:
-        # Its set-up is over before anything is measured.
-        print(f"=== {part}, theirs, set-up", file=sys.stderr)
-        sides["theirs"] = Theirs(part, options, until, scratch)
-        found["theirs"] = sides["theirs"].ready()
-    except Failed as why:
-        failed("theirs, set-up", why)
-    took = dict.fromkeys(sides, 0)
-    for turn in range(1, options.turns + 1):
-        of_turn = {}
-        found["turns"].append(of_turn)
-        for name in sides if found["theirs"] else ["ours"]:
-            print(f"=== {part}, {name}, turn {turn}", file=sys.stderr)
-            started = time.monotonic()
-            try:
-                if until - started < took[name]:
-                    raise NoTime
-                of_turn[name] = sides[name].measured()
-            except Failed as why:
-                failed(f"{name}, turn {turn}", why)
-            took[name] = max(took[name], time.monotonic() - started)
-        # A machine that is taken back leaves what was found.
-        save(whole, options)
-    if "theirs" in sides:
-        sides["theirs"].end()
+    # Its set-up is over before anything is measured.
+    print(f"=== {part}, theirs, set-up", file=sys.stderr)
+    with Theirs(part, options, until, scratch) as theirs:
+        try:
+            found["theirs"] = theirs.ready()
+            sides["theirs"] = theirs
+        except Failed as why:
+            failed("theirs, set-up", why)
+        took = dict.fromkeys(sides, 0)
+        for turn in range(1, options.turns + 1):
+            of_turn = {}
+            found["turns"].append(of_turn)
+            for name, side in sides.items():
+                print(f"=== {part}, {name}, turn {turn}", file=sys.stderr)
+                started = time.monotonic()
+                try:
+                    if until - started < took[name]:
+                        raise NoTime
+                    of_turn[name] = side.measured()
+                except Failed as why:
+                    failed(f"{name}, turn {turn}", why)
+                took[name] = max(took[name], time.monotonic() - started)
+            # A machine that is taken back leaves what was found.
+            save(whole, options)
 
 
 class Ours:
@@ -510,23 +509,24 @@ class Theirs:
             raise Failed("it has ended") from None
         return self.ready()
 
-    def end(self):
-        """Gives the card's memory back."""
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Ends it, which gives the card's memory back, also in the middle of something."""
         self.process.stdout.close()
         try:
             self.process.stdin.close()
         except BrokenPipeError:
             pass
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            stop(self.process)
+        stop(self.process)
 
 
 def stop(process):
     process.send_signal(signal.SIGINT)
     try:
-        process.wait(10)
+        # One side after the other takes less than the 15 seconds that on-gpu.sh leaves who is interrupted.
+        process.wait(5)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

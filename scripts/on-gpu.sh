@@ -10,9 +10,9 @@
 #   --only NAME      of the part `scenarios`: those whose names begin so
 #   --repeats N      1; executions of each scenario
 #
-# Results go to $OUT, or out/on-gpu: log.txt, and results.tar.gz in parts of 15 MiB. The next command goes on with what lies there or, on another
-# machine, in .gpu/results, into which they are put in place of what is there. In them each kind of card has a folder of its own. The exit code is 1 if
-# a step failed.
+# Results go to $OUT, or out/on-gpu: log.txt, and results-NNNN, results.tar.gz in parts of 15 MiB, of which the highest number counts. The next command
+# goes on with what lies there or, on another machine, in .gpu/results, into which results-NNNN is put in place of what is there. In them each kind of
+# card has a folder of its own. The exit code is 1 if a step failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,6 +34,15 @@ while (($#)); do
     esac
     shift 2
 done
+
+whole() { # option, value, the least that it may be
+    if ! [[ $2 =~ ^(0|[1-9][0-9]{0,8})$ ]] || (($2 < $3)); then
+        echo "$1: must be a whole number of at least $3, got $2" >&2
+        exit 2
+    fi
+}
+whole --seconds "$seconds" 0
+whole --repeats "$repeats" 1
 
 # Models and number format of the card: what the published tables have (docs/profiles.md).
 models=bert-base,llama-7b
@@ -102,6 +111,9 @@ END
     fi
 }
 
+# How many of them come before the comparison, among `all`: one of each family, and before those that take long or a further profile.
+before_beside=5
+
 # The part of `beside`, the seconds that it takes at least, on a machine whose disk has not given out PyTorch yet, and those that it may take among `all`.
 comparisons() {
     cat <<'END'
@@ -149,9 +161,20 @@ exec > >(tee --append "$out/log.txt") 2>&1
 # Everything that a later command goes on with lies in $work/results, which is what comes back; in $results what is of this kind of card.
 work=$(mktemp -d)
 shopt -s nullglob
-earlier=("$out"/results.tar.gz.part-*)
-((${#earlier[@]})) || earlier=(.gpu/results/results.tar.gz.part-*)
-((${#earlier[@]})) && echo "=== goes on with ${earlier[0]%/*}" && cat "${earlier[@]}" | tar -xz -C "$work"
+earlier=("$out"/results-????)
+((${#earlier[@]})) || earlier=(.gpu/results/results-????)
+# The number of what there is.
+generation=0
+if ((${#earlier[@]})); then
+    earlier=${earlier[-1]}
+    generation=$((10#${earlier##*-}))
+    echo "=== goes on with $earlier"
+    if ! cat "$earlier"/results.tar.gz.part-* </dev/null | tar -xz -C "$work"; then
+        rm -rf "$work/results" "$out/damaged"
+        mv "$earlier" "$out/damaged"
+        echo "=== $earlier: is damaged, and lies in $out/damaged from now on; all begins anew"
+    fi
+fi
 kind=cpu
 if [[ $device != cpu ]]; then
     kind=$(timeout --signal=KILL 20 nvidia-smi --query-gpu=name --format=csv,noheader --id="${device#cuda:}" | tr ' [:upper:]' '-[:lower:]') || true
@@ -163,24 +186,24 @@ boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id 2>/dev/null || awk '$1 == "bti
 boot=${boot:-unknown}
 mkdir -p "$results"/{done,failed,"cards/$boot",runs,check,beside}
 
-# Whole or not at all, and after each step: a machine that is taken back leaves what was done.
+# Whole or not at all, and after each step: a machine that is taken back leaves what was done. All parts get their name at once.
 keep() {
-    local - one parts
+    local - one next
     set +o noglob
-    rm -f "$out"/new.part-*
+    rm -rf "$out/new"
+    mkdir "$out/new"
     # 1 says that a file changed meanwhile: there is an archive.
-    if ! { tar -cz -C "$work" results || (($? == 1)); } | split --bytes=15M --numeric-suffixes - "$out/new.part-"; then
-        rm -f "$out"/new.part-*
+    if ! { tar -cz -C "$work" results || (($? == 1)); } |
+        split --bytes=15M --numeric-suffixes - "$out/new/results.tar.gz.part-"; then
+        rm -rf "$out/new"
         echo "results.tar.gz: cannot be written; what was there before is" >&2
         return 1
     fi
-    parts=("$out"/new.part-*)
-    for one in "${parts[@]}"; do
-        mv "$one" "$out/results.tar.gz.${one##*/new.}"
-    done
-    # Of another run there may be more parts.
-    for one in "$out"/results.tar.gz.part-*; do
-        [[ " ${parts[*]##*.} " == *" ${one##*.} "* ]] || rm "$one"
+    generation=$((generation + 1))
+    next=$out/results-$(printf %04d "$generation")
+    mv -T "$out/new" "$next"
+    for one in "$out"/results-????; do
+        [[ $one == "$next" ]] || rm -rf "$one"
     done
 }
 trap 'code=$?; keep || code=1; rm -rf "$work"; exit $code' EXIT
@@ -221,34 +244,45 @@ most() { echo $((3 * $1 + 30)); }
 # What failed in an earlier command would most likely do so again, by the same program: its turn is after all others. So is the turn of what another
 # program has done, whose figures stay until then.
 turn=first
-declare -A tried=()
-failures=() deferred=()
+declare -A tried=() deferred=()
+failures=()
 
-# Whether this program has done a step, or any has measured the profile of this machine.
-is_done() { # name
-    [[ -e $results/done/$1 && ($1 == profile-* || $(<"$results/done/$1") == "$source") ]]
+# Who does a step: this program, with the options that what comes of it depends on.
+by() { # name
+    case $1 in
+    validate-*) echo "$source --repeats $repeats" ;;
+    card) echo "$source --suite $suite" ;;
+    *) echo "$source" ;;
+    esac
 }
 
-# Whether a step's turn is after all others', which is said once.
+# Whether a step is done by this program with these options, or the profile of this machine measured by any.
+is_done() { # name
+    [[ -e $results/done/$1 && ($1 == profile-* || $(<"$results/done/$1") == "$(by "$1")") ]]
+}
+
+# Whether a step's turn is after all others', which is said once. Nothing is measured before what it computes is known to be right.
 put_off() { # name
     local why
-    [[ $turn == first ]] || return 1
+    [[ $turn == first && $1 != math ]] || return 1
+    [[ -z ${deferred[$1]:-} ]] || return 0
     if [[ -e $results/done/$1 ]]; then
-        why='done by another program, is done again'
-    elif [[ $(cat "$results/failed/$1" 2>/dev/null) == "$source" ]]; then
+        why='done by another program or with other options, is done again'
+    elif [[ $(cat "$results/failed/$1" 2>/dev/null) == "$(by "$1")" ]]; then
         why='failed before, is tried again'
     else
         return 1
     fi
     echo "=== $1: $why when the others had their turn"
-    deferred+=("$1")
+    deferred[$1]=1
 }
 
 # Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like
-# others. One of 4 says that it had too little time, as one does that the end of the time interrupts: these are left, and did not fail.
-step() { # name, seconds that it needs at least, seconds that it may take, command...
-    local name=$1 least=$2 limit=$3 started=$SECONDS left result=failed
-    shift 3
+# others. One of 4 says that it had too little time, as one does that the end of the time interrupts: these are left, and did not fail. What the command
+# makes in its place with `.new` behind it comes to its place when the step is done; or where nothing whole is there, however far it came.
+step() { # name, seconds that it needs at least, seconds that it may take, place or nothing, command...
+    local name=$1 least=$2 limit=$3 place=$4 started=$SECONDS left result=failed
+    shift 4
     code=0
     is_done "$name" && return
     code=1
@@ -263,6 +297,8 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
     ((limit < left)) || limit=$left
     echo "=== $name: $*"
     code=0
+    # Of a redo that failed.
+    [[ -z $place ]] || rm -rf "$place.new" "$place.new.partial"
     # An interrupt lets it keep what it has; with --foreground it comes once, and not to the whole group again, which would be a second one.
     timeout --foreground --signal=INT --kill-after="$stopping" "$limit" "$@" </dev/null || code=$?
     echo "$name,$code,$((SECONDS - started))" | tee -a "$results/steps.csv"
@@ -273,7 +309,11 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
     esac
     [[ $result == 'done' ]] && rm -f "$results/failed/$name"
     [[ $result == failed ]] && failures+=("$name")
-    [[ $result == left ]] || echo "$source" >"$results/$result/$name"
+    if [[ -n $place && -e $place.new && ($result == 'done' || ! -e $results/done/$name) ]]; then
+        rm -rf "$place"
+        mv "$place.new" "$place"
+    fi
+    [[ $result == left ]] || by "$name" >"$results/$result/$name"
     keep
     [[ $result == 'done' ]]
 }
@@ -282,7 +322,7 @@ step() { # name, seconds that it needs at least, seconds that it may take, comma
 profile() { # name, seconds that it needs at least, seconds that it may take, folder, options...
     local name=$1 least=$2 limit=$3 folder=$4
     shift 4
-    set -- "$name" "$least" "$limit" tenantry profile --device "$device" --out "$folder" --quiet "$@"
+    set -- "$name" "$least" "$limit" '' tenantry profile --device "$device" --out "$folder" --quiet "$@"
     step "$@" && return
     ((code == 2)) && [[ -e $folder.partial ]] || return 1
     rm "$folder.partial" "$results/failed/$name"
@@ -291,10 +331,18 @@ profile() { # name, seconds that it needs at least, seconds that it may take, fo
 }
 
 check() {
-    [[ $turn == again ]] || timeout --signal=KILL 30 tenantry doctor | tee "$results/check/machine.txt" || true
+    # It is not put off.
+    [[ $turn == first ]] || return 0
+    timeout --signal=KILL 30 tenantry doctor | tee "$results/check/machine.txt" || true
+    local found=$results/check/math.json
     # `exec`, so that an interrupt finds it.
-    step math 30 "$(most 30)" bash -c "exec tenantry doctor --device $device --json >'$results/check/math.json'" || true
-    cat "$results/check/math.json"
+    step math 30 "$(most 30)" "$found" bash -c "exec tenantry doctor --device $device --json >'$found.new'" || true
+    # What another program found says nothing of this one.
+    if is_done math; then
+        cat "$found"
+    elif [[ ${failures[0]:-} == math ]]; then
+        cat "$found.new" 2>/dev/null || cat "$found"
+    fi
 }
 
 # What is measured of it is kept, so that it may take all that is left.
@@ -302,7 +350,7 @@ card() {
     profile card 60 "$(left)" "$results/cards/${device/:/}" --suite "$suite" --models "$models" --dtype "$dtype"
 }
 
-scenarios() {
+scenarios() { # how many, if not all
     # Options have brackets, and are no names of files.
     local -
     set -o noglob
@@ -318,16 +366,19 @@ scenarios() {
         read -r _ minutes scenarios < <(cards | grep "^$card ")
         profiled=$(awk "BEGIN { print int(60 * $minutes + 30) }")
         # One that fails, or is not done, does not stop the others.
-        # A profile that is cut off is lost: on another machine it would begin anew.
+        # A profile that is cut off is lost, on another machine it would begin anew, and so is one after which there is no time to use it.
         # shellcheck disable=SC2046,SC2086  # there are several
-        profile "profile-$card-$boot" "$profiled" "$(most "$profiled")" "$results/cards/$boot/$card" --suite quick --minutes "$minutes" \
-            $(printf -- '--for %s ' $scenarios) || { failed[$card]=1 && continue; }
+        profile "profile-$card-$boot" $((profiled + least * repeats)) "$(most "$profiled")" "$results/cards/$boot/$card" \
+            --suite quick --minutes "$minutes" $(printf -- '--for %s ' $scenarios) || { failed[$card]=1 && continue; }
         # No `--requests`: the loop that serves would write their rows, which at 10,000 a second is not nothing.
         # shellcheck disable=SC2086  # options are several words
-        step "validate-$name" $((least * repeats)) "$(most $((least * repeats)))" tenantry validate "$scenario" --device "$device" \
-            --profile "$results/cards/$boot/$card" --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
-    done < <(runs)
+        step "validate-$name" $((least * repeats)) "$(most $((least * repeats)))" "$results/runs/$name" \
+            tenantry validate "$scenario" --device "$device" --profile "$results/cards/$boot/$card" --repeats "$repeats" \
+            --out "$results/runs/$name.new" --quiet $more || true
+    done < <(runs | head --lines="${1:--0}")
 }
+
+first_scenarios() { scenarios "$before_beside"; }
 
 # In how many turns of a comparison both sides were measured.
 ratios() { # file
@@ -348,7 +399,7 @@ beside() {
         # It takes a third of the time, and may find too little of it once more.
         if [[ $part == all && $turn == first ]] && grep -q "^beside-$name,4," "$results/steps.csv" 2>/dev/null; then
             echo "=== beside-$name: had too little time before, is tried again when the others had their turn"
-            deferred+=("beside-$name")
+            deferred[beside-$name]=1
             continue
         fi
         limit=$(most "$least")
@@ -362,7 +413,7 @@ beside() {
         found=$out/beside/$name
         rm -rf "$found"
         # It is to end by itself before it is interrupted.
-        step "beside-$name" "$least" "$limit" scripts/beside-peft.sh --part "$name" --device "$device" --tenantry "$work/bin/tenantry" \
+        step "beside-$name" "$least" "$limit" '' scripts/beside-peft.sh --part "$name" --device "$device" --tenantry "$work/bin/tenantry" \
             --seconds $((limit - 25)) --turns 2 --measure "$measure" --out "$found" || true
         # One that came less far than an earlier one does not take its place.
         if [[ -e $found/beside-peft.json ]] && (($(ratios "$found/beside-peft.json") >= $(ratios "$results/beside/$name/beside-peft.json"))); then
@@ -373,7 +424,7 @@ beside() {
     done < <(comparisons)
 }
 
-# Of all steps, which have been done on this kind of card, in all commands so far; older ones by another program.
+# Of all steps, which have been done on this kind of card, in all commands so far; older ones by another program or with other options.
 told() {
     local name steps=(math) _
     while read -r name _; do
@@ -399,10 +450,10 @@ told() {
     done
 }
 
-# Validations need this machine's profile, and comparisons do not: these are as good on the next one. What is measured of a whole card is kept however
-# far it came, so that it has what is left when all others had both their turns.
+# Validations need this machine's profile, and comparisons do not: these are as good on the next one, but would never come to their turn after all of
+# them. What is measured of a whole card is kept however far it came, so that it has what is left when all others had both their turns.
 parts=("$part")
-[[ $part != all ]] || parts=(check scenarios beside)
+[[ $part != all ]] || parts=(check first_scenarios beside scenarios)
 for one in "${parts[@]}"; do
     "$one" || true
 done
