@@ -27,8 +27,8 @@ pub fn card_names() -> Vec<String> {
 }
 
 /// What to do where a card is missed.
-const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick --out out/here`, and \
-                       give it to --profile";
+const MEASURE: &str =
+    "measure this machine's with `tenantry profile --device cpu --suite quick --out out/here`, and name it as out/here";
 
 /// A card by name or path, as an argument gives it.
 pub fn find_card(name: &str) -> Result<Card, Failure> {
@@ -89,7 +89,8 @@ pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
     Ok(folder.display().to_string())
 }
 
-/// Adds to a run's card what it lacks of the run's models, by the roofline of its datasheet, where it has one: reports mark what is derived.
+/// Adds to a run's card what it lacks of the run's models: what it knows of the same layers under another name, and the rest by the roofline of
+/// its datasheet, where it has one. Reports mark what is lent or derived.
 pub fn complete(card: &mut Card, run: &RunSpec) {
     let SystemSpec { pool, route, .. } = &run.system;
     let need = |model: &ModelShape, dtype, pool: &PoolSpec| Need {
@@ -107,7 +108,9 @@ pub fn complete(card: &mut Card, run: &RunSpec) {
     let of_pools = pools.map(|pool| need(&pool.model, pool.dtype, pool));
     let streams = { pool.runtimes.iter() }.flat_map(|runtimes| &runtimes.streams);
     let of_streams = streams.map(|stream| need(&stream.model, stream.dtype, pool));
-    tenantry_profiles::roofline::complete(card, of_pools.chain(of_streams));
+    let shared = { pool.tasks.iter() }.flat_map(|tasks| tasks.models(&pool.model));
+    let of_tasks = shared.map(|model| need(model, pool.dtype, pool));
+    tenantry_profiles::roofline::complete(card, of_pools.chain(of_streams).chain(of_tasks));
 }
 
 /// What the run's systems are asked.
@@ -192,8 +195,11 @@ pub fn does_not_fit(run: &RunSpec, card: &Card, error: &ServerError) -> Option<S
     };
     // What is missed first is not all: tenants' parameters come after what they share, and a model after the one before it.
     let (mut enough, mut of_tenants) = (there.gpu_memory_bytes, "");
-    while let Some(more) = lacks(enough) {
-        enough += more.bytes;
+    // No card that a scenario may have is larger, however much more would be missed there.
+    while enough <= ClusterSpec::CARD_BYTES_MAX
+        && let Some(more) = lacks(enough)
+    {
+        enough = enough.saturating_add(more.bytes);
         if more.is_of_tenants {
             of_tenants = " and one tenant's parameters for each instance";
         }
@@ -242,7 +248,7 @@ fn missing(run: &RunSpec, error: &ServerError) -> Option<Missing> {
             free_bytes,
         } => Some(Missing {
             model: model.clone(),
-            bytes: (tenant_bytes - free_bytes) * u64::from(pool.instances_per_gpu),
+            bytes: (tenant_bytes - free_bytes).saturating_mul(pool.instances_per_gpu.into()),
             is_of_tenants: true,
         }),
         _ => None,

@@ -89,12 +89,15 @@ pub fn earlier_than_reproduction(folder: &Path, own: &[&str]) -> Option<String> 
 /// What is to be kept of a command's runs.
 #[derive(Debug)]
 pub struct Keep {
-    requests: Option<PathBuf>,
-    answers: Option<PathBuf>,
-    timeline: Option<(PathBuf, Option<Range<Time>>)>,
+    /// Where files are begun, and mostly end.
+    out: PathBuf,
+    requests: bool,
+    answers: bool,
+    /// With the window that was asked for.
+    timeline: Option<Option<Range<Time>>>,
     record: Option<PathBuf>,
-    /// See [`earlier`].
-    earlier: Option<String>,
+    /// Files that earlier commands may have left where these runs write none of that name.
+    of_others: Vec<&'static str>,
 }
 
 impl Keep {
@@ -153,29 +156,27 @@ impl Keep {
         let answer = (!runs.iter().any(is_answer)).then_some(ANSWER);
         let of_others = OF_PLANS.into_iter().chain(answer).chain(OF_REPRODUCTIONS);
         Ok(Keep {
-            requests: args.requests.then(|| out.join(REQUESTS)),
-            answers: answers.then(|| out.join(ANSWERS)),
-            timeline: window.map(|window| (out.join(TIMELINE_FILE), window)),
+            out: out.to_owned(),
+            requests: args.requests,
+            answers,
+            timeline: window,
             record: record.map(Path::to_owned),
-            earlier: earlier(out, not_written.into_iter().chain(of_others), "these runs"),
+            of_others: not_written.into_iter().chain(of_others).collect(),
         })
     }
 
     /// Watches the run that is number `index` of the command. Nothing where nothing is kept of it.
     pub fn watch(&self, index: usize, run: &RunSpec, labels: &RunLabels) -> Result<Option<Watch>, Failure> {
         let warm_up = Time::ZERO + run.warm_up;
-        let timeline = self.timeline.as_ref().map(|(path, window)| {
+        let timeline = self.timeline.as_ref().map(|window| {
             let window = window.clone().unwrap_or(warm_up..warm_up + TIMELINE);
-            TimelinePart::new(path, window, index as u64 + 1, labels)
+            TimelinePart::new(&self.out.join(TIMELINE_FILE), window, index as u64 + 1, labels)
         });
-        let requests = self
-            .requests
-            .as_ref()
-            .map(|path| RequestsPart::new(path, labels, warm_up));
+        let requests = { self.requests }.then(|| RequestsPart::new(&self.out.join(REQUESTS), labels, warm_up));
         let record = self.record.as_ref().filter(|_| index == 0);
         let manages = run.workload.management != ManagementSpec::None;
-        let answers = self.answers.as_ref().map(|path| WatchedAnswers {
-            path: path.clone(),
+        let answers = self.answers.then(|| WatchedAnswers {
+            path: self.out.join(ANSWERS),
             labels: labels.clone(),
             answered: Answered::default(),
             written: None,
@@ -191,38 +192,39 @@ impl Keep {
         Ok(anything.then_some(watch))
     }
 
-    /// Writes the files from what was kept of all runs, in their order. What must be known of the folder: files that lay in it before and are
-    /// not of these runs, and a timeline with nothing in it.
-    pub fn write(self, kept: Vec<Kept>) -> Result<Vec<String>, Failure> {
+    /// Writes the files from what was kept of all runs, in their order, in `folder`: that of `--out`, or another where finished results are to stay there;
+    /// then an earlier trace stays too where the run of the new one was stopped. What must be known of them: files that lay in the folder before and are not
+    /// of these runs, and a timeline with nothing in it.
+    pub fn write(self, kept: Vec<Kept>, folder: &Path) -> Result<Vec<String>, Failure> {
+        let is_own = folder == self.out;
         let nothing_ran = !kept.is_empty() && kept.iter().all(|kept| kept.nothing_ran);
+        let earlier = earlier(folder, self.of_others.into_iter(), "these runs");
         let (mut requests, mut answered, mut timeline, mut recorded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for kept in kept {
             requests.extend(kept.requests);
             answered.extend(kept.answers);
             timeline.extend(kept.timeline);
             if let Some(trace) = kept.record {
-                recorded.extend(trace.notes());
-                names::remove(&trace.path)?;
-                trace.file.finish()?;
+                recorded.extend(trace.write(is_own)?);
             }
         }
-        if let Some(path) = &self.requests {
-            requests::join(path, &requests).map_err(Failure::running)?;
+        if self.requests {
+            requests::join(&folder.join(REQUESTS), &requests).map_err(Failure::running)?;
         }
-        if let Some(path) = &self.answers {
-            answers::join(path, &answered).map_err(Failure::running)?;
+        if self.answers {
+            answers::join(&folder.join(ANSWERS), &answered).map_err(Failure::running)?;
         }
-        if let Some((path, _)) = &self.timeline {
-            timeline::join(path, &timeline).map_err(Failure::running)?;
+        if self.timeline.is_some() {
+            timeline::join(&folder.join(TIMELINE_FILE), &timeline).map_err(Failure::running)?;
         }
-        let empty = self.timeline.filter(|_| nothing_ran).map(|(_, window)| {
+        let empty = self.timeline.filter(|_| nothing_ran).map(|window| {
             let window = window.map_or_else(
                 || format!("the {} s after the warm-up", TIMELINE.as_secs_f64()),
                 |Range { start, end }| format!("from {} to {} s", start.as_secs_f64(), end.as_secs_f64()),
             );
             format!("{TIMELINE_FILE} has no ops: none of any run ran in its window, {window}.")
         });
-        Ok(self.earlier.into_iter().chain(empty).chain(recorded).collect())
+        Ok(earlier.into_iter().chain(empty).chain(recorded).collect())
     }
 }
 
@@ -282,8 +284,22 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// What a trace lacks of what was asked.
-    fn notes(&self) -> impl Iterator<Item = String> {
+    /// Gives the trace its name, unless it is cut short and one that is there is to stay; what must be known of it.
+    fn write(self, may_replace: bool) -> Result<Vec<String>, Failure> {
+        if self.interrupted && !may_replace && self.path.exists() {
+            let path = self.path.display();
+            return Ok(vec![format!(
+                "{path} is left as it was, since the run whose requests it was to hold was stopped."
+            )]);
+        }
+        let notes = self.notes();
+        names::remove(&self.path)?;
+        self.file.finish()?;
+        Ok(notes)
+    }
+
+    /// What it lacks of what was asked.
+    fn notes(&self) -> Vec<String> {
         let path = self.path.display();
         let cut = self.interrupted.then(|| {
             format!(
@@ -292,7 +308,7 @@ impl Recorded {
             )
         });
         let given_up = (self.cancellations > 0).then(|| without_cancellations(&path, self.cancellations));
-        cut.into_iter().chain(given_up)
+        cut.into_iter().chain(given_up).collect()
     }
 }
 

@@ -90,8 +90,8 @@ proptest! {
         let card = card();
         let cluster = ClusterSpec { lookup_lanes, ..testing::cluster(1, memory_mib << 20) };
         let jitter = Jitter::Measured { seed };
-        let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
-        let prices = || Prices::new(&card, &system.pool, jitter)
+        let server = || Server::new(&cluster, &system, TENANTS).expect("it fits").with_management();
+        let prices = || Prices::of_system(&card, &system, jitter)
             .and_then(|prices| prices.with_management(&card))
             .expect("the card has all tables");
 

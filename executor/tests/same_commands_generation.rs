@@ -480,8 +480,8 @@ proptest! {
         let generation = system.pool.generation.as_ref().expect("it generates");
         let gpus = gpus.max(1 + u32::from(generation.disaggregated.is_some()));
         let cluster = cluster(&system, gpus, pages);
-        let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
-        let prices = || Prices::new(&card, &system.pool, Jitter::None)
+        let server = || Server::new(&cluster, &system, TENANTS).expect("it fits").with_management();
+        let prices = || Prices::of_system(&card, &system, Jitter::None)
             .and_then(|prices| prices.with_management(&card))
             .expect("the card has all tables");
 

@@ -85,6 +85,9 @@ pub struct Device {
     pub host: Host,
 }
 
+/// What a name must be where it is none: others are printed, and written into commands.
+pub(crate) const ONE_LINE: &str = "a name without line breaks or other control characters";
+
 /// Whether it is written `2025-01-31`.
 fn is_day(date: &str) -> bool {
     // Others of its forms are longer.
@@ -269,6 +272,9 @@ impl Card {
         for (field, text) in [("name", &self.name), ("device.name", &self.device.name)] {
             if text.trim().is_empty() {
                 return fail(field, "a name".into(), "nothing".into());
+            }
+            if text.contains(char::is_control) {
+                return fail(field, ONE_LINE.into(), format!("{text:?}"));
             }
         }
         // It is what its folder is called.

@@ -34,6 +34,8 @@ pub(crate) trait Field: Sized {
     fn form() -> Form;
     fn read(text: &str) -> Result<Self, Refused>;
     fn write(&self) -> String;
+    /// Calls a model otherwise, where this is one's name: of all cells only those are free text.
+    fn rename(&mut self, _model: &str) {}
 }
 
 impl Field for String {
@@ -55,6 +57,10 @@ impl Field for String {
 
     fn write(&self) -> String {
         self.clone()
+    }
+
+    fn rename(&mut self, model: &str) {
+        model.clone_into(self);
     }
 }
 

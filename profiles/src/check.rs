@@ -1,8 +1,11 @@
 //! What the points of a table must satisfy together: ordered quantiles and a mean that they allow, known models, no point
 //! twice, a complete grid, and costs that rise with the work.
 
+use std::collections::BTreeMap;
+
 use crate::cells::one_of;
 use crate::error::Invalid;
+use crate::model::ModelShape;
 use crate::names::near_miss;
 use crate::rows::Row;
 use crate::slice::{Point, Slice, slices};
@@ -15,23 +18,25 @@ const TOLERATED_DIP: f64 = 0.10;
 /// at most.
 pub(crate) const MEAN_OVER_P99_MAX: f64 = 10.0;
 
-/// Checks one family's rows; `lines` are their lines in `file`, `models` the model names that they may use.
+/// Checks one family's rows; `lines` are their lines in `file`, `models` those that they may be of.
 pub(crate) fn check_rows<R: Row>(
     file: &str,
     role: Role,
     rows: &[R],
     lines: &[u64],
-    models: &[&str],
+    models: &[ModelShape],
 ) -> Result<(), Invalid> {
     for (row, &line) in rows.iter().zip(lines) {
-        check_row(file, row, models).map_err(|invalid| invalid.in_line(line))?;
+        check_stats(file, row).map_err(|invalid| invalid.in_line(line))?;
+        check_model(file, row, models).map_err(|invalid| invalid.in_line(line))?;
     }
+    check_layers(file, rows, lines)?;
     slices(rows)
         .iter()
         .try_for_each(|slice| check_slice(file, role, slice, lines))
 }
 
-fn check_row<R: Row>(file: &str, row: &R, models: &[&str]) -> Result<(), Invalid> {
+fn check_stats<R: Row>(file: &str, row: &R) -> Result<(), Invalid> {
     let stats = row.stats();
     for (column, value, least_column, least) in [
         ("median_us", stats.median_us, "p05_us", stats.p05_us),
@@ -53,14 +58,58 @@ fn check_row<R: Row>(file: &str, row: &R, models: &[&str]) -> Result<(), Invalid
         let must = format!("at most {MEAN_OVER_P99_MAX} times p99_us ({most_us})");
         return Err(Invalid::new(file, "mean_us", must, stats.mean_us.to_string()));
     }
-    match row.model() {
-        Some(model) if !models.contains(&model.as_str()) => {
-            let must = format!("a model listed in card.yaml or a built-in: {}", one_of(models));
-            let suggested = near_miss(&model, models.iter().copied());
-            Err(Invalid::new(file, "model", must, format!("{model:?}")).suggest(suggested))
+    Ok(())
+}
+
+/// What the row is of is a known model that the family prices, on as many cards as can share it: a table of another would price nothing.
+fn check_model<R: Row>(file: &str, row: &R, models: &[ModelShape]) -> Result<(), Invalid> {
+    let Some(name) = row.name("model") else {
+        return Ok(());
+    };
+    let Some(model) = models.iter().find(|model| model.name == name) else {
+        let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
+        let must = format!("a model listed in card.yaml or a built-in: {}", one_of(&names));
+        let suggested = near_miss(&name, names);
+        return Err(Invalid::new(file, "model", must, format!("{name:?}")).suggest(suggested));
+    };
+    if let Some(kind) = R::FAMILY.model_kind()
+        && kind != model.kind
+    {
+        let must = format!("a model of kind {kind}");
+        return Err(Invalid::new(
+            file,
+            "model",
+            must,
+            format!("{name} of kind {}", model.kind),
+        ));
+    }
+    let cards = row.name("tensor_parallel").and_then(|cards| cards.parse().ok());
+    match cards {
+        Some(cards) if !model.kv_heads.is_multiple_of(cards) => {
+            let heads = model.kv_heads;
+            let must = format!("a divisor of the {heads} heads of {name} that keys and values have");
+            Err(Invalid::new(file, "tensor_parallel", must, cards.to_string()))
         }
         _ => Ok(()),
     }
+}
+
+/// Whole steps are looked up by all that names their table but the layers, of which there can be one number then.
+fn check_layers<R: Row>(file: &str, rows: &[R], lines: &[u64]) -> Result<(), Invalid> {
+    let Some(column) = R::NAMES.iter().position(|name| *name == "layers") else {
+        return Ok(());
+    };
+    let mut first: BTreeMap<Vec<String>, (String, u64)> = BTreeMap::new();
+    for (row, &line) in rows.iter().zip(lines) {
+        let mut names = row.names();
+        let layers = names.remove(column);
+        let (known, of_line) = first.entry(names).or_insert_with(|| (layers.clone(), line));
+        if *known != layers {
+            let must = format!("{known}, as line {of_line} has it of the same model");
+            return Err(Invalid::new(file, "layers", must, layers).in_line(line));
+        }
+    }
+    Ok(())
 }
 
 fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> {

@@ -329,6 +329,11 @@ pub struct Beyond {
 }
 
 impl Beyond {
+    /// Whether more was asked than was measured, not less.
+    pub fn is_above(&self) -> bool {
+        self.asked > self.measured
+    }
+
     /// How many times what was measured, or one over that where less was asked; above 1.
     pub fn factor(&self) -> f64 {
         let (asked, measured) = (self.asked.max(1) as f64, self.measured.max(1) as f64);
@@ -339,7 +344,7 @@ impl Beyond {
 impl std::fmt::Display for Beyond {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Beyond { axis, asked, measured } = self;
-        let bound = if asked > measured { "up to" } else { "from" };
+        let bound = if self.is_above() { "up to" } else { "from" };
         write!(formatter, "{axis} {asked}, measured {bound} {measured}")
     }
 }

@@ -25,29 +25,48 @@ pub struct Decoder {
     pub ends: Surface,
 }
 
-/// Costs of one layer's attention of a chunk and new tokens together.
+/// Costs of one layer's attention of a chunk and new tokens together, as they were measured: [`Decoder::attention`] says what of them
+/// prices a step.
 #[derive(Clone, Debug)]
-pub struct MixedAttention(pub(crate) Grid<4>);
+pub struct MixedAttention {
+    grid: Grid<4>,
+    /// Tokens of the longest chunk that was measured.
+    longest_chunk: u32,
+}
+
+/// A chunk, and new tokens beside it.
+#[derive(Clone, Copy)]
+struct Mix {
+    /// Of the chunk,
+    tokens: u32,
+    /// and those that were cached before it.
+    cached: u32,
+    /// New tokens, one of each.
+    sequences: u32,
+    /// What each of these attends to.
+    context: u32,
+}
 
 impl MixedAttention {
-    /// What a chunk of `tokens` after `cached` tokens costs beside `sequences` new tokens that attend to `context` tokens each,
-    /// extrapolated where that was not [covered](Self::covers).
-    pub fn cost(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> Cost {
-        self.0.cost(Self::at(tokens, cached, sequences, context))
+    pub(crate) fn new(grid: Grid<4>) -> MixedAttention {
+        let [longest_chunk, ..] = grid.nearest([u64::MAX; 4]);
+        MixedAttention {
+            grid,
+            longest_chunk: longest_chunk as u32,
+        }
     }
+}
 
-    /// Whether this lies within what was measured; reports say where it does not.
-    pub fn covers(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> bool {
-        self.0.covers(Self::at(tokens, cached, sequences, context))
-    }
-
-    /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
-    pub fn beyond(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> Option<Beyond> {
-        self.0.beyond(Self::at(tokens, cached, sequences, context))
-    }
-
-    fn at(tokens: u32, cached: u32, sequences: u32, context: u32) -> [u64; 4] {
-        [tokens.into(), u64::from(cached) + 1, sequences.into(), context.into()]
+impl Mix {
+    /// Where it lies on the grid, which has the tokens that the chunk's first attends to.
+    fn at(self) -> [u64; 4] {
+        let first_context = u64::from(self.cached) + 1;
+        [
+            self.tokens.into(),
+            first_context,
+            self.sequences.into(),
+            self.context.into(),
+        ]
     }
 }
 
@@ -124,8 +143,8 @@ enum Kernel<'a> {
     Whole(&'a Curve, u32, u64),
     /// Of new tokens: sequences, and their mean context.
     Decode(u32, u32),
-    /// Of both, and where on its grid.
-    Mixed(&'a MixedAttention, [u64; 4]),
+    /// Of both.
+    Mixed(&'a MixedAttention, Mix),
 }
 
 impl Decoder {
@@ -147,7 +166,8 @@ impl Decoder {
     /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the one that
     /// attends as often as they do together. Where several prompts were, chunks take the share of their own costs that these do.
     /// Together they never take less than the dearest of them does alone: a few tokens with a long context do not become cheaper
-    /// beside a short prompt.
+    /// beside a short prompt, nor a prompt beside a new token. What of a chunk is longer than any that was measured beside new tokens
+    /// adds to both what it adds to the chunk alone.
     pub fn attention(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
@@ -155,7 +175,10 @@ impl Decoder {
                 Kernel::Prefill(tokens, context, ppm) => self.prefill.cost(tokens, context).share(ppm),
                 Kernel::Whole(whole, tokens, ppm) => whole.cost(tokens.into()).share(ppm),
                 Kernel::Decode(sequences, context) => self.decode.cost(sequences, context),
-                Kernel::Mixed(mixed, at) => mixed.0.cost(at),
+                Kernel::Mixed(mixed, mix) => Cost {
+                    median_ns: self.mixed_ns(mixed, mix),
+                    ..mixed.grid.cost(mix.at())
+                },
             };
             sum = Some(sum.map_or(cost, |sum| sum.plus(cost)));
         });
@@ -170,7 +193,7 @@ impl Decoder {
                 Kernel::Prefill(tokens, context, ppm) => of_ppm(self.prefill.median_ns(tokens, context), ppm),
                 Kernel::Whole(whole, tokens, ppm) => of_ppm(whole.median_ns(tokens.into()), ppm),
                 Kernel::Decode(sequences, context) => self.decode.median_ns(sequences, context),
-                Kernel::Mixed(mixed, at) => mixed.0.median_ns(at),
+                Kernel::Mixed(mixed, mix) => self.mixed_ns(mixed, mix),
             };
         });
         sum
@@ -198,14 +221,36 @@ impl Decoder {
         }
     }
 
+    /// What a chunk and new tokens take together.
+    fn mixed_ns(&self, mixed: &MixedAttention, mix: Mix) -> u64 {
+        let chunk_ns = |tokens| self.chunk_ns(tokens, tokens + mix.cached);
+        let measured = Mix {
+            tokens: mix.tokens.min(mixed.longest_chunk),
+            ..mix
+        };
+        let alone_ns = chunk_ns(measured.tokens);
+        let together_ns = mixed.grid.median_ns(measured.at());
+        let least_ns = alone_ns.max(self.decode.median_ns(mix.sequences, mix.context));
+        let longer_ns = match mix.tokens > measured.tokens {
+            true => chunk_ns(mix.tokens).saturating_sub(alone_ns),
+            false => 0,
+        };
+        together_ns.max(least_ns) + longer_ns
+    }
+
     /// The kernels of one layer's attention in such a step.
     #[inline]
     fn kernels(&self, chunks: &[(u32, u32)], sequences: u32, context: u32, mut each: impl FnMut(Kernel<'_>)) {
         match (&self.mixed, chunks, sequences) {
             (Some(mixed), [_, ..], 1..) => {
-                let at = |(tokens, cached)| MixedAttention::at(tokens, cached, sequences, context);
-                let one = dearest(chunks, |chunk| mixed.0.median_ns(at(chunk)));
-                each(Kernel::Mixed(mixed, at(one)));
+                let mix = |(tokens, cached)| Mix {
+                    tokens,
+                    cached,
+                    sequences,
+                    context,
+                };
+                let one = dearest(chunks, |chunk| self.mixed_ns(mixed, mix(chunk)));
+                each(Kernel::Mixed(mixed, mix(one)));
             }
             (Some(_), [_, _, ..], 0) => {
                 let (tokens, cached) = dearest(chunks, |(tokens, cached)| self.chunk_ns(tokens, tokens + cached));
@@ -246,7 +291,7 @@ impl Decoder {
                 Kernel::Prefill(tokens, context, _) => self.prefill.covers(tokens, context),
                 Kernel::Whole(whole, tokens, _) => whole.covers(tokens.into()),
                 Kernel::Decode(sequences, context) => self.decode.covers(sequences, context),
-                Kernel::Mixed(mixed, at) => mixed.0.covers(at),
+                Kernel::Mixed(mixed, mix) => mixed.grid.covers(mix.at()),
             };
         });
         covers
@@ -264,7 +309,7 @@ impl Decoder {
             Kernel::Prefill(tokens, context, _) => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
             Kernel::Whole(whole, tokens, _) => note(Family::DecoderWholePrompt, whole.beyond(tokens.into())),
             Kernel::Decode(sequences, context) => note(Family::DecoderDecode, self.decode.beyond(sequences, context)),
-            Kernel::Mixed(mixed, at) => note(Family::DecoderMixed, mixed.0.beyond(at)),
+            Kernel::Mixed(mixed, mix) => note(Family::DecoderMixed, mixed.grid.beyond(mix.at())),
         });
         note(
             Family::DecoderPrompts,

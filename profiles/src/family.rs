@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::ModelKind;
 use crate::names::named;
 
 /// The op families, each a CSV file.
@@ -169,6 +170,46 @@ impl Family {
             (Family::Resume, "from_layer") => Some("1"),
             (Family::Lora, "tensor_parallel") => Some("1"),
             _ => None,
+        }
+    }
+
+    /// The kind of models that it prices; none where it prices both kinds, or what is of no model.
+    pub(crate) fn model_kind(self) -> Option<ModelKind> {
+        match self {
+            Family::EncoderLayer
+            | Family::Embedding
+            | Family::Head
+            | Family::TaggingHead
+            | Family::StaticModel
+            | Family::ConcurrentLayer
+            | Family::ConcurrentModel
+            | Family::ConcurrentPet
+            | Family::AttendedLayer
+            | Family::TextPass
+            | Family::TextLook
+            | Family::Pet => Some(ModelKind::Encoder),
+            Family::DecoderDense
+            | Family::DecoderPrefill
+            | Family::DecoderWholePrompt
+            | Family::DecoderDecode
+            | Family::DecoderMixed
+            | Family::DecoderPrompts
+            | Family::DecoderEnds
+            | Family::DecoderStep
+            | Family::ConcurrentStep
+            | Family::Lora => Some(ModelKind::Decoder),
+            Family::Adapter
+            | Family::Copy
+            | Family::ModelLoad
+            | Family::Dispatch
+            | Family::HandOver
+            | Family::Resume
+            | Family::CopyResume
+            | Family::LookupResume
+            | Family::PlotLookup
+            | Family::Collective
+            | Family::Solve
+            | Family::Plan => None,
         }
     }
 

@@ -295,7 +295,8 @@ impl<const N: usize> Grid<N> {
         })
     }
 
-    /// How far beyond what was measured a point lies, along the axis where that is farthest; nothing where it is covered.
+    /// How far beyond what was measured a point lies, along the axis where that is farthest: above the largest, where costs are large, if it
+    /// lies there along any. Nothing where it is covered.
     #[inline]
     pub fn beyond(&self, at: [u64; N]) -> Option<Beyond> {
         match self.covers(at) {
@@ -313,9 +314,10 @@ impl<const N: usize> Grid<N> {
             asked: at[0],
             measured: last[0],
         });
-        beyond
-            .chain(gone_on)
-            .max_by(|one, other| one.factor().total_cmp(&other.factor()))
+        beyond.chain(gone_on).max_by(|one, other| {
+            let by_side = one.is_above().cmp(&other.is_above());
+            by_side.then_with(|| one.factor().total_cmp(&other.factor()))
+        })
     }
 }
 

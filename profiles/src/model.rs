@@ -8,6 +8,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::card::ONE_LINE;
 use crate::names::named;
 
 /// What a model does with its input.
@@ -250,6 +251,9 @@ impl ModelShape {
         if self.name.trim().is_empty() {
             return fail("name", "a name".into(), &"nothing");
         }
+        if self.name.contains(char::is_control) {
+            return fail("name", ONE_LINE.into(), &format_args!("{:?}", self.name));
+        }
         for (field, value) in self.dimensions() {
             if !(1..=DIMENSION_MAX).contains(&value) {
                 return fail(field, format!("from 1 to {DIMENSION_MAX}"), &value);
@@ -281,6 +285,18 @@ impl ModelShape {
             ("vocabulary", self.vocabulary),
             ("positions", self.positions),
         ]
+    }
+
+    /// Whether a layer of one does what a layer of another does: how many there are, the words before and after them and the longest input may differ.
+    pub fn has_layers_of(&self, other: &ModelShape) -> bool {
+        *self
+            == ModelShape {
+                name: self.name.clone(),
+                layers: self.layers,
+                vocabulary: self.vocabulary,
+                positions: self.positions,
+                ..other.clone()
+            }
     }
 
     /// Where two shapes differ, names apart: `hidden 768, not 512`.

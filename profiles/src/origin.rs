@@ -41,6 +41,9 @@ pub struct Origin {
     /// Whether it is of engines built for one shape each: what takes any shape takes longer.
     #[serde(default, skip_serializing_if = "crate::card::is_false")]
     pub one_shape: bool,
+    /// The model whose table it is, where a card lent it to one whose layers have the same shape.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent_by: Option<String>,
 }
 
 impl Origin {
@@ -54,6 +57,7 @@ impl Origin {
             error: None,
             moved: None,
             one_shape: false,
+            lent_by: None,
         }
     }
 }
@@ -106,6 +110,7 @@ impl UsedTable {
     fn is_to_be_told(&self) -> bool {
         self.origin.kind != Source::Measured
             || self.origin.error.is_some()
+            || self.origin.lent_by.is_some()
             || self.beyond_limits != BeyondLimits::default()
     }
 }

@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::{fs, process};
 
+use itertools::Itertools;
+
 use crate::card::Card;
 use crate::cells::one_of;
 use crate::error::{Invalid, ProfileError};
@@ -120,8 +122,9 @@ impl Card {
         let in_line = |invalid: Invalid| yaml::in_line(yaml.as_ref(), invalid);
         card.check_fields(&path(CARD_FILE)).map_err(in_line)?;
 
-        let mut models = ModelShape::builtin_names().to_vec();
-        models.extend(card.models.iter().map(|model| model.name.as_str()));
+        let listed = card.models.iter().map(|model| model.name.as_str());
+        let names = ModelShape::builtin_names().iter().copied().chain(listed);
+        let models: Vec<ModelShape> = names.unique().filter_map(|name| card.model(name)).collect();
         let mut held_out_lines = BTreeMap::new();
         for (name, text) in files.iter().filter(|(name, _)| name.as_ref() != CARD_FILE) {
             let name = name.as_ref();

@@ -9,6 +9,7 @@ use crate::check::{check_rows, dip};
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::mend::{Mended, mend};
+use crate::model::ModelShape;
 use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
@@ -238,14 +239,14 @@ impl Tables {
         all
     }
 
-    /// Reads one family's file into its rows and checks them. `models` are the model names that rows may use. Returns each row's line.
+    /// Reads one family's file into its rows and checks them. `models` are those that rows may be of. Returns each row's line.
     pub(crate) fn read_csv(
         &mut self,
         family: Family,
         role: Role,
         file: &str,
         text: &str,
-        models: &[&str],
+        models: &[ModelShape],
     ) -> Result<Vec<u64>, Invalid> {
         let mut lines = Vec::new();
         match family {
@@ -319,7 +320,7 @@ fn read_table<R: Row>(
     file: &str,
     role: Role,
     text: &str,
-    models: &[&str],
+    models: &[ModelShape],
     lines: &mut Vec<u64>,
 ) -> Result<Vec<R>, Invalid> {
     let unreadable = |error: csv::Error| {

@@ -42,10 +42,17 @@ impl Manifest {
             .is_some_and(|word| word == "plan")
     }
 
-    /// Without what says on which machine it was made, in which folders (but for notes on folders with spaces in their names), when and how fast: for a page that others get, and that comes out
-    /// the same each time.
+    /// Without what says on which machine it was made, in which folders, when and how fast: for a page that others get, and that comes out
+    /// the same each time. A folder with spaces in its name is known in a note if the command line has it as a word's whole value.
     pub fn anonymous(self) -> Manifest {
         let program = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+        // The longer first, since one may be in another.
+        let mut folders: Vec<&str> = self.command_line.iter().filter_map(|word| folder_of(word)).collect();
+        folders.sort_by_key(|folder| std::cmp::Reverse(folder.len()));
+        let of_caveat = |caveat: &String| {
+            let folders = folders.iter();
+            without_folders(&folders.fold(caveat.clone(), |told, folder| without_folder(&told, folder)))
+        };
         let mut words = self.command_line.iter();
         Manifest {
             command_line: words
@@ -54,7 +61,7 @@ impl Manifest {
                 .into_iter()
                 .chain(words.map(|word| word_without_folders(word)))
                 .collect(),
-            caveats: self.caveats.iter().map(|caveat| without_folders(caveat)).collect(),
+            caveats: self.caveats.iter().map(of_caveat).collect(),
             started: None,
             wall_s: 0.0,
             events_per_s: None,
@@ -67,14 +74,25 @@ impl Manifest {
     }
 }
 
+/// An option or key, empty where there is none, and its value.
+fn option_and_value(word: &str) -> (&str, &str) {
+    match word.starts_with('/') {
+        true => ("", word),
+        false => word.split_once('=').unwrap_or(("", word)),
+    }
+}
+
+/// The absolute folder, with its last `/`, of a word whose value is a path as a whole; not the root.
+fn folder_of(word: &str) -> Option<&str> {
+    let (_, value) = option_and_value(word);
+    let value = value.trim_end_matches('/');
+    let folder = &value[..=value.rfind('/').filter(|_| value.starts_with('/'))?];
+    (folder != "/").then_some(folder)
+}
+
 /// A word of a command line, where one that is a path as a whole may have anything in it.
 fn word_without_folders(word: &str) -> String {
-    let (option, value) = word.split_once('=').unwrap_or(("", word));
-    let (option, value) = if word.starts_with('/') {
-        ("", word)
-    } else {
-        (option, value)
-    };
+    let (option, value) = option_and_value(word);
     match (value.starts_with('/'), option) {
         (false, _) => without_folders(word),
         (true, "") => last_part(value).to_owned(),
@@ -82,10 +100,31 @@ fn word_without_folders(word: &str) -> String {
     }
 }
 
+/// Whether a path may begin after it, or end before it.
+fn is_apart(c: char) -> bool {
+    " ,:={[('\"`".contains(c)
+}
+
+/// A text without a folder's name where a path begins with it.
+fn without_folder(text: &str, folder: &str) -> String {
+    let mut parts = text.split(folder);
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if !told.is_empty() && !told.ends_with(is_apart) {
+            told += folder;
+        }
+        told += part;
+    }
+    told
+}
+
 /// Of each absolute path in a text the last part.
 fn without_folders(text: &str) -> String {
-    let parts = text.split_inclusive(|c| " ,:={[('\"".contains(c));
-    parts.map(last_part).collect()
+    let told = |part| match str::trim_end_matches(part, is_apart) {
+        "/" => part,
+        _ => last_part(part),
+    };
+    text.split_inclusive(is_apart).map(told).collect()
 }
 
 /// Of an absolute path the last part; anything else as it is.
@@ -163,6 +202,31 @@ mod tests {
             assert_eq!(of.command_line, ["tenantry", told]);
             assert_eq!(of.caveats, ["Left out (1): s.yaml: card: must be there."]);
         }
+    }
+
+    /// A note says a path of the command line as it is there, whatever is in its name.
+    #[test]
+    fn folders_of_the_command_line_are_left_out_of_notes() {
+        let of = Manifest {
+            command_line: [
+                "/usr/bin/tenantry",
+                "check",
+                "/home/Jane Doe/my plans/s.yaml",
+                "--out=/srv/a b/out/",
+            ]
+            .map(String::from)
+            .into(),
+            caveats: vec![
+                "Left out (1): /home/Jane Doe/my plans/s.yaml: card: must be there.".into(),
+                "See /home/Jane Doe/my plans/sub/t.csv, /srv/a b/out and /etc/hosts / 2.".into(),
+            ],
+            ..Manifest::default()
+        }
+        .anonymous();
+        assert_eq!(of.caveats[0], "Left out (1): s.yaml: card: must be there.");
+        assert_eq!(of.caveats[1], "See sub/t.csv, out and hosts / 2.");
+        let inside = "/mnt/data/t.csv and /data/u.csv";
+        assert_eq!(without_folder(inside, "/data/"), "/mnt/data/t.csv and u.csv");
     }
 
     #[test]

@@ -204,7 +204,7 @@ pub struct FrontPoint {
 /// What keeps the answer from being better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binds {
-    /// `compute`, `link`, `host-lookup`, `solver`, `memory` or `none`.
+    /// `compute`, `link`, `host-lookup`, `host-disk`, `solver`, `memory` or `none`.
     pub what: String,
     /// In a sentence.
     pub sentence: String,

@@ -157,6 +157,7 @@ impl Seen {
         };
         Some(FairnessSummary {
             tenants: shares.len() as u64,
+            tenants_answered: Some(means.len() as u64),
             tenant_mean_latency_ms: Across {
                 min: rounded(means[0]),
                 p50: rounded(nearest(&means, 0.5)),
@@ -349,6 +350,24 @@ mod tests {
         assert_eq!(fairness.tenants_in_slo, Some(0.5));
         assert_eq!(fairness.tenant_mean_latency_ms.max, 90.0);
         assert_eq!(seen.tenant_quantiles_ms().len(), shares().count());
+    }
+
+    /// However alike the others wait.
+    #[test]
+    fn who_is_never_answered_is_counted() {
+        let mut seen = Seen::new(Time::ZERO, target(20), true);
+        answer(&mut seen, request(0, 0, 0), 10);
+        answer(&mut seen, request(1, 1, 0), 10);
+        for ticket in 2..5 {
+            let refused = request(ticket, ticket as u32, 0);
+            seen.event(refused.arrival, &Event::Arrived(refused));
+            let finish = Finish::rejected(&refused, RejectReason::QueueFull);
+            seen.command(refused.arrival, &Command::Finish(finish), &Commands::default());
+        }
+        let fairness = seen.fairness(false).unwrap();
+        assert_eq!((fairness.tenants, fairness.tenants_answered), (5, Some(2)));
+        assert_eq!((fairness.answered_share(), fairness.tenants_in_slo), (0.4, Some(0.4)));
+        assert_eq!(fairness.jain_index, Some(1.0));
     }
 
     #[test]

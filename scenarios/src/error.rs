@@ -43,14 +43,23 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// All that is wrong with a scenario, at least one thing; a line each when displayed.
+/// What is wrong with a scenario, at least one thing; a line each when displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScenarioErrors(pub Vec<ScenarioError>);
+pub struct ScenarioErrors {
+    /// The first of them.
+    pub told: Vec<ScenarioError>,
+    /// How many more there are.
+    pub left_out: usize,
+}
 
 impl fmt::Display for ScenarioErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(ScenarioError::to_string).collect();
-        f.write_str(&lines.join("\n"))
+        let lines: Vec<String> = self.told.iter().map(ScenarioError::to_string).collect();
+        f.write_str(&lines.join("\n"))?;
+        match self.left_out {
+            0 => Ok(()),
+            more => write!(f, "\n(and {more} more)"),
+        }
     }
 }
 
@@ -58,7 +67,10 @@ impl std::error::Error for ScenarioErrors {}
 
 impl From<ScenarioError> for ScenarioErrors {
     fn from(error: ScenarioError) -> ScenarioErrors {
-        ScenarioErrors(vec![error])
+        ScenarioErrors {
+            told: vec![error],
+            left_out: 0,
+        }
     }
 }
 
@@ -167,9 +179,19 @@ impl Problem {
             line,
             path: path.to_string(),
             must: self.must,
-            got: self.got.unwrap_or_default(),
+            got: shortened(self.got.unwrap_or_default()),
             suggestion: self.suggestion,
         }
+    }
+}
+
+/// Characters of a wrong value that are told, at most: a whole file may stand where a word should.
+const GOT_MAX: usize = 200;
+
+fn shortened(got: String) -> String {
+    match got.char_indices().nth(GOT_MAX) {
+        None => got,
+        Some((end, _)) => format!("{}… ({} characters)", &got[..end], got.chars().count()),
     }
 }
 

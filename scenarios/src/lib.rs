@@ -14,8 +14,10 @@
 mod cascade;
 mod choices;
 mod decode;
+mod distinct;
 mod error;
 mod files;
+mod filling;
 mod generation;
 mod lines;
 mod load;
@@ -40,6 +42,7 @@ mod task_files;
 mod tasks;
 mod workload;
 
+pub use distinct::Distinct;
 pub use error::{ScenarioError, ScenarioErrors};
 pub use load::Override;
 pub use plan::Plan;

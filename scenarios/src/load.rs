@@ -13,6 +13,7 @@ use tenantry_traces::spec::WorkloadSpec;
 
 use crate::choices;
 use crate::decode::decode;
+use crate::distinct::Distinct;
 use crate::error::{Problem, ScenarioError, ScenarioErrors};
 use crate::lines::second_line_of;
 use crate::origin::Origin;
@@ -116,10 +117,12 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
         text: text.trim_start_matches('\u{feff}').to_string(),
         set: Vec::new(),
         tree: Value::Null,
+        presets: Vec::new(),
     };
     let mut tree = source.tree(overrides)?;
     source.tree.clone_from(&tree);
-    let mut problems = presets::fill_in(&mut tree);
+    let (presets, mut problems) = presets::fill_in(&mut tree);
+    source.presets = presets;
     let mut raw = match decode::<RawScenario>(&tree) {
         Ok(raw) if problems.is_empty() => raw,
         Ok(_) => return Err(source.errors(problems)),
@@ -136,24 +139,22 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     let plan = plan::resolve(&raw).map_err(|problems| source.errors(problems))?;
     choices::check(&raw).map_err(|problems| source.errors(problems))?;
     let points = points(&tree, &raw, base).map_err(|problems| source.errors(problems))?;
-    let mut checked: Vec<&WorkloadSpec> = Vec::new();
+    let mut checked: Distinct<&WorkloadSpec> = Distinct::default();
     for point in &points {
         let workload = &point.resolved.workload;
-        if !checked.contains(&workload) {
+        if checked.insert(workload) {
             tenantry_traces::build(workload).map_err(|error| source.of_trace(error))?;
-            checked.push(workload);
         }
     }
-    let mut checked: Vec<(&AnswersSpec, &RouteSpec)> = Vec::new();
+    let mut checked: Distinct<(&AnswersSpec, &RouteSpec)> = Distinct::default();
     for point in &points {
         let Some(answers) = &point.resolved.answers else {
             continue;
         };
         for (index, system) in point.resolved.systems.iter().enumerate() {
             let Some(route) = &system.route else { continue };
-            if !checked.contains(&(answers, route)) {
+            if checked.insert((answers, route)) {
                 Answers::new(answers, route, raw.seed).map_err(|error| source.of_answers(error, index))?;
-                checked.push((answers, route));
             }
         }
     }

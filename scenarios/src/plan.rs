@@ -504,7 +504,7 @@ impl Scenario {
         }
         let text = serde_yaml::to_string(&tree).expect("a tree is YAML");
         let mut made = Scenario::from_yaml(file, &text, &[]).map_err(|mut errors| {
-            errors.0.iter_mut().for_each(|error| error.line = None);
+            errors.told.iter_mut().for_each(|error| error.line = None);
             errors
         })?;
         made.file.clone_from(&self.file);

@@ -61,29 +61,54 @@ pub fn yaml(name: &str) -> Option<&'static str> {
 }
 
 /// Replaces each `preset: NAME`, and each `preset: FILE.yaml`, in the scenario's `systems:` by the preset's keys. Shapes that are wrong in other ways are left
-/// for the decoder to find.
-pub(crate) fn fill_in(scenario: &mut Value) -> Vec<Problem> {
+/// for the decoder to find. Also the presets that are files of one's own.
+pub(crate) fn fill_in(scenario: &mut Value) -> (Vec<OwnPreset>, Vec<Problem>) {
+    let (mut of_files, mut problems) = (Vec::new(), Vec::new());
     let Some(Value::Sequence(systems)) = scenario.get_mut("systems") else {
-        return Vec::new();
+        return (of_files, problems);
     };
-    let mut problems = Vec::new();
     for (index, system) in systems.iter_mut().enumerate() {
         let Value::Mapping(own) = system else { continue };
         let Some(preset) = own.get("preset") else { continue };
         let path = Path::default().key("systems").index(index).key("preset");
-        match text(preset, &path) {
-            Ok(text) => *own = filled_in(text, std::mem::take(own)),
+        match keys(preset, &path) {
+            Ok((keys, file)) => {
+                let of_file = file.map(|file| (file, keys.clone()));
+                *own = filled_in(keys, std::mem::take(own));
+                of_files.extend(of_file.map(|((file, text), keys)| OwnPreset {
+                    system: Path::default().key("systems").index(index),
+                    file,
+                    text,
+                    keys: Value::Mapping(keys),
+                    filled_in: Value::Mapping(own.clone()),
+                }));
+            }
             Err(problem) => problems.push(problem),
         }
     }
-    problems
+    (of_files, problems)
 }
 
+/// A preset that is a file of one's own, of which a system's keys came.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnPreset {
+    /// Where the system is in the scenario.
+    pub system: Path,
+    pub file: String,
+    pub text: String,
+    pub keys: Value,
+    /// With the system's own keys over them.
+    pub filled_in: Value,
+}
+
+/// A file's name and its text.
+type FileText = (String, String);
+
 /// The keys of a preset: of a shipped one by its name, or of one's own by its file.
-fn text(preset: &Value, path: &Path) -> Result<Mapping, Problem> {
+fn keys(preset: &Value, path: &Path) -> Result<(Mapping, Option<FileText>), Problem> {
     let name = preset.as_str().unwrap_or_default();
     if let Some(text) = yaml(name) {
-        return Ok(serde_yaml::from_str(text).expect("a shipped preset is YAML"));
+        return Ok((serde_yaml::from_str(text).expect("a shipped preset is YAML"), None));
     }
     if !name.ends_with(".yaml") {
         return Err(Problem::unknown_name(
@@ -98,7 +123,8 @@ fn text(preset: &Value, path: &Path) -> Result<Mapping, Problem> {
     let wrong = |error| Problem::new(path.clone(), must, format!("{name}: {error}"));
     let mut keys: Value = serde_yaml::from_str(&text).map_err(wrong)?;
     keys.apply_merge().map_err(wrong)?;
-    serde_yaml::from_value(keys).map_err(wrong)
+    let keys = serde_yaml::from_value(keys).map_err(wrong)?;
+    Ok((keys, Some((name.to_owned(), text))))
 }
 
 /// The preset with `own` keys over it.
@@ -129,10 +155,10 @@ pub(crate) fn unfold_stages(scenario: &mut Value, path: &Path) {
     let has_stages = own
         .get("cascade")
         .is_some_and(|cascade| cascade.get("stages").is_some());
-    let preset = own.get("preset").and_then(|preset| text(preset, &Path::default()).ok());
+    let preset = own.get("preset").and_then(|preset| keys(preset, &Path::default()).ok());
     let Some(of_preset) = preset
         .filter(|_| !has_stages)
-        .and_then(|mut preset| preset.remove("cascade"))
+        .and_then(|(mut preset, _)| preset.remove("cascade"))
     else {
         return;
     };
@@ -180,7 +206,7 @@ mod tests {
 
     fn systems(yaml: &str) -> Value {
         let mut scenario = serde_yaml::from_str(yaml).unwrap();
-        assert_eq!(fill_in(&mut scenario), []);
+        assert_eq!(fill_in(&mut scenario).1, []);
         scenario["systems"].clone()
     }
 
@@ -204,7 +230,7 @@ mod tests {
         let path = Path::parse("systems[0].cascade.stages[0].reroute.cut_off").unwrap();
         unfold_stages(&mut scenario, &path);
         path.set(&mut scenario, Value::from(0.9)).unwrap();
-        assert!(fill_in(&mut scenario).is_empty());
+        assert!(fill_in(&mut scenario).1.is_empty());
         let cascade = &scenario["systems"][0]["cascade"];
         assert_eq!(cascade["stages"][0]["reroute"]["cut_off"], Value::from(0.9));
         assert_eq!(
@@ -291,7 +317,7 @@ mod tests {
         );
         fs::remove_file(&place).unwrap();
         let mut gone = serde_yaml::from_str(&format!("systems: [{{preset: {}}}]", place.display())).unwrap();
-        assert_eq!(fill_in(&mut gone).len(), 1);
+        assert_eq!(fill_in(&mut gone).1.len(), 1);
     }
 
     #[test]

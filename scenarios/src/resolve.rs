@@ -2,8 +2,8 @@
 
 use tenantry_core::in_time::{Slo, Target};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, RuntimesSpec, SwapSpec,
-    SystemSpec, TasksSpec, TenantState,
+    AdmitSpec, BatchSpec, ClusterSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec,
+    RuntimesSpec, SwapSpec, SystemSpec, TasksSpec, TenantState,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
@@ -19,7 +19,7 @@ use crate::rules::Rules;
 use crate::scalar::{Count, Memory};
 use crate::scenario::GroupNames;
 use crate::tasks::{self, TaskKind};
-use crate::{generation, runtimes, system_rules, workload};
+use crate::{filling, generation, runtimes, system_rules, workload};
 
 /// Each tenant takes some tens of bytes in a server.
 const TENANTS_MAX: u32 = 100_000_000;
@@ -58,6 +58,12 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
             format!("at most {TENANTS_MAX}"),
             raw.tenants.count.0,
         ));
+    }
+    let most = ClusterSpec::CARD_BYTES_MAX;
+    if let Some(memory) = raw.cluster.gpu_memory.filter(|memory| memory.0 > most) {
+        let path = Path::default().key("cluster").key("gpu_memory");
+        let [must, got] = [most, memory.0].map(|bytes| format!("{} GiB", bytes >> 30));
+        problems.push(Problem::new(path, format!("at most {must}"), got));
     }
     let workload = workload::resolve(raw, &mut problems);
     let answers = raw
@@ -192,8 +198,9 @@ fn system_of(
         if system.cascade.is_some() {
             system_rules::cascade(system, Rules::below(path, problems));
         } else {
-            system_rules::queue(system, raw.cluster.gpus.0, Rules::below(path, problems));
+            system_rules::swap(system, Rules::below(path, problems));
         }
+        filling::check(system, raw, path, problems);
     }
     check_padding(system, model, models, Rules::below(path, problems));
     let longest = longest_input(system, model, tasks.as_ref(), runtimes.as_ref());
@@ -207,6 +214,11 @@ fn system_of(
             RawAdmit::Open => AdmitSpec::Open,
             RawAdmit::BoundedQueue { max_waiting } => AdmitSpec::BoundedQueue {
                 max_waiting: max_waiting.0,
+            },
+            RawAdmit::RateLimit { rate, burst } => AdmitSpec::RateLimit {
+                // More seldom than a number of nanoseconds says is never again.
+                period: Duration::from_secs_f64(1.0 / rate.0).unwrap_or(Duration(u64::MAX)),
+                burst: burst.0,
             },
         },
         pool: PoolSpec {

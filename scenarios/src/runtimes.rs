@@ -1,6 +1,6 @@
 //! From `runtimes:` to the specification of a pool of runtimes.
 
-use tenantry_core::policy::fleet::INSTANCES_MAX;
+use tenantry_core::policy::fleet::SOLVED_INSTANCES_MAX;
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
     AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleSpec, ShapeKind, SolverSpec,
@@ -15,6 +15,9 @@ use crate::path::Path;
 use crate::raw::*;
 use crate::scalar::Percent;
 use crate::scaling::{self, Scaled};
+
+/// Runtimes of a stream at most: a server numbers them by 16 bits ([`tenantry_core::spec::RuntimeRef`]).
+const RUNTIMES_MAX: usize = 1 << 16;
 
 /// A stream's own part, wherever it is written.
 struct Stream<'a> {
@@ -172,34 +175,17 @@ fn stream_of(system: &RawSystem, stream: &Stream<'_>, problems: &mut Vec<Problem
     if model.kind == ModelKind::Decoder {
         problems.push(Problem::new(path.key("model"), "an encoder", &model.name));
     }
-    if longest > model.positions {
+    let mut lengths = if longest <= model.positions {
+        shorter_lengths(stream, problems)
+    } else {
         let must = format!("at most {}, the longest input of model {}", model.positions, model.name);
         problems.push(Problem::new(path.key("max_length"), must, longest));
-    }
-    let mut lengths: Vec<u32> = match stream.lengths {
-        RawRuntimeLengths::Staircase | RawRuntimeLengths::Longest => Vec::new(),
-        RawRuntimeLengths::Step(step) => (1..longest.div_ceil(step.0)).map(|at| at * step.0).collect(),
-        RawRuntimeLengths::Count(count) => (1..count.0).map(|at| longest * at / count.0).collect(),
-        RawRuntimeLengths::Of(lengths) => {
-            let lengths: Vec<u32> = lengths.iter().map(|length| length.0).collect();
-            let ascending = lengths.windows(2).all(|pair| pair[0] < pair[1]);
-            if !ascending || lengths.last() != Some(&longest) {
-                let must = format!("ascending, with max_length ({longest}) last");
-                problems.push(Problem::new(
-                    path.key("lengths").key("of"),
-                    must,
-                    format!("{lengths:?}"),
-                ));
-            }
-            lengths[..lengths.len().saturating_sub(1)].to_vec()
-        }
+        // There might be too many to be listed.
+        Vec::new()
     };
-    if let RawRuntimeLengths::Count(count) = stream.lengths
-        && count.0 > longest
-    {
-        let must = format!("at most max_length ({longest})");
-        problems.push(Problem::new(path.key("lengths").key("count"), must, count.0));
-        lengths.clear();
+    if lengths.len() >= RUNTIMES_MAX {
+        let must = format!("of at most {RUNTIMES_MAX} runtimes");
+        problems.push(Problem::new(path.key("lengths"), must, lengths.len() + 1));
     }
     lengths.push(longest);
     let shape = match stream.shape {
@@ -222,6 +208,36 @@ fn stream_of(system: &RawSystem, stream: &Stream<'_>, problems: &mut Vec<Problem
         },
         service: Vec::new(),
     }
+}
+
+/// The lengths of a stream's runtimes that the scenario says, but for its longest.
+fn shorter_lengths(stream: &Stream<'_>, problems: &mut Vec<Problem>) -> Vec<u32> {
+    let longest = stream.max_length;
+    let path = stream.path.key("lengths");
+    match stream.lengths {
+        RawRuntimeLengths::Staircase | RawRuntimeLengths::Longest => Vec::new(),
+        RawRuntimeLengths::Step(step) => (1..longest.div_ceil(step.0)).map(|at| at * step.0).collect(),
+        RawRuntimeLengths::Count(count) if count.0 > longest => {
+            let must = format!("at most max_length ({longest})");
+            problems.push(Problem::new(path.key("count"), must, count.0));
+            Vec::new()
+        }
+        RawRuntimeLengths::Count(count) => (1..count.0).map(|at| part_of(longest, at, count.0)).collect(),
+        RawRuntimeLengths::Of(lengths) => {
+            let lengths: Vec<u32> = lengths.iter().map(|length| length.0).collect();
+            let ascending = lengths.windows(2).all(|pair| pair[0] < pair[1]);
+            if !ascending || lengths.last() != Some(&longest) {
+                let must = format!("ascending, with max_length ({longest}) last");
+                problems.push(Problem::new(path.key("of"), must, format!("{lengths:?}")));
+            }
+            lengths[..lengths.len().saturating_sub(1)].to_vec()
+        }
+    }
+}
+
+/// So many of `count` equal parts of a length, in whole tokens.
+fn part_of(length: u32, parts: u32, count: u32) -> u32 {
+    (u64::from(length) * u64::from(parts) / u64::from(count)) as u32
 }
 
 fn share(percent: Percent, path: Path, problems: &mut Vec<Problem>) -> f64 {
@@ -267,10 +283,10 @@ fn allocate_of(
         RawAllocate::Periodic { .. } => Some("periodic"),
         RawAllocate::Even | RawAllocate::Fixed(_) => None,
     };
-    if let Some(got) = solved.filter(|_| instances > INSTANCES_MAX) {
+    if let Some(got) = solved.filter(|_| instances > SOLVED_INSTANCES_MAX) {
         let must = format!(
             "even or fixed for {instances} instances (cluster.gpus times instances_per_gpu), since the program takes \
-             {INSTANCES_MAX} at most"
+             {SOLVED_INSTANCES_MAX} at most"
         );
         problems.push(Problem::new(path.clone(), must, got));
     }
@@ -338,4 +354,15 @@ fn scale_of(
         path: &path,
     };
     scaling::scale_of(scale, &scaled, problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_long_inputs_are_whole_tokens() {
+        assert_eq!([1, 2, 3].map(|at| part_of(10, at, 3)), [3, 6, 10]);
+        assert_eq!(part_of(200_000, 29_999, 30_000), 199_993);
+    }
 }

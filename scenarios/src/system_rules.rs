@@ -10,7 +10,7 @@ use crate::path::Path;
 use crate::raw::*;
 use crate::resolve::pipeline_of;
 use crate::rules::Rules;
-use crate::scalar::{Count, Part};
+use crate::scalar::Part;
 
 /// That no more instances are asked for than a cluster can have, of a system or of a cascade's stages together.
 pub(crate) fn instances(system: &RawSystem, gpus: u32, path: &Path, problems: &mut Vec<Problem>) {
@@ -50,22 +50,15 @@ pub(crate) fn own_models(system: &RawSystem, mut rules: Rules<'_>) {
     );
 }
 
-/// Batches that nothing but requests fills are never filled on any instance where too few may wait.
-pub(crate) fn queue(system: &RawSystem, gpus: u32, mut rules: Rules<'_>) {
-    let RawAdmit::BoundedQueue { max_waiting } = system.admit else {
-        return;
-    };
-    let Some(RawBatch::FixedSize { size: Count(size) }) = system.batch else {
-        return;
-    };
-    let (instances, max_waiting) = (u64::from(gpus) * u64::from(system.instances_per_gpu.0), max_waiting.0);
-    let unfilled = instances * u64::from(size - 1);
-    let must = format!(
-        "more than {unfilled}, as many as can wait for batches of {size} on {instances} instances without filling \
-         one, or batch must be size-or-timeout"
-    );
-    let fills = u64::from(max_waiting) > unfilled;
-    rules.hold(fills, "admit.bounded-queue.max_waiting", must, max_waiting);
+/// What is taken from the card for others, where tenants have nothing there that is.
+pub(crate) fn swap(system: &RawSystem, mut rules: Rules<'_>) {
+    let low_rank = system
+        .generation
+        .as_ref()
+        .is_some_and(|generation| generation.lora.is_some());
+    let swaps = system.tenant_state != RawTenantState::Head || low_rank;
+    let why = "where nothing is swapped, since tenants have no parameters of their own but heads, which stay";
+    rules.left_out(!swaps && system.swap != RawSwap::default(), "swap", why, "lfu");
 }
 
 /// Threads that look up, at most: each is started before the first request comes, and few hosts have more cores.
@@ -135,7 +128,6 @@ pub(crate) fn cascade(system: &RawSystem, mut rules: Rules<'_>) {
         format!("synchronous {several}, since nothing is to be fetched"),
     );
     must(system.generation.is_none(), "generation", format!("left out {several}"));
-    must(system.tasks.is_none(), "tasks", format!("left out {several}"));
     must(
         system.model == backbone(),
         "model",

@@ -190,6 +190,7 @@ fn check_system(system: &RawSystem, mut rules: Rules<'_>) {
     left_out("pipeline", system.pipeline.is_some());
     left_out("generation", system.generation.is_some());
     left_out("plot", system.plot.is_some());
+    left_out("cascade", system.cascade.is_some());
     left_out("padding", system.padding != RawPadding::Longest);
     left_out("instances_per_gpu", system.instances_per_gpu.0 != 1);
     left_out("swap", system.swap != RawSwap::default());

@@ -61,7 +61,7 @@ impl<'a> Run<'a> {
 pub struct Simulated {
     /// The run's figures.
     pub record: RunRecord,
-    /// Families of which a cost was extrapolated, and how far at most.
+    /// Families of which a cost was extrapolated, and how far at most: above what was measured, then below.
     pub extrapolated: Vec<(Family, Beyond)>,
     /// Events of the virtual machine.
     pub events: u64,
@@ -104,6 +104,7 @@ pub fn simulate(
         .with_lengths(answers.as_ref().and_then(Answers::text_lengths));
     let mut prices = Prices::of_system(spec.card, spec.system, spec.jitter)?;
     if workload.manages() {
+        server = server.with_management();
         prices = prices.with_management(spec.card)?;
     }
     let mut machine =

@@ -69,8 +69,10 @@ impl Judged {
             {
                 seeds.push(run.summary.seed);
                 judged.runs += 1;
-                judged.requests += judged_in(run);
-                judged.late += judged_in(run) * (1.0 - in_time);
+                // There is a share in time, so that somebody was judged, however little the guess comes to.
+                let requests = judged_in(run).max(1.0);
+                judged.requests += requests;
+                judged.late += requests * (1.0 - in_time);
             }
         }
         if judged.is_guess {
@@ -144,10 +146,10 @@ fn few_at(at: &str, mut judged: Vec<Judged>) -> Option<String> {
     } else {
         ""
     };
-    let were = if most == 1.0 {
-        format!("{counted} was")
-    } else {
-        format!("{some}{counted} were")
+    let were = match most == 1.0 {
+        true if some.is_empty() => format!("{counted} was"),
+        true => "hardly any were".to_owned(),
+        false => format!("{some}{counted} were"),
     };
     let in_all = if judged.iter().any(|of| of.runs > 1) {
         " in all repeats"
@@ -271,8 +273,15 @@ mod tests {
             [0.0, 7.0, 31.0, 180.0, 9_900.0]
         );
         late.summary.duration_s = 4.3;
-        let told = few_judged_caveats(&[late]);
+        let told = few_judged_caveats(&[late.clone()]);
         assert!(told[0].contains(" some 180 were judged, of which 3.6 are"), "{told:?}");
+        // Some were, since there is a share of them that is in time.
+        late.summary.duration_s = 4.0;
+        let told = few_judged_caveats(&[late]);
+        assert!(
+            told[0].contains(" few requests: hardly any were judged, of which 0.02 are"),
+            "{told:?}"
+        );
     }
 
     #[test]

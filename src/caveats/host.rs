@@ -1,9 +1,12 @@
-//! What simulated runs take of hosts that nothing checks: memory for tenants' parameters, and how fast they are copied from there.
+//! What simulated runs take of hosts that nothing checks: memory for tenants' parameters, how fast they and what was looked up are copied from there,
+//! and cores and a disk for look-ups.
 
 use std::collections::BTreeMap;
 
-use tenantry_reports::summary::VIRTUAL;
+use tenantry_profiles::{Card, DeviceKind, Tier};
+use tenantry_reports::summary::{LookupSummary, VIRTUAL};
 use tenantry_reports::{Run, RunSummary, human};
+use tenantry_scenarios::RunSpec;
 
 /// More than many a host has.
 const MUCH_HOST_MEMORY: u64 = 32 << 30;
@@ -36,30 +39,114 @@ const HOST_BYTES_PER_S: f64 = 200e9;
 /// A sentence on each system whose cards together are given more in a second than one host's memory gives, of its run with most: each card has a link
 /// of its own, and nothing holds up who copies from the one memory at once.
 pub(super) fn host_copies_caveats(runs: &[Run]) -> Vec<String> {
-    let mut most: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
-    for summary in virtual_ones(runs).filter(|summary| summary.gpus > 1) {
-        let Some(swap) = summary.swap.filter(|_| summary.duration_s > 0.0) else {
-            continue;
-        };
-        let per_s = swap.bytes_in as f64 / summary.duration_s;
-        let of = most.entry(&summary.system).or_default();
-        if per_s > of.0 {
-            *of = (per_s, summary.gpus);
+    let mut most: BTreeMap<&str, Copied> = BTreeMap::new();
+    for summary in virtual_ones(runs).filter(|summary| summary.gpus > 1 && summary.duration_s > 0.0) {
+        let copied = Copied::of(summary);
+        let of = most.entry(&summary.system).or_insert(copied);
+        if copied.bytes_per_s > of.bytes_per_s {
+            *of = copied;
         }
     }
-    let beyond = most.into_iter().filter(|(_, (per_s, _))| *per_s > HOST_BYTES_PER_S);
-    beyond
-        .map(|(system, (per_s, gpus))| {
-            let hosts = (per_s / HOST_BYTES_PER_S).ceil();
-            format!(
-                "{system}: {} GB/s of tenants' parameters leave host memory for {gpus} cards together, which is taken \
-                 to be fast enough. One host gives some {} GB/s: it would take {hosts} hosts or more, and the \
-                 parameters may have to be held once in each.",
-                human::number(per_s / 1e9),
-                human::number(HOST_BYTES_PER_S / 1e9)
-            )
-        })
-        .collect()
+    let beyond = most
+        .into_iter()
+        .filter(|(_, copied)| copied.bytes_per_s > HOST_BYTES_PER_S);
+    beyond.map(|(system, copied)| copied.caveat(system)).collect()
+}
+
+/// What leaves host memory for a run's cards together.
+#[derive(Clone, Copy)]
+struct Copied {
+    bytes_per_s: f64,
+    gpus: u32,
+    /// Of what: tenants' parameters, what was looked up, or both.
+    what: &'static str,
+    /// What each of several hosts may have to hold.
+    held: &'static str,
+}
+
+impl Copied {
+    fn of(summary: &RunSummary) -> Copied {
+        let parameters = summary.swap.map_or(0, |swap| swap.bytes_in);
+        let staged = { summary.lookup }.and_then(|lookup| lookup.staged_bytes).unwrap_or(0);
+        let (what, held) = match (parameters, staged) {
+            (_, 0) => ("tenants' parameters", "the parameters"),
+            (0, _) => ("what was looked up", "the tables"),
+            _ => ("tenants' parameters and what was looked up", "parameters and tables"),
+        };
+        Copied {
+            bytes_per_s: (parameters + staged) as f64 / summary.duration_s,
+            gpus: summary.gpus,
+            what,
+            held,
+        }
+    }
+
+    fn caveat(&self, system: &str) -> String {
+        let Copied {
+            bytes_per_s,
+            gpus,
+            what,
+            held,
+        } = self;
+        let hosts = (bytes_per_s / HOST_BYTES_PER_S).ceil();
+        format!(
+            "{system}: {} GB/s of {what} leave host memory for {gpus} cards together, which is taken to be fast \
+             enough. One host gives some {} GB/s: it would take {hosts} hosts or more, and {held} may have to be held \
+             once in each.",
+            human::number(bytes_per_s / 1e9),
+            human::number(HOST_BYTES_PER_S / 1e9)
+        )
+    }
+}
+
+/// Sentences on a simulated run that looks up more at once than one host of its card does: each card has a lane of its own for it, and nothing holds up
+/// who looks up beside others.
+pub fn lookup_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
+    let (Some(plot), Some(lookup)) = (&spec.system.pool.plot, &summary.lookup) else {
+        return Vec::new();
+    };
+    let lanes = summary.lanes.iter().filter(|(lane, _)| lane.ends_with("/lookup"));
+    let at_once: f64 = lanes.map(|(_, lane)| lane.busy_share).sum();
+    // On a processor, lanes share the cores.
+    let of_cores = (card.device.kind == DeviceKind::Cuda)
+        .then(|| cores_caveat(summary, card, at_once * f64::from(plot.threads)))
+        .flatten();
+    let of_disk = (plot.tier == Tier::Disk)
+        .then(|| disk_caveat(summary, lookup, at_once))
+        .flatten();
+    of_cores.into_iter().chain(of_disk).collect()
+}
+
+/// Look-ups that keep so many cores busy.
+fn cores_caveat(summary: &RunSummary, card: &Card, busy: f64) -> Option<String> {
+    let cores = card.device.host.cores;
+    let hosts = (busy / f64::from(cores)).ceil();
+    (hosts > 1.0).then(|| {
+        format!(
+            "{}: look-ups keep {} cores busy on average, for {} cards together, which are taken to be there. A host of \
+             {} has {cores}: it would take {hosts} hosts or more, and the tables may have to be held once in each.",
+            summary.system,
+            human::number(busy),
+            summary.gpus,
+            card.name
+        )
+    })
+}
+
+/// So many look-ups at once, of a root that lies on the disk. Whoever finds its fragment in a domain's table, in memory, does not read it.
+fn disk_caveat(summary: &RunSummary, lookup: &LookupSummary, at_once: f64) -> Option<String> {
+    let of_root = 1.0 - lookup.domain_hits as f64 / lookup.tokens.max(1) as f64;
+    let reading = at_once * of_root;
+    (reading > 1.0).then(|| {
+        format!(
+            "{}: {} look-ups at once read the root's table from the disk on average, for {} cards together, each as \
+             fast as one alone. Cards of one host share its disk: it would take {} such disks or more.",
+            summary.system,
+            human::number(reading),
+            summary.gpus,
+            reading.ceil()
+        )
+    })
 }
 
 /// Executed runs say themselves what was there.
@@ -70,6 +157,7 @@ fn virtual_ones(runs: &[Run]) -> impl Iterator<Item = &RunSummary> {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_profiles::testing::synthetic_card;
     use tenantry_reports::summary::SwapSummary;
 
     use super::*;
@@ -106,5 +194,57 @@ mod tests {
         let mut executed = copying(10_800, 64);
         executed.summary.machine = "cpu".into();
         assert!(host_copies_caveats(&[executed]).is_empty());
+    }
+
+    /// So many fragments, of which a fourth are in a domain's table, and gigabytes of what stands for them.
+    fn looked_up(gigabytes: u64) -> LookupSummary {
+        LookupSummary {
+            tokens: 1_000,
+            domain_hits: 250,
+            root_hits: 750,
+            fallbacks: 0,
+            staged_bytes: Some(gigabytes * 1_000_000_000),
+        }
+    }
+
+    #[test]
+    fn what_was_looked_up_leaves_host_memory_too() {
+        let mut both = copying(1_900, 64);
+        both.summary.lookup = Some(looked_up(200));
+        let mut staged = both.clone();
+        (staged.summary.swap, staged.summary.lookup) = (None, Some(looked_up(2_100)));
+        for (run, what, held) in [
+            (
+                both,
+                "tenants' parameters and what was looked up",
+                "parameters and tables",
+            ),
+            (staged, "what was looked up", "the tables"),
+        ] {
+            let told = host_copies_caveats(&[run]);
+            let expected = format!(
+                "dedicated: 210 GB/s of {what} leave host memory for 64 cards together, which is taken to be fast \
+                 enough. One host gives some 200 GB/s: it would take 2 hosts or more, and {held} may have to be held \
+                 once in each."
+            );
+            assert_eq!(told, [expected]);
+        }
+    }
+
+    #[test]
+    fn look_ups_of_many_cards_take_several_hosts_and_disks() {
+        let (card, summary) = (synthetic_card(), copying(1, 64).summary);
+        assert_eq!(cores_caveat(&summary, &card, 4.0), None);
+        assert_eq!(
+            cores_caveat(&summary, &card, 9.0).unwrap(),
+            "dedicated: look-ups keep 9.00 cores busy on average, for 64 cards together, which are taken to be there. A \
+             host of synthetic has 4: it would take 3 hosts or more, and the tables may have to be held once in each."
+        );
+        assert_eq!(disk_caveat(&summary, &looked_up(1), 1.3), None);
+        assert_eq!(
+            disk_caveat(&summary, &looked_up(1), 4.0).unwrap(),
+            "dedicated: 3.00 look-ups at once read the root's table from the disk on average, for 64 cards together, \
+             each as fast as one alone. Cards of one host share its disk: it would take 3 such disks or more."
+        );
     }
 }

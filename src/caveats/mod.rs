@@ -1,11 +1,14 @@
 //! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, machines, tables of prices; `tables`: of lower layers), of
-//! what was asked (`recordings`, `rates`, `pruning`), of prices (`prices`), and of what came of it (`outcomes`, `backlog`, `ends`, `few`, `host`). Each command
+//! what was asked (`recordings`, `rates`, `pruning`), of prices (`prices`, `extrapolated`), and of what came of it (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command
 //! gathers those that it can have.
 
 mod backlog;
+mod classes;
 mod ends;
+mod extrapolated;
 mod few;
 mod host;
+mod management;
 mod of_loaded;
 mod outcomes;
 mod prices;
@@ -20,8 +23,10 @@ use std::collections::BTreeMap;
 
 use tenantry_reports::{Group, Run};
 
+pub use classes::planned_class_target_caveat;
+pub use extrapolated::*;
 pub use few::few_items_caveat;
-pub use host::host_memory_caveat;
+pub use host::{host_memory_caveat, lookup_caveats};
 pub use outcomes::*;
 pub use prices::*;
 pub use pruning::*;

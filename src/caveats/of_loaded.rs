@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_core::server::tasks::refusals;
-use tenantry_profiles::{Card, DeviceKind, Source};
+use tenantry_profiles::{Card, Device, DeviceKind, Source};
 use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
 
@@ -132,15 +132,15 @@ impl Loaded {
         Measured::otherwise_than_here(self.measured())
     }
 
-    /// A sentence on each card that is of another kind of device than the one that executes: what is compared are two devices.
-    pub fn device_caveats(&self, is_cpu: bool) -> Vec<String> {
+    /// A sentence on each card that is of another device than the one that executes: what is compared are two devices.
+    pub fn device_caveats(&self, here: &Device) -> Vec<String> {
         let so = "simulated and executed figures are of two devices";
         let cards = self.cards.values();
-        cards.filter_map(|card| of_another_device(card, is_cpu, so)).collect()
+        cards.filter_map(|card| of_another_device(card, here, so)).collect()
     }
 
     /// The same where nothing is simulated: of the card's times none are in the figures, and its price is.
-    pub fn executed_device_caveats(&self, is_cpu: bool) -> Vec<String> {
+    pub fn executed_device_caveats(&self, here: &Device) -> Vec<String> {
         let of = |(name, card): (&String, &Card)| {
             let prices = self.runs.iter().filter(|run| run.card == *name);
             let prices: BTreeSet<String> = { prices.filter_map(|run| run.price_per_hour) }
@@ -154,7 +154,7 @@ impl Loaded {
                     human::listed(&prices)
                 ),
             };
-            of_another_device(card, is_cpu, &so)
+            of_another_device(card, here, &so)
         };
         self.cards.iter().filter_map(of).collect()
     }

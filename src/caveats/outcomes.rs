@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use tenantry_core::policy::fleet::Fallback;
-use tenantry_reports::classes::ClassSummary;
 use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::spec::PopularitySpec;
 
 use super::backlog::backlog_caveat;
+use super::classes::class_target_caveats;
 use super::ends::early_end_caveat;
 use super::few::{few_judged_caveats, no_request_caveat};
 use super::host::{host_copies_caveats, host_memory_caveats};
+use super::management::management_caveat;
 use super::recordings::silence_caveat;
 use super::{is_one_run, once};
 
@@ -26,6 +27,7 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         class_target_caveats(runs),
         one_token_caveats(runs),
         unanswered_caveats(runs),
+        unanswered_tenants_caveats(runs),
         given_up_caveats(runs),
         host_memory_caveats(runs),
         host_copies_caveats(runs),
@@ -38,17 +40,21 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
     all.concat()
 }
 
-/// Sentences on what a run's requests came to: arrivals that were over early, silence that is counted, and tenants whose turn came again.
+/// Sentences on what a run's requests came to: arrivals that were over early, silence that is counted, tenants whose turn came again, and those who came
+/// and went to no effect.
 pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
     let turns = turns_caveat(
         &spec.workload.popularity,
         spec.workload.tenants,
         run.summary.requests.offered,
     );
-    [early_end_caveat(spec, run), silence_caveat(spec, run), turns]
-        .into_iter()
-        .flatten()
-        .collect()
+    let said = [
+        early_end_caveat(spec, run),
+        silence_caveat(spec, run),
+        turns,
+        management_caveat(spec, run),
+    ];
+    said.into_iter().flatten().collect()
 }
 
 /// A sentence on each system of whose changes of instances or cards only the first are listed.
@@ -125,31 +131,6 @@ fn turns_caveat(popularity: &PopularitySpec, tenants: u32, offered: u64) -> Opti
     })
 }
 
-/// A sentence on each system whose service classes have other targets than the scenario's, by which all requests are judged together.
-fn class_target_caveats(runs: &[Run]) -> Vec<String> {
-    let of = |run: &Run| {
-        let RunSummary {
-            system, slo, classes, ..
-        } = &run.summary;
-        let judged_by = slo.as_ref()?;
-        let is_own = |class: &ClassSummary| class.target_ms.is_some() && class.target_ms != judged_by.latency_ms;
-        let own = classes.iter().filter(|(_, class)| is_own(class));
-        let own: Vec<String> = own
-            .map(|(name, class)| format!("{name} {}", human::milliseconds(class.target_ms.unwrap_or_default())))
-            .collect();
-        (!own.is_empty()).then(|| {
-            format!(
-                "{system}: all requests together are judged by the scenario's target, {} (SLO, the page's answer, \
-                 plans), also those of classes with targets of their own ({}); the table of service classes judges \
-                 these.",
-                judged_by.in_words(),
-                own.join(", ")
-            )
-        })
-    };
-    once(&runs.iter().filter_map(of).collect::<Vec<_>>())
-}
-
 /// Sentences on tasks whose batches are cut since more queries' activations find no memory.
 fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
     let of = |run: &Run| {
@@ -201,6 +182,31 @@ fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
     said.map(|((system, machine), (_, became))| {
         let at_most = if several { "in the run with most of them, " } else { "" };
         format!("{system} on {machine}: {at_most}{became}.")
+    })
+    .collect()
+}
+
+/// A sentence on each system of whose tenants some were never answered, on each machine: of its run with most of them.
+fn unanswered_tenants_caveats(runs: &[Run]) -> Vec<String> {
+    let mut most: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        let of = most.entry((&summary.system, &summary.machine)).or_default();
+        let fairness = summary.fairness.as_ref();
+        if let Some((tenants, answered)) = fairness.and_then(|of| Some((of.tenants, of.tenants_answered?)))
+            && tenants - answered > of.0
+        {
+            *of = (tenants - answered, tenants);
+        }
+    }
+    let several = runs.len() > most.len();
+    let said = most.into_iter().filter(|(_, (never, _))| *never > 0);
+    said.map(|((system, machine), (never, tenants))| {
+        let at_most = if several { "in the run with most of them, " } else { "" };
+        let [never, tenants] = [never, tenants].map(human::count);
+        format!(
+            "{system} on {machine}: {at_most}{never} of {tenants} tenants had no request answered; how long tenants \
+             wait, and how alike, is of the others alone."
+        )
     })
     .collect()
 }
@@ -426,6 +432,7 @@ mod tests {
     use tenantry_core::RunRecord;
     use tenantry_core::server::generation::GenerationCounts;
     use tenantry_core::server::runtimes::FleetUse;
+    use tenantry_reports::summary::{Across, FairnessSummary};
 
     use super::*;
     use crate::caveats::testing::labels;
@@ -473,6 +480,37 @@ mod tests {
         assert_eq!(of(PopularitySpec::Uniform, 2_000), None);
         let said = of(PopularitySpec::Distinct, 2_000).expect("each tenant has two");
         assert!(said.starts_with("2,000 requests take 1,000 tenants in turns"), "{said}");
+    }
+
+    #[test]
+    fn tenants_who_were_never_answered_are_told_of() {
+        let run = |tenants_answered| {
+            let mut run = Run::new(labels("seqs"), &RunRecord::default());
+            run.summary.fairness = Some(FairnessSummary {
+                tenants: 64,
+                tenants_answered,
+                tenant_mean_latency_ms: Across {
+                    min: 1.0,
+                    p50: 1.0,
+                    p98: 1.0,
+                    max: 1.0,
+                },
+                jain_index: Some(1.0),
+                tenants_in_slo: None,
+            });
+            run
+        };
+        assert!(unanswered_tenants_caveats(&[run(Some(64)), run(None)]).is_empty());
+        let told = unanswered_tenants_caveats(&[run(Some(22))]);
+        assert!(
+            told[0].starts_with("seqs on virtual: 42 of 64 tenants had no request answered; "),
+            "{told:?}"
+        );
+        let told = unanswered_tenants_caveats(&[run(Some(63)), run(Some(60)), run(Some(64))]);
+        assert!(
+            told.len() == 1 && told[0].contains(": in the run with most of them, 4 of 64 tenants"),
+            "{told:?}"
+        );
     }
 
     /// Systems take turns over a sweep, so that a system's sentences are no neighbours.

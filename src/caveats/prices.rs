@@ -1,4 +1,4 @@
-//! What prices rest on: tables that nobody measured here, what a card does not know, what was extrapolated.
+//! What prices rest on: tables that nobody measured here, what a card does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -8,7 +8,7 @@ use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec, ShapeKind, StreamSpec};
 use tenantry_profiles::{
-    Beyond, BeyondLimits, Card, Changing, Contention, DType, DeviceKind, Family, LeftOut, ModelShape, PetKind, Source,
+    BeyondLimits, Card, Changing, Contention, DType, Device, DeviceKind, Family, LeftOut, ModelShape, PetKind, Source,
     TableError, Tier, UNKNOWN_PROCESSOR, boot, processor,
 };
 use tenantry_reports::human;
@@ -31,6 +31,9 @@ pub struct TableUsed {
     /// How far prices are off, where that is beyond the limits: at the farthest, in parts of a million, and in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     beyond_limits: Option<(u64, String)>,
+    /// The model that lent it to one whose layers have the same shape.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lent_by: Option<String>,
 }
 
 impl TableUsed {
@@ -41,6 +44,7 @@ impl TableUsed {
             kind: used.origin.kind,
             source: used.origin.source,
             error: used.origin.error,
+            lent_by: used.origin.lent_by,
             table: format!("{} {}", used.family, used.table).trim_end().to_owned(),
             beyond_limits: how_far(&used.beyond_limits),
         })
@@ -416,11 +420,19 @@ impl Measured {
     }
 }
 
-/// A sentence on a card of another kind of device than the one that executes, and what that makes of the figures.
-pub fn of_another_device(card: &Card, is_cpu: bool, so: &str) -> Option<String> {
+/// A sentence on a card of another device than the one that executes, and what that makes of the figures: of another kind, or measured on another
+/// GPU (datasheets and imports spell a GPU's name in ways of their own).
+pub fn of_another_device(card: &Card, here: &Device, so: &str) -> Option<String> {
     let device = &card.device;
-    (is_cpu != (device.kind == DeviceKind::Cpu)).then(|| {
-        let here = if is_cpu { "this processor" } else { "a GPU" };
+    let other_kind = device.kind != here.kind;
+    let other_gpu =
+        here.kind == DeviceKind::Cuda && card.provenance.source == Source::Measured && device.name != here.name;
+    (other_kind || other_gpu).then(|| {
+        let here = match (here.kind, other_kind) {
+            (DeviceKind::Cpu, _) => "this processor",
+            (DeviceKind::Cuda, true) => "a GPU",
+            (DeviceKind::Cuda, false) => here.name.as_str(),
+        };
         format!(
             "Card {} is of {}, and requests were served by {here}: {so}.",
             card.name, device.name
@@ -434,10 +446,10 @@ const FARTHEST_TOLD: usize = 4;
 /// A sentence on each origin other than a measurement, with the tables from there, and of each card one on its measured tables whose prices are off by
 /// more than they should be, and one on those whose points were moved.
 pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
-    let (measured, others): (Vec<&TableUsed>, Vec<&TableUsed>) =
-        tables.iter().partition(|used| used.kind == Source::Measured);
+    // What another model lent is told of, however well it is known.
+    let is_plain = |used: &&TableUsed| used.kind == Source::Measured && used.lent_by.is_none();
     let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
-    for used in others {
+    for used in tables.iter().filter(|used| !is_plain(used)) {
         let error = used
             .error
             .as_ref()
@@ -448,12 +460,12 @@ pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     }
     let mut off: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
     let mut moved: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for used in measured {
+    for used in tables.iter().filter(|used| used.kind == Source::Measured) {
         if let Some((farthest, how)) = &used.beyond_limits {
             let of_card = off.entry(&used.card).or_default();
             of_card.push((*farthest, format!("{} ({how})", used.table)));
         }
-        if let Some(error) = &used.error {
+        if let Some(error) = used.error.as_ref().filter(|_| is_plain(&used)) {
             let of_card = moved.entry(&used.card).or_default();
             of_card.push(format!("{}: {error}", used.table));
         }
@@ -485,44 +497,6 @@ pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     let of_moved = |(card, tables): (&str, Vec<String>)| format!("Card {card}: {}.", tables.join("; "));
     let sentences = by_origin.iter().map(of_origin).chain(off.into_iter().map(of_card));
     sentences.chain(moved.into_iter().map(of_moved)).collect()
-}
-
-/// An op family priced beyond what was measured, and how far at most.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Extrapolated {
-    family: Family,
-    /// How many times what was measured, or one over that.
-    factor: f64,
-    beyond: String,
-}
-
-impl From<(Family, Beyond)> for Extrapolated {
-    fn from((family, beyond): (Family, Beyond)) -> Extrapolated {
-        Extrapolated {
-            family,
-            factor: beyond.factor(),
-            beyond: beyond.to_string(),
-        }
-    }
-}
-
-/// A sentence on what was extrapolated, if anything.
-pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extrapolated>) -> Option<String> {
-    let mut farthest: BTreeMap<Family, &Extrapolated> = BTreeMap::new();
-    for one in extrapolated {
-        let known = farthest.entry(one.family).or_insert(one);
-        // Runs side by side are in no order.
-        if (one.factor, &one.beyond) > (known.factor, &known.beyond) {
-            *known = one;
-        }
-    }
-    let list: Vec<String> = farthest
-        .iter()
-        .map(|(family, one)| format!("{family} ({})", one.beyond))
-        .collect();
-    let list = list.join("; ");
-    (!list.is_empty())
-        .then(|| format!("Costs beyond the measured range were extrapolated, for each family the farthest: {list}."))
 }
 
 #[cfg(test)]
@@ -561,5 +535,27 @@ mod tests {
         told(&card, "on Another, and this machine has Synthetic host");
         card.device.kind = DeviceKind::Cuda;
         assert_eq!(otherwise(&card), None);
+    }
+
+    /// Another GPU than the measured one is told of; how importers spell a GPU's name is not.
+    #[test]
+    fn a_card_of_another_device_is_told_of() {
+        let mut card = synthetic_card();
+        card.device.kind = DeviceKind::Cuda;
+        card.device.name = "NVIDIA H200".to_owned();
+        let mut here = card.device.clone();
+        card.provenance.source = Source::Measured;
+        assert_eq!(of_another_device(&card, &here, "so"), None);
+        here.name = "NVIDIA L4".to_owned();
+        let told = of_another_device(&card, &here, "so").unwrap();
+        assert!(
+            told.ends_with("is of NVIDIA H200, and requests were served by NVIDIA L4: so."),
+            "{told}"
+        );
+        card.provenance.source = Source::Imported;
+        assert_eq!(of_another_device(&card, &here, "so"), None);
+        here.kind = DeviceKind::Cpu;
+        let told = of_another_device(&card, &here, "so").unwrap();
+        assert!(told.ends_with("served by this processor: so."), "{told}");
     }
 }

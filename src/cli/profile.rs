@@ -87,9 +87,9 @@ pub struct ImportArgs {
     /// Take only these built-in models, of sources that have several: vidur and aiconfigurator.
     #[arg(long, value_delimiter = ',')]
     pub model: Vec<String>,
-    /// The gap between two kernels, in microseconds, where a source has kernels' times only.
-    #[arg(long, value_name = "US", default_value_t = tenantry_profiles::DEFAULT_LAUNCH_OVERHEAD_US)]
-    pub launch_overhead_us: f64,
+    /// The gap between two kernels, in microseconds, where a source has kernels' times only: aiconfigurator, 1 unless given.
+    #[arg(long, value_name = "US")]
+    pub launch_overhead_us: Option<f64>,
     /// The tables, as CSV, gzipped or not; of llmservingsim also the profile's meta.yaml, which alone says whose they are.
     #[arg(required = true, value_name = "FILES")]
     pub files: Vec<PathBuf>,

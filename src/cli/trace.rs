@@ -88,7 +88,8 @@ pub struct TraceConvertArgs {
     #[arg(long)]
     pub sort: bool,
     /// Read any CSV with a header: what its columns for arrival, tenant, input_tokens, output_tokens and class are called, and the
-    /// unit of arrival: ns, us, ms or s for numbers, iso for dates with a time of day. What is not named, the file does not say.
+    /// unit of arrival: ns, us, ms or s for numbers, iso for dates with a time of day. A name with commas stands in double quotes.
+    /// What is not named, the file does not say.
     /// Tenants of any name are numbered, and OUT.tenants.csv says who is who.
     #[arg(long, value_name = "OUR=THEIRS[:UNIT],…", conflicts_with_all = ["format", "tokenizer"])]
     pub columns: Option<String>,

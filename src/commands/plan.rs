@@ -15,7 +15,7 @@ use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::{Plan, Variant, Way};
 
 use crate::cards::{card_from_anywhere, find_card};
-use crate::caveats::recording_caveats;
+use crate::caveats::{planned_class_target_caveat, recording_caveats};
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::keep::earlier_than_plan;
@@ -106,6 +106,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
         let best = Loaded::of_what_fits(best.clone(), None)?;
         caveats.extend(best.run_caveats());
         caveats.extend(recording_caveats(&best.runs));
+        caveats.extend(best.runs.iter().filter_map(planned_class_target_caveat));
     }
     caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());

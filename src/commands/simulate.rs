@@ -12,7 +12,7 @@ use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::{Keep, More};
 use crate::output::{Started, next};
-use crate::runs::{Loaded, SimulatedRun, labels, publish, simulate};
+use crate::runs::{Loaded, Place, SimulatedRun, labels, publish, simulate};
 use crate::{interrupt, progress};
 
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -48,13 +48,17 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
         .filter_map(Result::transpose)
         .collect::<Result<_, _>>()?;
     let interrupted = finished.len() < loaded.runs.len() || finished.iter().any(|run| run.interrupted);
+    let place = Place::of(&args.out, interrupted, finished.iter().any(|run| !run.interrupted))?;
+    let Some(folder) = place.folder() else {
+        return Err(Failure::Interrupted(place.until_then("simulated")));
+    };
 
     let mut caveats = loaded.card_caveats();
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(loaded.refused_tasks());
     caveats.extend(extrapolation_caveat(finished.iter().flat_map(|run| &run.extrapolated)));
-    caveats.extend(keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?);
+    caveats.extend(keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect(), folder)?);
     caveats.extend(once(finished.iter().flat_map(|run| &run.caveats)));
     let another_rate = finished.iter().filter_map(|run| run.another_rate);
     caveats.extend(another_rate_caveat(another_rate, finished.len()));
@@ -66,12 +70,9 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(of_runs(&runs));
     let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);
-    publish(&loaded, &args.out, &runs, &manifest, output)?;
+    publish(&loaded, folder, &runs, &manifest, output)?;
     if interrupted {
-        return Err(Failure::Interrupted(format!(
-            "what was simulated until then is in {}",
-            args.out.display()
-        )));
+        return Err(Failure::Interrupted(place.until_then("simulated")));
     }
     if !runs.iter().all(|run| is_too_long(loaded.scenario.slo, run)) {
         next(output, &worth_trying(args, &loaded, &runs));

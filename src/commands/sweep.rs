@@ -55,6 +55,13 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let there = mine.len() - missing.len();
         say(output, &format!("{there} of {} runs were saved before", mine.len()));
     }
+    if let Some((damaged, numbers)) = saved.damaged_of(&missing) {
+        let damaged = counted(damaged as u64, "saved run is", "saved runs are");
+        say(
+            output,
+            &format!("note: {damaged} not as this sweep saves them, and made again: {numbers}"),
+        );
+    }
     let keys = keys(&loaded, &saved.sweep, &missing);
     if let Some(folder) = &args.reuse {
         let other = Saved::open(folder)?;
@@ -84,7 +91,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
             None => return Ok(()),
         };
         inputs.check_unchanged()?;
-        saved.save(run, &saved_run)?;
+        saved.save(&saved_run)?;
         events.fetch_add(saved_run.events, Ordering::Relaxed);
         finished.fetch_add(1, Ordering::Relaxed);
         bar.inc(1);
@@ -160,6 +167,7 @@ fn simulate_one(
             let refused = loaded.refusal(run).ok_or(failure)?;
             return Ok(Some(SavedRun {
                 sweep: sweep.digest.clone(),
+                run,
                 key: key.to_owned(),
                 refused: Some(refused),
                 summary: None,
@@ -175,6 +183,7 @@ fn simulate_one(
     let finished = done.filter(|done| !done.interrupted);
     Ok(finished.map(|mut done| SavedRun {
         sweep: sweep.digest.clone(),
+        run,
         key: key.to_owned(),
         refused: None,
         curves: {

@@ -25,8 +25,10 @@ pub fn binds(summary: &RunSummary, at: &str, of_the_time: &str, missed: bool, tu
         let share = shares.entry(kind(lane).to_owned()).or_default();
         *share = of.busy_share.max(*share);
     }
+    // For what is created and updated on the disk no request waits; for adapters of decoders' tenants on it some do.
+    let is_waited_for = |kind: &str| kind != "host-disk" || summary.generation.is_some();
     let busiest_of = |counts: &dyn Fn(&str) -> bool| {
-        let lanes = shares.iter().filter(|(kind, _)| counts(kind));
+        let lanes = shares.iter().filter(|(kind, _)| counts(kind) && is_waited_for(kind));
         let busiest = lanes.max_by(|a, b| a.1.total_cmp(b.1));
         busiest.map(|(kind, share)| (kind.clone(), *share))
     };
@@ -148,6 +150,7 @@ fn kind(lane: &str) -> &'static str {
         name if name.starts_with("copy") => "link",
         "link" => "card-link",
         name if name.starts_with("lookup") => "host-lookup",
+        "disk" => "host-disk",
         name if name.starts_with("solver") => "solver",
         name if name.starts_with("planner") => "planner",
         _ => "other",
@@ -160,6 +163,7 @@ fn in_words(kind: &str) -> &'static str {
         "link" => "the link to the card",
         "card-link" => "a link between cards",
         "host-lookup" => "the host's look-ups",
+        "host-disk" => "the host's disk",
         "solver" => "the solver of the allocation",
         "planner" => "the planner of pools",
         _ => "another lane",

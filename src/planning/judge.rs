@@ -9,7 +9,7 @@ use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
 use tenantry_core::in_time::{InTime, Slo, Target};
 use tenantry_core::run::Observer;
-use tenantry_core::spec::{AdmitSpec, StopSpec};
+use tenantry_core::spec::{AdmitSpec, BatchSpec, PlanningSpec, PoolSpec, StopSpec, SystemSpec};
 use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
@@ -167,6 +167,21 @@ pub fn is_drawn(run: &RunSpec) -> bool {
         || stop.is_some_and(|stop| *stop != StopSpec::Length)
 }
 
+/// How long requests may wait for their batches to fill: one after the other at the stages of a cascade. Decoders and runtimes have none.
+fn longest_fill(system: &SystemSpec) -> Duration {
+    let of_pool = |pool: &PoolSpec| match (&pool.tasks, pool.batch) {
+        _ if pool.generation.is_some() || pool.runtimes.is_some() => None,
+        (Some(tasks), _) => match tasks.planning {
+            PlanningSpec::Pool { max_wait, .. } => max_wait,
+            PlanningSpec::Online { .. } => None,
+        },
+        (None, BatchSpec::SizeOrTimeout { max_wait, .. }) => Some(max_wait),
+        (None, BatchSpec::PerTenant { .. } | BatchSpec::FixedSize { .. }) => None,
+    };
+    let fills = system.pools().filter_map(of_pool);
+    fills.fold(Duration::ZERO, |sum, fill| sum + fill)
+}
+
 /// Judges the requests of a run.
 #[derive(Debug)]
 pub struct Judge {
@@ -185,6 +200,7 @@ pub struct Judge {
     user: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     is_open: bool,
+    fills: Duration,
 }
 
 /// Requests that came one after the other, after the warm-up.
@@ -235,6 +251,7 @@ impl Judge {
             user,
             stop: Arc::new(AtomicBool::new(false)),
             is_open: run.system.admit == AdmitSpec::Open,
+            fills: longest_fill(&run.system),
         }
     }
 
@@ -292,6 +309,7 @@ impl Judge {
             refused: false,
             busy,
             is_open: self.is_open,
+            fills: self.fills,
         }
     }
 }

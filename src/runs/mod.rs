@@ -2,6 +2,7 @@
 
 mod loaded;
 mod outcome;
+mod place;
 mod simulated;
 
 use tenantry_reports::RunLabels;
@@ -9,6 +10,7 @@ use tenantry_scenarios::{Override, RunSpec, Scenario};
 
 pub use self::loaded::Loaded;
 pub use self::outcome::{Outcome, publish};
+pub use self::place::Place;
 pub use self::simulated::{SimulatedRun, failure_of, run_failure, seen, simulate, simulate_watched, summarized};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;

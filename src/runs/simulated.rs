@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::RunRecord;
 use tenantry_core::run::{Observer, RunError};
-use tenantry_core::spec::{EngineSpec, GenerationSpec};
+use tenantry_core::spec::{EngineSpec, GenerationSpec, PlotSpec};
 use tenantry_profiles::Card;
 use tenantry_reports::summary::GenerationSummary;
 use tenantry_reports::{Run, Seen, ServiceClass};
@@ -15,7 +15,7 @@ use tenantry_traces::Time;
 
 use super::labels;
 use crate::cards::{cluster, does_not_fit, reading_failure, without_price, workload};
-use crate::caveats::{AnotherRate, Extrapolated, of_workload};
+use crate::caveats::{AnotherRate, Extrapolated, lookup_caveats, of_workload};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
 
@@ -49,8 +49,10 @@ pub fn simulate(
         Some(watch) => simulate_watched(run, card, Arc::clone(interrupt), (&mut seen, watch)),
     }?;
     let summarized = summarized(run, tenantry_reports::summary::VIRTUAL, run.repeat, &done.record).with_seen(&seen);
+    let mut caveats = of_workload(run, &summarized);
+    caveats.extend(lookup_caveats(run, card, &summarized.summary));
     Ok(Some(SimulatedRun {
-        caveats: of_workload(run, &summarized),
+        caveats,
         another_rate: AnotherRate::of(run, &summarized),
         kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
         interrupted: done.record.interrupted,
@@ -100,6 +102,9 @@ pub fn seen(run: &RunSpec) -> Seen {
 pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord) -> Run {
     let mut done = Run::new(labels(run, machine, repeat), record);
     done.summary.host_memory_bytes = host_memory_bytes(run, record);
+    if let Some(of) = &mut done.summary.lookup {
+        of.staged_bytes = Some(staged_bytes(run, record));
+    }
     if let (Some(of), Some(asked)) = (&mut done.summary.tasks, &run.system.pool.tasks) {
         of.max_batch_asked = (of.max_batch < asked.max_batch).then_some(asked.max_batch);
         let may_compose = matches!(asked.engine, EngineSpec::Shared { .. });
@@ -136,8 +141,19 @@ fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
         }
         None => record.memory.per_tenant_bytes,
     };
-    let bytes = u64::from(held) * own;
+    let bytes = u64::from(held).saturating_mul(own);
     (bytes > 0 && pool.tasks.is_none() && pool.runtimes.is_none() && run.system.route.is_none()).then_some(bytes)
+}
+
+/// What was looked up and copied to the cards: of an encoder's batches all tokens with their padding, of a decoder's those that were looked up, since
+/// each of them ends a fragment.
+fn staged_bytes(run: &RunSpec, record: &RunRecord) -> u64 {
+    let pool = &run.system.pool;
+    let rows = match (&pool.generation, record.lookups) {
+        (Some(_), Some(lookups)) => lookups.tokens,
+        _ => record.padded_tokens,
+    };
+    rows * PlotSpec::row_bytes(pool.model.hidden)
 }
 
 /// Why a run was not simulated to its end.

@@ -3,4 +3,5 @@
 pub mod identity;
 pub mod job_file;
 pub mod saved;
+mod sealed;
 pub mod shard;

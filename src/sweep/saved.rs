@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
 use tenantry_reports::folder::json;
@@ -22,10 +21,12 @@ use crate::failure::Failure;
 use crate::keep::earlier_than_sweep;
 use crate::output::{Started, make_folder};
 use crate::sweep::identity::Sweep;
+use crate::sweep::sealed::{sealed, unsealed};
 
 /// Says which sweep a folder holds.
 const SWEEP: &str = "sweep.json";
 const RESOLVED: &str = "scenario.resolved.yaml";
+const AS_WRITTEN: &str = "as `tenantry sweep` of this version writes it";
 const RUN_AGAIN: &str = "the same `tenantry sweep` runs it again";
 
 /// A run that has finished, or that its system refuses.
@@ -33,6 +34,8 @@ const RUN_AGAIN: &str = "the same `tenantry sweep` runs it again";
 pub struct SavedRun {
     /// The digest of the sweep that it is of.
     pub sweep: String,
+    /// Its number in it.
+    pub run: usize,
     /// [`Sweep::key`].
     #[serde(default)]
     pub key: String,
@@ -72,7 +75,7 @@ impl Saved {
         let path = folder.join(SWEEP);
         let is_begun = path.exists();
         if is_begun {
-            let there = read::<Sweep>(&path)?;
+            let there = read(&path)?;
             if let Some(difference) = saved.sweep.difference(&there) {
                 return Err(Failure::BadInput(format!(
                     "--out: must be a new folder, or one with this sweep, got {}, which has {} runs of {} with \
@@ -119,10 +122,9 @@ impl Saved {
         self.path(run).exists()
     }
 
-    /// Run number `run`, where it has been saved, of this sweep, and nobody damaged it since.
+    /// Run number `run`, where it has been saved, as that run of this sweep, and nobody damaged it since.
     fn done(&self, run: usize) -> Option<SavedRun> {
-        let saved = read::<SavedRun>(&self.path(run)).ok();
-        saved.filter(|saved| saved.sweep == self.sweep.digest)
+        read_run(&self.path(run), &self.sweep, run).ok()
     }
 
     /// Those of these runs that are still to be made. Each is read whole, since damage may be anywhere in it.
@@ -132,11 +134,16 @@ impl Saved {
             .collect()
     }
 
-    /// Saves run number `run`, whole or not at all.
-    pub fn save(&self, run: usize, saved: &SavedRun) -> Result<(), Failure> {
-        let mut bytes = serde_json::to_vec(saved).map_err(Failure::running)?;
-        bytes.push(b'\n');
-        write_whole(&self.path(run), &bytes).map_err(Failure::running)
+    /// The numbers of those of the runs [`left`](Self::left_of) that somebody damaged since they were saved, or that are not this sweep's; nothing where none are.
+    pub fn damaged_of(&self, left: &[usize]) -> Option<(usize, String)> {
+        let damaged: Vec<usize> = left.iter().copied().filter(|run| self.has(*run)).collect();
+        (!damaged.is_empty()).then(|| (damaged.len(), first_of(&damaged)))
+    }
+
+    /// Saves a run under its number, whole or not at all.
+    pub fn save(&self, saved: &SavedRun) -> Result<(), Failure> {
+        let body = serde_json::to_string(saved).map_err(Failure::running)?;
+        write_whole(&self.path(saved.run), sealed(&body).as_bytes()).map_err(Failure::running)
     }
 
     /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; which there were. A page draws ops of
@@ -163,26 +170,57 @@ impl Saved {
             let Some(saved) = found.get(key) else { continue };
             let mut saved = SavedRun {
                 sweep: self.sweep.digest.clone(),
+                run: *run,
                 ..saved.clone()
             };
             if let (Some(curves), false) = (&mut saved.curves, draws_ops) {
                 curves.ops.clear();
             }
-            self.save(*run, &saved)?;
+            self.save(&saved)?;
             taken.insert(*run);
         }
         Ok(taken)
     }
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        Failure::BadInput(format!(
-            "{}: must be as `tenantry sweep` of this version writes it, got {error}",
-            path.display()
-        ))
-    })
+fn read(path: &Path) -> Result<Sweep, Failure> {
+    serde_json::from_slice(&contents(path)?)
+        .map_err(|error| Failure::BadInput(format!("{}: must be {AS_WRITTEN}, got {error}", path.display())))
+}
+
+/// Reads run number `run` of this sweep.
+///
+/// Errors: another sweep's run, or another number's, and one that was changed since it was saved.
+fn read_run(path: &Path, sweep: &Sweep, run: usize) -> Result<SavedRun, Failure> {
+    let refused = |must: &str, got: &str| {
+        Failure::BadInput(format!("{}: must be {must}, got {got}; {RUN_AGAIN}", path.display()))
+    };
+    let contents = contents(path)?;
+    let body = unsealed(&String::from_utf8_lossy(&contents))
+        .ok_or_else(|| refused(AS_WRITTEN, "contents that its digest, `blake3`, is not of"))?;
+    let saved: SavedRun = serde_json::from_str(&body).map_err(|error| refused(AS_WRITTEN, &error.to_string()))?;
+    // Shards that began at the same instant with different files have found no other's sweep to compare theirs with.
+    if saved.sweep != sweep.digest {
+        return Err(refused(
+            &format!("a run of the sweep that {SWEEP} describes"),
+            "one with another scenario, card, file or version",
+        ));
+    }
+    match saved.run == run {
+        true => Ok(saved),
+        false => Err(refused(&format!("run {run}"), &format!("run {}", saved.run))),
+    }
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))
+}
+
+/// What a message shows of the numbers of many runs.
+fn first_of(runs: &[usize]) -> String {
+    let shown: Vec<String> = runs.iter().take(8).map(usize::to_string).collect();
+    let more = if shown.len() < runs.len() { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// All runs of a sweep, from one folder or several.
@@ -222,21 +260,18 @@ impl Union {
         for run in 0..first.sweep.runs {
             let copies: Vec<&Saved> = parts.iter().filter(|part| part.has(run)).collect();
             match copies[..] {
-                [] => missing.push(run.to_string()),
+                [] => missing.push(run),
                 // Read when it is written.
                 [only] => paths.push(only.path(run)),
                 _ => paths.push(one_of(&copies, run)?),
             }
         }
         if !missing.is_empty() {
-            let shown = missing.len().min(8);
             return Err(Failure::BadInput(format!(
-                "DIR: must hold all {} runs together, got {} without {}{}; the same `tenantry sweep` goes on where it \
-                 was",
+                "DIR: must hold all {} runs together, got {} without {}; the same `tenantry sweep` goes on where it was",
                 first.sweep.runs,
                 paths.len(),
-                missing[..shown].join(", "),
-                if shown < missing.len() { ", …" } else { "" }
+                first_of(&missing)
             )));
         }
         Ok(Union {
@@ -267,20 +302,9 @@ impl Union {
                 "the runs are saved, and not put together yet: the same command does".into(),
             )),
         };
-        for path in &self.paths {
+        for (run, path) in self.paths.iter().enumerate() {
             go_on()?;
-            let saved: SavedRun = read(path).map_err(|failure| match failure {
-                Failure::BadInput(message) => Failure::BadInput(format!("{message}; {RUN_AGAIN}")),
-                failure => failure,
-            })?;
-            // Shards that began at the same instant with different files have found no other's sweep to compare theirs with.
-            if saved.sweep != self.sweep.digest {
-                return Err(Failure::BadInput(format!(
-                    "{}: must be a run of the sweep that {SWEEP} describes, got one with another scenario, card, file \
-                     or version; {RUN_AGAIN}",
-                    path.display()
-                )));
-            }
+            let saved = read_run(path, &self.sweep, run)?;
             events += saved.events;
             extrapolated.extend(saved.extrapolated);
             tables.extend(saved.tables);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
-use tenantry_core::Topology;
 use tenantry_core::command::Finish;
 use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::errors::LaneErrors;
@@ -105,6 +104,11 @@ impl Device {
         self.torch == tenantry_executor::Device::Cpu
     }
 
+    /// What it is.
+    pub fn description(&self) -> Result<tenantry_profiles::Device, Failure> {
+        tenantry_executor::describe(self.torch).map_err(Failure::running)
+    }
+
     /// libtorch's handle.
     pub fn torch(&self) -> tenantry_executor::Device {
         self.torch
@@ -178,11 +182,7 @@ impl Device {
         caveats.extend(done.errors.iter().map(|of| errors(&run.system.name, of)));
         caveats.extend(clocks(&run.system.name, &self.name, &done.clocks, done.device_memory));
         caveats.extend(shared_device(&run.system.name, run.gpus, self));
-        let topology = match &run.system.route {
-            Some(route) => Topology::of_stages(&spec.cluster, &route.stages),
-            None => Topology::new(&spec.cluster, &run.system.pool),
-        };
-        let lanes = topology.lanes.len();
+        let lanes = done.lanes;
         let cores = tenantry_profiles::cores() as usize;
         if lanes > cores {
             caveats.push(format!(
@@ -242,12 +242,13 @@ fn errors(system: &str, LaneErrors { lane, count, first }: &LaneErrors) -> Strin
     format!("{system}: {what} on {lane}: {first}.")
 }
 
-/// A sentence on what ops took by a GPU's clock and by the host's, which also issues, waits and computes, and on the memory that they took.
+/// A sentence on how long ops spanned on a GPU's streams, which also wait for the host, on what they took by the host's clock, and on the memory that
+/// they took.
 fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<DeviceMemory>) -> Option<String> {
     let busy = clocks.iter().filter(|clocks| clocks.ops > 0);
     let lane = |of: &LaneClocks| {
-        let (device, host) = (of.device.as_secs_f64(), of.host.as_secs_f64());
-        format!("{} {device:.3} s and {host:.3} s in {} ops", of.lane, of.ops)
+        let (span, host) = (of.span.as_secs_f64(), of.host.as_secs_f64());
+        format!("{} {span:.3} s and {host:.3} s in {} ops", of.lane, of.ops)
     };
     let lanes: Vec<String> = busy.map(lane).collect();
     let most = memory.map_or_else(String::new, |memory| {
@@ -255,7 +256,8 @@ fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<Devi
     });
     (!lanes.is_empty()).then(|| {
         format!(
-            "{system}: by the events of {device} and by the host's clock: {}{most}.",
+            "{system}: ops' spans on the streams of {device}, pauses included, and their times by the host's clock: \
+             {}{most}.",
             lanes.join(", ")
         )
     })
@@ -344,11 +346,11 @@ mod tests {
 
     #[test]
     fn both_clocks_are_told_of_lanes_that_worked() {
-        let lane = |lane: &str, ops, host, device| LaneClocks {
+        let lane = |lane: &str, ops, host, span| LaneClocks {
             lane: lane.to_string(),
             ops,
             host: Duration::from_millis(host),
-            device: Duration::from_millis(device),
+            span: Duration::from_millis(span),
         };
         let all = [lane("compute-0", 20, 3500, 3100), lane("copy-0", 0, 0, 0)];
         let memory = DeviceMemory {
@@ -357,8 +359,8 @@ mod tests {
             peak: 3 << 29,
         };
         let told = clocks("pets", "cuda:0", &all, Some(memory)).unwrap();
-        let expected = "pets: by the events of cuda:0 and by the host's clock: compute-0 3.100 s and 3.500 s in 20 \
-                        ops; at most 1.50\u{a0}GiB of tensors.";
+        let expected = "pets: ops' spans on the streams of cuda:0, pauses included, and their times by the host's \
+                        clock: compute-0 3.100 s and 3.500 s in 20 ops; at most 1.50\u{a0}GiB of tensors.";
         assert_eq!(told, expected);
         assert_eq!(clocks("pets", "cuda:0", &all[1..], Some(memory)), None);
     }

@@ -6,7 +6,7 @@ use tenantry::cards;
 use tenantry::failure::Failure;
 use tenantry::runs::Loaded;
 use tenantry_core::Server;
-use tenantry_core::spec::PoolSpec;
+use tenantry_core::spec::{PoolSpec, SystemFamily};
 use tenantry_executor::ExecutorError;
 use tenantry_executor::machine::execute;
 use tenantry_profiles::ModelShape;
@@ -79,29 +79,29 @@ pub fn files(run: &RunSpec) -> tenantry_executor::Files {
 /// What a run's models take of the one memory that stands for all cards. A model that stays is there once, for all of its instances; one that comes and
 /// goes has room on each card that it may come to, beside that which it is loaded from.
 fn models_bytes(run: &RunSpec) -> u64 {
-    let system = &run.system;
+    let pool = &run.system.pool;
     let on_cards = |pool: &PoolSpec, cards: usize| pool.shared_model_bytes() * (1 + cards as u64);
-    if let Some(route) = &system.route {
-        let stages = route.stages.iter().filter(|stage| !stage.continues());
-        return stages
-            .map(|stage| on_cards(&stage.pool, stage.scale.map_or(0, |_| stage.gpus.len())))
-            .sum();
+    match run.system.family() {
+        SystemFamily::Cascade(route) => {
+            let stages = route.stages.iter().filter(|stage| !stage.continues());
+            stages
+                .map(|stage| on_cards(&stage.pool, stage.scale.map_or(0, |_| stage.gpus.len())))
+                .sum()
+        }
+        SystemFamily::Tasks(tasks) => {
+            let parameters = tasks.models(&pool.model).map(ModelShape::parameters);
+            parameters.sum::<u64>() * pool.dtype.bytes()
+        }
+        SystemFamily::Runtimes(runtimes) => {
+            let models = { runtimes.streams.iter() }.map(|stream| stream.model.parameters() * stream.dtype.bytes());
+            // A card has room for the largest.
+            models.clone().sum::<u64>() + u64::from(run.gpus) * models.max().unwrap_or(0)
+        }
+        SystemFamily::Generation(generation) if generation.scale.is_some() => {
+            on_cards(pool, (run.gpus / generation.tensor_parallel) as usize)
+        }
+        SystemFamily::Generation(_) | SystemFamily::Encoding => on_cards(pool, 0),
     }
-    if let Some(runtimes) = &system.pool.runtimes {
-        let models = { runtimes.streams.iter() }.map(|stream| stream.model.parameters() * stream.dtype.bytes());
-        // A card has room for the largest.
-        return models.clone().sum::<u64>() + u64::from(run.gpus) * models.max().unwrap_or(0);
-    }
-    if let Some(tasks) = &system.pool.tasks {
-        let parameters = tasks.models(&system.pool.model).map(ModelShape::parameters);
-        return parameters.sum::<u64>() * system.pool.dtype.bytes();
-    }
-    let generation = system.pool.generation.as_ref();
-    let scaled = generation.filter(|generation| generation.scale.is_some());
-    on_cards(
-        &system.pool,
-        scaled.map_or(0, |generation| (run.gpus / generation.tensor_parallel) as usize),
-    )
 }
 
 /// The runs, each with the place of its system in the scenario.

@@ -11,7 +11,7 @@ use tenantry::cli::{ExecuteArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::keep::{Keep, More};
 use tenantry::output::{Started, next};
-use tenantry::runs::{Loaded, labels, publish};
+use tenantry::runs::{Loaded, Place, labels, publish};
 use tenantry::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -52,7 +52,16 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    caveats.extend(keep.write(kept)?);
+    let place = Place::of(
+        &args.out,
+        stopped.is_some(),
+        runs.iter().any(|run| !run.summary.interrupted),
+    )?;
+    let until_then = place.until_then("executed");
+    let Some(folder) = place.folder() else {
+        return stopped.map_or(Ok(()), |why| Err(why.with(until_then)));
+    };
+    caveats.extend(keep.write(kept, folder)?);
     caveats.extend(loaded.machine_caveats());
     caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(another_rate_caveat(another_rate, runs.len()));
@@ -62,11 +71,11 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     let mut caveats = in_order(caveats);
     // What casts doubt on all of it comes first.
-    caveats.splice(0..0, loaded.executed_device_caveats(device.is_cpu()));
+    caveats.splice(0..0, loaded.executed_device_caveats(&device.description()?));
     let manifest = started.manifest(&loaded.all_cards(), Some(device.name()), 0, caveats);
-    publish(&loaded, &args.out, &runs, &manifest, output)?;
+    publish(&loaded, folder, &runs, &manifest, output)?;
     if let Some(why) = stopped {
-        return Err(why.with(format!("what was executed until then is in {}", args.out.display())));
+        return Err(why.with(until_then));
     }
     let failing: Vec<String> = runs.iter().filter_map(failing).collect();
     if !failing.is_empty() {

@@ -235,6 +235,24 @@ const CASES: &[Case] = &[
             "error: --set: cluster.gpu_memory: must be of at least 2.13 MiB of memory for system hbert-adapter with tiny and one tenant's parameters for each instance, got 1.00 MiB",
         ],
     ),
+    // More than can be counted is too much, and no card is that large.
+    (
+        &[
+            "check",
+            "s.yaml",
+            "--set",
+            "models.backbone={layers: 48, hidden: 65536, heads: 64, intermediate: 262144, vocabulary: 100000, \
+             positions: 128}",
+            "--set",
+            "tenants.count=100000000",
+            "--set",
+            "systems=[{preset: bert-dedicated, classes: 1048576, instances_per_gpu: 1024}]",
+        ],
+        2,
+        &[
+            "error: s.yaml:4: cluster.gpu_memory: must be of at least 17179869184 GiB of memory for system bert-dedicated with backbone, got 64.0 MiB",
+        ],
+    ),
     (
         &["check", "small.yaml"],
         2,

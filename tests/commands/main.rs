@@ -4,6 +4,7 @@
 
 mod common;
 
+mod admission;
 #[cfg(feature = "libtorch")]
 mod answers;
 mod bad_input;
@@ -18,6 +19,8 @@ mod documented;
 mod gallery;
 #[cfg(all(unix, feature = "libtorch"))]
 mod hmi;
+#[cfg(unix)]
+mod interrupted;
 mod new;
 mod notes;
 mod plan;

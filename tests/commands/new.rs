@@ -23,6 +23,7 @@ fn what_new_writes_is_valid_and_commented() {
         ),
         // What these systems ask of a scenario beside the rest is in it, and the card is one that has them.
         ("cascade.yaml", "--systems tabi,infaas-best".to_owned()),
+        ("mixed.yaml", "--systems tabi,bert-shared --model bert-large".to_owned()),
         ("tasks.yaml", "--systems pets,seqs".to_owned()),
         ("runtimes.yaml", "--systems arlo,arlo-dt".to_owned()),
         // The usual card has neither model.
@@ -48,6 +49,14 @@ fn what_new_writes_is_valid_and_commented() {
     assert!(shops.contains("count: 3000") && shops.contains("latency: 80ms, at: p99") && shops.contains("gpus: 2"));
     // The card has prices in half precision only, the presets want single.
     assert!(shops.contains("dtype: f16"), "{shops}");
+    let cascade = fs::read_to_string(folder.path().join("cascade.yaml")).unwrap();
+    assert!(cascade.starts_with("# 1000 tenants on 1 × "), "{cascade}");
+    // A conversation of ShareGPT may be longer than a model takes.
+    let offers = |file: &str| {
+        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        text.contains("# or { joint: sharegpt }")
+    };
+    assert!(offers("llama.yaml") && !offers("chat.yaml"));
     let alone = fs::read_to_string(folder.path().join("alone.yaml")).unwrap();
     assert!(
         alone.contains("gpus: 4") && alone.contains("tensor_parallel: 4"),
@@ -136,6 +145,12 @@ const BAD: &[Case] = &[
         &["new", "a.yaml", "--systems", "hmi,hmi"],
         2,
         &["error: --systems: must be a name that no system before it has, got hmi"],
+    ),
+    // Who has models of its own is asked for no other.
+    (
+        &["new", "a.yaml", "--systems", "tabi,infaas-best", "--model", "llama-7b"],
+        2,
+        &["--model: must be left out where all systems have models of their own, as tabi, infaas-best, got llama-7b"],
     ),
     // What YAML would read otherwise is still the flag's value.
     (
@@ -245,6 +260,48 @@ fn bad_answers_are_told_and_nothing_is_written() {
     let folder = folder();
     check_bad(folder.path(), BAD);
     assert!(!folder.path().join("a.yaml").exists());
+}
+
+#[test]
+fn outputs_that_positions_cut_are_told_of() {
+    let folder = folder();
+    let new = |file: &str, output: &str| {
+        let flags = [
+            "--model",
+            "llama-7b",
+            "--input",
+            "4000",
+            "--output",
+            output,
+            "--defaults",
+        ];
+        said(folder.path(), &[&["new", file], &flags[..]].concat())
+    };
+    let note =
+        "note: inputs of 4,000 tokens leave 96 of the 4,096 positions of llama-7b: outputs of 200 tokens end there";
+    let told = new("long.yaml", "200");
+    assert!(told.contains(note), "{told}");
+    assert!(!new("short.yaml", "96").contains("positions"));
+}
+
+/// As a list is written, with spaces behind its commas.
+#[test]
+fn systems_may_have_spaces_between_them() {
+    let folder = folder();
+    let at = folder.path();
+    good(
+        at,
+        &["new", "a.yaml", "--systems", "hbert-adapter, bert-shared", "--defaults"],
+    );
+    good(
+        at,
+        &["new", "b.yaml", "--systems", "hbert-adapter,bert-shared", "--defaults"],
+    );
+    let read = |file: &str| fs::read_to_string(at.join(file)).unwrap();
+    assert_eq!(
+        read("a.yaml").replace("a.yaml", "b.yaml").replace("name: a", "name: b"),
+        read("b.yaml")
+    );
 }
 
 #[test]

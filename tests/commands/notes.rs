@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{folder, said};
+use crate::common::{folder, good_json, said};
 
 /// What `simulate` notes of a scenario with these keys set, without what it notes of cards.
 fn notes(at: &Path, scenario: &str, set: &[&str]) -> Vec<String> {
@@ -93,6 +93,46 @@ fn silence_at_the_end_is_told_of_with_both_times() {
     assert_eq!(ends.len(), 1, "{told:?}");
 }
 
+/// Tenants that come and go after it, too, are in no figure but their own.
+#[test]
+fn management_after_the_last_request_makes_no_run_longer() {
+    let place = folder();
+    let burst = "workload.arrivals={burst: {threads: 30, stagger: 1ms, period: 10ms, repeats: 2}}";
+    let told = |management: &str| {
+        let management = format!("workload.management={management}");
+        let set = [SHORT, burst, "workload.stop={after: 20s}", &management];
+        notes(place.path(), "s.yaml", &set)
+    };
+    let managed = told("{rates: {update: 5/s}}");
+    assert!(
+        managed[0].starts_with("the arrivals are over after 60 requests"),
+        "{managed:?}"
+    );
+    assert_eq!(managed, told("null"));
+}
+
+/// Systems that keep all their tenants say so.
+#[test]
+fn management_to_no_effect_is_told_of() {
+    let place = folder();
+    let told = |system: &str| {
+        let set = [
+            &format!("systems=[{system}]"),
+            "workload.management={rates: {present_at_start: 50%, create: 10/s, delete: 10/s}}",
+        ];
+        let notes = notes(place.path(), "s.yaml", &set);
+        let no_effect = { notes.into_iter() }.filter(|note| note.contains("workload.management has no effect"));
+        no_effect.collect::<Vec<_>>()
+    };
+    let said = told("{preset: arlo, runtimes: {slo: 1s, max_length: 128}}");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].starts_with("arlo: ") && said[0].ends_with(" management requests applied."),
+        "{said:?}"
+    );
+    assert!(told("{preset: bert-shared}").is_empty());
+}
+
 #[test]
 fn a_verdict_by_few_requests_is_told_of_once() {
     let place = folder();
@@ -171,6 +211,57 @@ systems: [ { preset: bert-dedicated, dtype: f16 } ]
     assert_eq!(told("cluster.gpus=4"), None);
 }
 
+/// Each card looks up by itself, and cards of one host share its cores, its memory and its disk.
+#[test]
+fn what_look_ups_of_many_cards_take_of_a_host_is_told_of() {
+    let place = folder();
+    fs::write(
+        place.path().join("plot.yaml"),
+        "\
+name: plot
+card: h200-sxm
+cluster: { gpus: 64 }
+models: { backbone: bert-base }
+tenants: { count: 100, popularity: uniform, domains: 2 }
+workload:
+  arrivals: { closed-loop: { clients: 8192, think_time: 0ms } }
+  lengths: { input: { fixed: 64 } }
+  stop: { requests: 30000 }
+systems: [ { preset: hmi } ]
+",
+    )
+    .unwrap();
+    let told = |what: &str, set: &[&str]| {
+        let notes = notes(place.path(), "plot.yaml", set);
+        notes.into_iter().find(|note| note.contains(what))
+    };
+    let cores = told("look-ups keep", &[]).unwrap();
+    assert!(
+        cores.starts_with("hmi: look-ups keep 2") && cores.contains("A host of h200-sxm has 16: it would take 2 hosts"),
+        "{cores}"
+    );
+    let few = "workload.arrivals.closed-loop.clients=512";
+    assert_eq!(told("look-ups keep", &["cluster.gpus=4", few]), None);
+    let copied = told("leave host memory", &["cluster.gpus=512"]).unwrap();
+    assert!(
+        copied.contains(" GB/s of tenants' parameters and what was looked up leave host memory for 512 cards together"),
+        "{copied}"
+    );
+
+    let on_disk = |cards: &str, hits: &str| {
+        let hits = format!("systems[0].plot.domain_hits={hits}");
+        let paper = ["card=paper-p5000", few, cards, "systems[0].plot.tier=disk", &hits];
+        told("from the disk on average", &paper)
+    };
+    let disks = on_disk("cluster.gpus=8", "0%").unwrap();
+    assert!(
+        disks.starts_with("hmi: ") && disks.contains("for 8 cards together, each as fast as one alone"),
+        "{disks}"
+    );
+    assert_eq!(on_disk("cluster.gpus=1", "0%"), None);
+    assert_eq!(on_disk("cluster.gpus=8", "100%"), None);
+}
+
 /// What served was no such card.
 #[cfg(feature = "libtorch")]
 #[test]
@@ -236,4 +327,55 @@ fn a_gpus_card() -> tempfile::TempDir {
     card.device.kind = tenantry_profiles::DeviceKind::Cuda;
     card.save(&place.path().join("gpu")).unwrap();
     place
+}
+
+/// A layer costs what it costs whatever its model is called, and half as many cost half. Who reads a result is told whose layers they are.
+#[test]
+fn layers_of_another_models_name_are_priced_and_told_of() {
+    let place = folder();
+    let at = place.path();
+    let scenario = "\
+name: alike
+card: l4
+models: { backbone: bert-base }
+tenants: { count: 10 }
+workload:
+  arrivals: { poisson: { rate: 10/s } }
+  lengths: { input: { fixed: 128 } }
+  stop: { requests: 50 }
+systems: [ { preset: bert-shared, dtype: f16 } ]
+";
+    fs::write(at.join("alike.yaml"), scenario).unwrap();
+    // What a request computes, and what is to be known of it.
+    let run = |set: &[&str]| {
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let args: Vec<&str> = ["simulate", "alike.yaml", "--out", "run"]
+            .into_iter()
+            .chain(set)
+            .collect();
+        let report = good_json(at, &args);
+        let manifest: serde_json::Value =
+            serde_json::from_slice(&fs::read(at.join("run/manifest.json")).unwrap()).unwrap();
+        let compute_ms = report["runs"][0]["compute_ms"]["mean"].as_f64().unwrap();
+        (compute_ms, manifest["caveats"].to_string())
+    };
+    let shape = |layers: u32| {
+        let rest = "hidden: 768, heads: 12, intermediate: 3072, vocabulary: 50265, positions: 512";
+        format!("models.backbone={{layers: {layers}, {rest}}}")
+    };
+    let (own_ms, told) = run(&[]);
+    assert!(!told.contains("same shape"), "{told}");
+    let (whole_ms, told) = run(&[&shape(12)]);
+    // What is derived of either is not rounded alike.
+    assert!((whole_ms / own_ms - 1.0).abs() < 1e-3, "{whole_ms} and {own_ms} ms");
+    assert!(
+        told.contains("imported (layers of bert-base, which have the same shape: "),
+        "{told}"
+    );
+    let (half_ms, _) = run(&[&shape(6)]);
+    assert!((0.5..0.75).contains(&(half_ms / own_ms)), "{half_ms} and {own_ms} ms");
+    // What was measured stays measured, and is told of all the same.
+    let (_, told) = run(&[&shape(12), "card=h200-sxm", "systems[0].dtype=bf16"]);
+    let measured = "Card h200-sxm, measured (layers of bert-base, which have the same shape: ";
+    assert!(told.contains(measured), "{told}");
 }

@@ -309,6 +309,30 @@ fn public_tables_become_a_card_source_by_source() {
         message.contains("copies.csv: gpu: must be T4 16GB in some row"),
         "{message}"
     );
+    let gap = [
+        &import("tensorrt-bert", "engines.csv")[..],
+        &["--launch-overhead-us", "2"],
+    ]
+    .concat();
+    let message = refused(at, &gap);
+    assert!(
+        message.contains("--launch-overhead-us: must be left out for tensorrt-bert: "),
+        "{message}"
+    );
+    // A file's name is only a name; two that differ are of two cards.
+    fs::copy(at.join("engines.csv"), at.join("a100_engines.csv")).unwrap();
+    let text = good(at, &import("tensorrt-bert", "a100_engines.csv"));
+    assert!(
+        text.contains("tensorrt-bert: a100_engines.csv is taken as of t4, as --gpu says, and its name says a100"),
+        "{text}"
+    );
+    fs::copy(at.join("engines.csv"), at.join("t4_engines.csv")).unwrap();
+    let both = [&import("tensorrt-bert", "a100_engines.csv")[..], &["t4_engines.csv"]].concat();
+    let message = refused(at, &both);
+    assert!(
+        message.contains("t4_engines.csv: name: must be of the GPU that a100_engines.csv says (a100): "),
+        "{message}"
+    );
     let message = refused(at, &import("tensorrt-bert", "engine.csv"));
     assert!(message.contains("engine.csv: must be readable"), "{message}");
     let other = [

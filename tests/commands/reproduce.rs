@@ -373,7 +373,7 @@ fn arlo_is_reproduced() {
             ("Fig. 6b", "mean, Arlo below DT", 24.0),
             ("Fig. 8", "Arlo: cards, time-weighted", 5.46),
             ("Fig. 8", "ST: cards, time-weighted", 7.53),
-            ("Fig. 8", "INFaaS: cards, time-weighted", 4.98),
+            ("Fig. 8", "INFaaS: cards, time-weighted", 4.93),
             ("Fig. 10a", "mean, Arlo below ST", 57.5),
             ("Fig. 10b", "mean, Arlo below ST", 98.5),
             ("Fig. 10b", "mean, Arlo below DT", 27.5),

@@ -89,6 +89,41 @@ fn a_damaged_run_is_said_and_run_again() {
     }
 }
 
+/// What reads as well as any other run may be another one, or not what was simulated.
+#[test]
+fn another_runs_file_and_another_digit_are_said_and_run_again() {
+    let place = folder();
+    let at = place.path();
+    good(at, &sweep(&["--out", "whole"]));
+    let before = SAME.map(|name| file(&at.join("whole"), name));
+    let run = |number: u32| at.join(format!("whole/runs/{number:06}.json"));
+    fs::copy(run(0), run(9)).unwrap();
+    const SAID: [&str; 2] = [
+        "000009.json: must be run 9, got run 0",
+        "the same `tenantry sweep` runs it again",
+    ];
+    check_bad(at, &[(&["merge", "whole", "--out", "merged"], 2, &SAID)]);
+    let text = fs::read_to_string(run(4)).unwrap();
+    let (head, figure) = text.split_once("\"p98\":").unwrap();
+    let digit = if figure.starts_with('1') { "2" } else { "1" };
+    fs::write(run(4), format!("{head}\"p98\":{digit}{}", &figure[1..])).unwrap();
+    const CHANGED: [&str; 2] = [
+        "000004.json: must be as",
+        "contents that its digest, `blake3`, is not of",
+    ];
+    check_bad(at, &[(&["merge", "whole", "--out", "merged"], 2, &CHANGED)]);
+    let output = tenantry(at, &sweep(&["--out", "whole"]));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    for said in [
+        "18 of 20 runs were saved before",
+        "note: 2 saved runs are not as this sweep saves them, and made again: 4, 9",
+    ] {
+        assert!(message.contains(said), "{said}: {message}");
+    }
+    assert_eq!(before, SAME.map(|name| file(&at.join("whole"), name)));
+}
+
 /// Of two copies one is enough, whichever it is.
 #[test]
 fn a_good_copy_stands_for_a_damaged_one() {

@@ -153,7 +153,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "convert", "unsorted.csv", "out.csv"],
         2,
-        &["unsorted.csv: must be in order of time", "--sort"],
+        &["unsorted.csv:3: must be in order of time, got 3 ns after 9 ns; --sort"],
     ),
     (
         &["trace", "convert", "own.csv", "out.csv", "--cut", "1..2"],

@@ -260,6 +260,10 @@ fn holes_are_told_of() {
         "{note}"
     );
     assert!(!note.contains("steady.csv"), "{note}");
+    // Whoever is to replay it is told, too.
+    let new = |trace: &str| said(at, &["new", &format!("{trace}.yaml"), "--trace", trace, "--defaults"]);
+    assert!(new("hole.csv").contains("note: hole.csv: the mean rate of 0.143/s has in it a stretch"));
+    assert!(!new("steady.csv").contains("stretch"));
     let table = good(at, &["trace", "info", "hole.csv"]);
     for row in [
         "gaps, cv",
@@ -375,7 +379,7 @@ const BAD: &[Case] = &[
             "arrival=t:s,input_tokens=n",
         ],
         2,
-        &["unsorted.csv: must be in order of time", "--sort"],
+        &["unsorted.csv:3: must be in order of time, got 0.000000 s after 1.000000 s; --sort"],
     ),
     (
         &[

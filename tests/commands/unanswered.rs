@@ -64,6 +64,16 @@ fn a_plan_says_what_no_card_changes() {
             None
         );
     }
+    // However busy the cards are, nobody is let in for more of them.
+    let binds = &refused["binds"];
+    let sentence = binds["sentence"].as_str().unwrap();
+    assert!(
+        binds["what"] == "none"
+            && sentence.starts_with("nothing that cards change: at the nearest, ")
+            && sentence.contains(" of the requests are refused, as with any number of cards (")
+            && sentence.contains(" too long); a model of more positions takes longer requests"),
+        "{sentence}"
+    );
 
     let silent = plan(&[
         "--set",
@@ -83,23 +93,30 @@ fn a_plan_says_what_no_card_changes() {
 fn a_decoder_with_room_is_at_no_limit() {
     let place = folder();
     let at = place.path();
-    let decoder = [
-        "models={backbone: tiny-llama}",
-        "systems=[{preset: punica, dtype: f32, generation: {lora: {rank: 8, slots: 8}}}]",
-        "workload={arrivals: {poisson: {rate: 60/s}}, lengths: {input: {fixed: 30}, output: {fixed: 60}}, stop: {requests: 600}}",
-        "slo={latency: 10s, at: p98}",
-        "plan={find: fewest-cards, gpus: [1]}",
-    ];
-    let sets: Vec<&str> = decoder.iter().flat_map(|set| ["--set", set]).collect();
-    let said = good(at, &[&["plan", "s.yaml", "--json"], &sets[..]].concat());
-    let report: Value = serde_json::from_str(&said).unwrap();
-    let binds = &report["binds"];
-    assert_eq!(binds["what"], "none", "{binds}");
-    let sentence = binds["sentence"].as_str().unwrap();
-    assert!(
-        sentence.starts_with("nothing is at its limit at the answer (compute is busy "),
-        "{sentence}"
-    );
+    let binds = |latency: &str| {
+        let slo = format!("slo={{latency: {latency}, at: p98}}");
+        let decoder = [
+            "models={backbone: tiny-llama}",
+            "systems=[{preset: punica, dtype: f32, generation: {lora: {rank: 8, slots: 8}}}]",
+            "workload={arrivals: {poisson: {rate: 60/s}}, lengths: {input: {fixed: 30}, output: {fixed: 60}}, stop: {requests: 600}}",
+            slo.as_str(),
+            "plan={find: fewest-cards, gpus: [1]}",
+        ];
+        let sets: Vec<&str> = decoder.iter().flat_map(|set| ["--set", set]).collect();
+        let said = tenantry(at, &[&["plan", "s.yaml", "--json"], &sets[..]].concat()).stdout;
+        let report: Value = serde_json::from_slice(&said).unwrap();
+        let binds = &report["binds"];
+        assert_eq!(binds["what"], "none", "{binds}");
+        binds["sentence"].as_str().unwrap().to_owned()
+    };
+    // In time, and with a target that no card reaches.
+    for (latency, at) in [("10s", "answer"), ("1ms", "nearest")] {
+        let (sentence, begins) = (
+            binds(latency),
+            format!("nothing is at its limit at the {at} (compute is busy "),
+        );
+        assert!(sentence.starts_with(&begins), "{sentence}");
+    }
 }
 
 #[test]
@@ -121,7 +138,9 @@ fn a_trace_out_of_order_is_said_before_it_is_replayed() {
     assert!(!info.contains("tenantry new"), "{info}");
     let new = told(&["new", "mine.yaml", "--trace", "log.csv", "--defaults"]);
     assert!(
-        new.contains("--trace: log.csv: must be in order of time") && !at.join("mine.yaml").exists(),
+        new.contains(
+            "--trace: log.csv:4: must be in order of time, got 1.000000 s after 2.000000 s; `tenantry trace convert"
+        ) && !at.join("mine.yaml").exists(),
         "{new}"
     );
     good(at, &["trace", "convert", "log.csv", "sorted.csv", "--sort"]);

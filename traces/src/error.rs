@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::read::lines::BrokenGzip;
+use crate::time::Time;
 
 /// Why a workload could not be read or generated.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +115,16 @@ pub fn none_but(skipped: u64) -> String {
     }
 }
 
+/// What is wrong with a record at an instant that stands after one of a later instant; in nanoseconds where seconds look alike.
+pub fn out_of_order(at: Time, after: Time) -> String {
+    let in_seconds = [at, after].map(|time| time.to_string());
+    let [at, after] = match in_seconds[0] == in_seconds[1] {
+        true => [at, after].map(|time| format!("{} ns", time.0)),
+        false => in_seconds,
+    };
+    format!("must be in order of time, got {at} after {after}")
+}
+
 /// A number that a specification must have above 0 and finite.
 pub(crate) fn positive(field: &str, value: f64) -> Result<f64, TraceError> {
     if value.is_finite() && value > 0.0 {
@@ -129,5 +140,26 @@ pub(crate) fn not_negative(field: &str, value: f64) -> Result<f64, TraceError> {
         Ok(value)
     } else {
         Err(TraceError::spec(field, "a finite number, 0 or above", value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_that_differ_look_different() {
+        for (at, after, got) in [
+            (1_000_000_000, 2_500_000_000, "1.000000 s after 2.500000 s"),
+            (3, 9, "3 ns after 9 ns"),
+            (
+                1_700_000_000_000_000_001,
+                1_700_000_000_000_000_002,
+                "1700000000000000001 ns after 1700000000000000002 ns",
+            ),
+        ] {
+            let told = out_of_order(Time(at), Time(after));
+            assert_eq!(told, format!("must be in order of time, got {got}"));
+        }
     }
 }

@@ -12,6 +12,15 @@ pub trait Workload {
     /// A trace that cannot be read or is not in order.
     fn peek(&mut self) -> Result<Option<Time>, TraceError>;
 
+    /// When the next entry is due that is no management request, if any is known yet. Where nobody waits for an answer and there is none, nobody asks
+    /// for one any more.
+    ///
+    /// # Errors
+    /// As `peek`.
+    fn peek_request(&mut self) -> Result<Option<Time>, TraceError> {
+        self.peek()
+    }
+
     /// Takes the entry that `peek` announced.
     ///
     /// # Errors
@@ -48,6 +57,11 @@ impl Listed {
 impl Workload for Listed {
     fn peek(&mut self) -> Result<Option<Time>, TraceError> {
         Ok(self.entries.front().map(Entry::at))
+    }
+
+    fn peek_request(&mut self) -> Result<Option<Time>, TraceError> {
+        let request = { self.entries.iter() }.find(|entry| !matches!(entry, Entry::Manage(_)));
+        Ok(request.map(Entry::at))
     }
 
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {

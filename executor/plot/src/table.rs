@@ -234,11 +234,6 @@ impl Table {
         self.header.index_bytes() + self.header.sums_bytes() + rows
     }
 
-    /// Whether the layers that built the table were called this (see [`crate::Encode::name`]).
-    pub fn is_encoded_by(&self, encoder: &str) -> bool {
-        *blake3::hash(encoder.as_bytes()).as_bytes() == self.header.encoder
-    }
-
     /// Every fragment with its ordinal, in no order.
     pub fn fragments(&self) -> impl Iterator<Item = (&[u32], u32)> {
         self.slots.iter()

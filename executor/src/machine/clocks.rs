@@ -1,11 +1,12 @@
-//! How long a lane's ops last by the clock of the device that works for it, beside the host's.
+//! How long a lane's ops span on the stream of the device that works for it, beside what they take by the host's clock.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tch::Device;
+use tenantry_core::topology::{Lane, LaneKind};
 
-use crate::device::Event;
+use crate::device::{Event, Stream};
 use crate::error::ExecutorError;
 
 /// What a lane's ops took in all.
@@ -18,9 +19,9 @@ pub struct LaneClocks {
     /// By the host's clock: from taking an op up until the lane could take up the next. An op of which only the last part is waited for may be
     /// over for the host and not for the device.
     pub host: Duration,
-    /// By the device's: from the place in the lane's stream before an op to that after it. What the host takes beyond that is issuing,
-    /// waiting, and what it computes itself.
-    pub device: Duration,
+    /// By the device's: from the place in the lane's stream before an op to that after it. That is not work alone: a stream with nothing to do
+    /// reaches the place before at once, and then waits for what the host is still to issue.
+    pub span: Duration,
 }
 
 /// Takes both times of one lane's ops.
@@ -37,15 +38,23 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Of a lane that issues to this device.
-    pub fn new(lane: &str, on: Device) -> Clocks {
+    /// Of a lane that issues to a GPU. Not of one whose ops end in host memory: all of its span would be the host's time.
+    pub fn of(lane: &Lane, on: Device) -> Option<Clocks> {
+        let issues = match lane.kind {
+            LaneKind::Compute | LaneKind::Copy | LaneKind::Link => true,
+            LaneKind::Lookup | LaneKind::Solve | LaneKind::Disk => false,
+        };
+        (issues && on.is_cuda()).then(|| Clocks::new(&lane.name, on))
+    }
+
+    fn new(lane: &str, on: Device) -> Clocks {
         Clocks {
             on,
             sums: LaneClocks {
                 lane: lane.to_string(),
                 ops: 0,
                 host: Duration::ZERO,
-                device: Duration::ZERO,
+                span: Duration::ZERO,
             },
             before: None,
             open: VecDeque::new(),
@@ -105,7 +114,7 @@ impl Clocks {
         match self.spare.pop() {
             None => Event::now(self.on),
             Some(mut event) => {
-                event.record(crate::device::Stream::current(self.on)?)?;
+                event.record(Stream::current(self.on)?)?;
                 Ok(event)
             }
         }
@@ -114,7 +123,7 @@ impl Clocks {
     /// Books the oldest op, which the device has come past.
     fn close(&mut self) -> Result<(), ExecutorError> {
         if let Some([before, after]) = self.open.pop_front() {
-            self.sums.device += after.since(&before)?;
+            self.sums.span += after.since(&before)?;
             self.spare.extend([before, after]);
         }
         Ok(())
@@ -123,7 +132,27 @@ impl Clocks {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_core::ids::GpuId;
+
     use super::*;
+
+    #[test]
+    fn lanes_that_issue_to_a_gpu_are_timed() {
+        let timed = |kind, on| {
+            let lane = Lane {
+                name: "lane".to_owned(),
+                kind,
+                gpu: GpuId(0),
+            };
+            Clocks::of(&lane, on).is_some()
+        };
+        for kind in [LaneKind::Compute, LaneKind::Copy, LaneKind::Link] {
+            assert!(timed(kind, Device::Cuda(0)) && !timed(kind, Device::Cpu), "{kind:?}");
+        }
+        for kind in [LaneKind::Lookup, LaneKind::Solve, LaneKind::Disk] {
+            assert!(!timed(kind, Device::Cuda(0)), "{kind:?} ends in host memory");
+        }
+    }
 
     #[test]
     fn ops_are_timed_by_both_clocks() {
@@ -139,7 +168,7 @@ mod tests {
         assert_eq!((sums.lane.as_str(), sums.ops), ("compute-0", 3));
         // A CPU's events are instants around those of the host's clock.
         assert!(
-            sums.host == Duration::from_millis(6) && sums.device >= sums.host,
+            sums.host == Duration::from_millis(6) && sums.span >= sums.host,
             "{sums:?}"
         );
     }

@@ -102,6 +102,8 @@ impl<'a> Run<'a> {
 pub struct Executed {
     /// The run's figures.
     pub record: RunRecord,
+    /// Lanes of its machine, each with a thread.
+    pub lanes: usize,
     /// The class that each request got, by ticket; of a cascade from each model that was asked.
     pub answers: Vec<Answer>,
     /// The number that each model of a route answered a request with, by ticket, where they are regressions.
@@ -229,6 +231,9 @@ pub fn execute(
     watch: impl Observer,
 ) -> Result<Executed, ExecuteError> {
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
+    if workload.manages() {
+        server = server.with_management();
+    }
     let topology = server.topology().clone();
     let mut serving = provided(spec, &mut server, workload.manages(), &interrupt)?;
     if workload.manages() {
@@ -267,6 +272,7 @@ pub fn execute(
     answers.sort_unstable();
     Ok(Executed {
         record,
+        lanes: topology.lanes.len(),
         answers,
         numbers: serving.numbers(),
         tagged: serving.tagged(),

@@ -273,6 +273,10 @@ impl Serving {
             to_compile: self.static_runtimes(),
             compiled: BTreeMap::new(),
             slots: self.slots[instance].share(),
+            largest_batch: match self.pool.runtimes {
+                Some(_) => 1,
+                None => self.pool.batch.max_size(),
+            },
             dynamic: { self.pool.runtimes.iter() }
                 .flat_map(|runtimes| &runtimes.streams)
                 .any(|stream| {

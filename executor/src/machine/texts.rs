@@ -24,6 +24,7 @@ use tenantry_traces::outcome::{ItemDraws, ProfiledModel, ProfiledModels};
 
 pub(crate) use self::probe::TextProbe;
 use super::Batch;
+use super::first_passes::first_passes;
 use super::inputs::Inputs;
 use super::pool_serving::{AnswerList, PoolServing};
 use super::serving::{Answer, fail_all, fail_those, fail_unanswered, reason};
@@ -54,6 +55,8 @@ struct TextStage {
     dispatch: Option<DispatchSpec>,
     /// Who reads what is left of a pruned text.
     next: Option<TextModel>,
+    /// Texts that it reads at once.
+    largest_batch: u32,
 }
 
 impl TextStage {
@@ -65,6 +68,7 @@ impl TextStage {
             index: self.index,
             calibration: self.calibration.clone(),
             dispatch: self.dispatch,
+            largest_batch: self.largest_batch,
         }
     }
 
@@ -79,6 +83,19 @@ impl TextStage {
 struct Reading {
     texts: Arc<Texts>,
     tokens: Arc<Tokens>,
+}
+
+impl Reading {
+    /// Of so many tokens: cut, or repeated where it has fewer.
+    fn of_length(&self, length: usize) -> Tokens {
+        let of = |numbers: &[i64]| numbers.iter().copied().cycle().take(length).collect();
+        Tokens {
+            ids: of(&self.tokens.ids),
+            segments: of(&self.tokens.segments),
+            places: Vec::new(),
+            read: Vec::new(),
+        }
+    }
 }
 
 /// The number that a regression answers a request with.
@@ -223,6 +240,7 @@ impl TextServing {
                     calibration,
                     dispatch: stage.dispatch,
                     next,
+                    largest_batch: stage.pool.batch.max_size(),
                 })
                 .collect(),
             texts: Arc::new(texts),
@@ -504,16 +522,21 @@ impl TextLane {
         Ok((reading.tokens.ids.len() as u32, Some(reading)))
     }
 
-    /// A pass over some of the texts.
-    fn warm_up(&self, stage: &TextStage, batch: usize) -> Result<(), ExecutorError> {
-        let texts = self.texts.whole[stage.index].iter().take(batch);
-        let tokens: Vec<&Tokens> = texts.map(|reading| &*reading.tokens).collect();
-        stage
-            .model
-            .classifier()
-            .classify(&tokens, stage.alpha().is_some())
-            .map(drop)
+    /// A pass over so many of the texts, each of so many tokens.
+    fn warm_up(&self, batch: usize, tokens: usize) -> Result<(), ExecutorError> {
+        let stage = &self.stage;
+        let texts = self.texts.whole[stage.index].iter().cycle().take(batch);
+        let texts: Vec<Tokens> = texts.map(|reading| reading.of_length(tokens)).collect();
+        let texts: Vec<&Tokens> = texts.iter().collect();
+        let classifier = stage.model.classifier();
+        classifier.classify(&texts, stage.alpha().is_some()).map(drop)
     }
+}
+
+/// Passes to be made before the run: over batches as large as they come, at most so many, and as long as the texts.
+fn passes_over(texts: &[Reading], most: u32, device: Device) -> Vec<(usize, usize)> {
+    let longest = texts.iter().map(|reading| reading.tokens.ids.len()).max();
+    first_passes(device, most as usize, longest.unwrap_or(0))
 }
 
 impl Perform for TextLane {
@@ -524,11 +547,11 @@ impl Perform for TextLane {
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
-        let stage = &self.stage;
-        for batch in [1, 8, 1, 8] {
-            self.warm_up(stage, batch)?;
+        let (whole, most) = (&self.texts.whole[self.stage.index], self.stage.largest_batch);
+        for (batch, tokens) in passes_over(whole, most, self.device()) {
+            self.warm_up(batch, tokens)?;
         }
-        synchronize(stage.model.classifier().device())
+        synchronize(self.device())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -547,3 +570,6 @@ impl Perform for TextLane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

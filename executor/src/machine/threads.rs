@@ -120,7 +120,7 @@ impl Threads {
         let mut threads = Vec::new();
         for (index, ((lane, mut perform), origin)) in lanes.into_iter().zip(origins).enumerate() {
             let (sender, messages) = mpsc::channel::<Message>();
-            let (report, ready, name) = (report.clone(), ready.clone(), lane.name.clone());
+            let (report, ready, of_lane) = (report.clone(), ready.clone(), lane.clone());
             let worker = move || {
                 let device = perform.device();
                 // Without a stream of its own it would be the device's default one: slower, and as right.
@@ -138,7 +138,7 @@ impl Threads {
                     return LaneEnd::default();
                 };
                 perform.start_clock(origin);
-                let mut clocks = device.is_cuda().then(|| Clocks::new(&name, device));
+                let mut clocks = Clocks::of(&of_lane, device);
                 work(
                     LaneId(index as u32),
                     origin,
@@ -149,7 +149,7 @@ impl Threads {
                 );
                 LaneEnd {
                     clocks: clocks.and_then(|clocks| clocks.sums().ok()),
-                    errors: errors::noted(&name),
+                    errors: errors::noted(&of_lane.name),
                 }
             };
             let thread = std::thread::Builder::new().name(lane.name.clone()).spawn(worker);

@@ -17,7 +17,7 @@ use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
 use crate::error::ExecutorError;
 
 /// Layers that are measured: enough to find the caches, at a layer's start, as another layer left them.
-const LAYERS: u32 = 4;
+pub(super) const LAYERS: u32 = 4;
 
 /// The values of the grids' dimensions.
 struct Grids {

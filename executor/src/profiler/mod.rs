@@ -20,6 +20,7 @@ mod limits;
 mod lookups;
 mod lora;
 mod measuring;
+mod memory;
 mod models;
 mod ops;
 mod outcome;
@@ -165,6 +166,7 @@ pub fn profile(
     if plan.models.is_empty() {
         return Err(ExecutorError::input("models", "at least one", "none"));
     }
+    memory::check(plan)?;
     prepare_lane_thread();
     let start = Instant::now();
     let earlier = match &plan.partial {

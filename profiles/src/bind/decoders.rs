@@ -31,7 +31,7 @@ impl Card {
             decode: self.grid(&self.tables.decoder_decode, &asked).map(Surface)?,
             mixed: self
                 .grid_if_there(&self.tables.decoder_mixed, &asked)?
-                .map(MixedAttention),
+                .map(MixedAttention::new),
             together: self
                 .grid_if_there(&self.tables.decoder_prompts, &asked)?
                 .map(|grid| PromptsTogether(Surface(grid))),

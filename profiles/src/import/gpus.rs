@@ -76,3 +76,27 @@ impl Gpu {
         Card::without_tables(name, device, Lanes { host: 1 }, provenance)
     }
 }
+
+/// What a datasheet's name calls its GPU, without form and memory, of which drivers' names say other things: `rtx pro 6000` of
+/// `rtx-pro-6000`, `h100` of `h100-sxm`.
+pub(super) fn model_words(datasheet: &str) -> Vec<String> {
+    let is_number = |word: &str| word.contains(|c: char| c.is_ascii_digit());
+    let words: Vec<&str> = datasheet.split('-').collect();
+    let end = words
+        .iter()
+        .position(|word| is_number(word))
+        .map_or(words.len(), |number| number + 1);
+    words[..end].iter().map(|word| word.to_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::model_words;
+
+    #[test]
+    fn a_gpu_is_known_by_its_number_and_what_is_before() {
+        assert_eq!(model_words("rtx-pro-6000"), ["rtx", "pro", "6000"]);
+        assert_eq!(model_words("a100-sxm-40g"), ["a100"]);
+        assert_eq!(model_words("gtx-1080-ti"), ["gtx", "1080"]);
+    }
+}

@@ -8,6 +8,7 @@ mod bert;
 mod conversion;
 mod copies;
 mod draft;
+mod file_names;
 mod gpus;
 mod halves;
 mod llmservingsim;
@@ -126,7 +127,7 @@ impl Import {
     /// A card called `name` of what the files hold. `date` goes into its provenance.
     ///
     /// # Errors
-    /// Files that cannot be read, are not the source's, or hold nothing of the GPU.
+    /// Files that cannot be read, are not the source's, hold nothing of the GPU, or whose names say different ones.
     pub fn run(&self, name: &str, date: &str) -> Result<Card, ProfileError> {
         // As the flag is called here, which takes names alone.
         let gpu = Gpu::find(&self.gpu).map_err(|error| Invalid {
@@ -138,6 +139,7 @@ impl Import {
             let got = self.launch_overhead_us.to_string();
             return Err(Invalid::new("--launch-overhead-us", "value", "from 0 to 1000 µs", got).into());
         }
+        let notes_of_names = file_names::check(&self.files, &gpu)?;
         let is_meta = |path: &&PathBuf| self.source == ImportSource::Llmservingsim && ProfileMeta::is_one(path);
         let (metas, tables): (Vec<&PathBuf>, Vec<&PathBuf>) = self.files.iter().partition(is_meta);
         let metas = metas.into_iter().map(|path| ProfileMeta::open(path));
@@ -156,7 +158,8 @@ impl Import {
             ImportSource::HostDeviceBandwidth => copies::import(&sheets, &gpu, &mut draft)?,
         }
         let mut card = gpu.card(name, date, &self.command());
-        let notes = draft.notes.iter().map(|note| format!("{}: {note}", self.source));
+        let notes = notes_of_names.iter().chain(&draft.notes);
+        let notes = notes.map(|note| format!("{}: {note}", self.source));
         card.provenance.notes.extend(notes);
         card.tables = draft.tables;
         if card.tables.names().is_empty() {

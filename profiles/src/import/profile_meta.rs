@@ -6,7 +6,7 @@ use std::path::Path;
 use itertools::Itertools;
 use serde::Deserialize;
 
-use super::gpus::Gpu;
+use super::gpus::{Gpu, model_words};
 use super::sheet::Sheet;
 use crate::error::{Invalid, ProfileError};
 use crate::yaml::{in_line, read};
@@ -118,18 +118,6 @@ pub(super) fn check_degrees(degree: u32, of_profile: &[u32], sheets: &[Sheet]) -
     Ok(())
 }
 
-/// What a datasheet's name calls its GPU, without form and memory, of which drivers' names say other things: `rtx pro 6000` of
-/// `rtx-pro-6000`, `h100` of `h100-sxm`.
-fn model_words(datasheet: &str) -> Vec<String> {
-    let is_number = |word: &str| word.contains(|c: char| c.is_ascii_digit());
-    let words: Vec<&str> = datasheet.split('-').collect();
-    let end = words
-        .iter()
-        .position(|word| is_number(word))
-        .map_or(words.len(), |number| number + 1);
-    words[..end].iter().map(|word| word.to_lowercase()).collect()
-}
-
 /// The cards that share a layer, as the profiler's folders say (`bf16/tp2/dense.csv`) and names made of them (`tp2_dense.csv`).
 fn degree_of(path: &str) -> Option<u32> {
     let words = path.split(['/', '\\', '_', '-', '.']);
@@ -139,13 +127,6 @@ fn degree_of(path: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_gpu_is_known_by_its_number_and_what_is_before() {
-        assert_eq!(model_words("rtx-pro-6000"), ["rtx", "pro", "6000"]);
-        assert_eq!(model_words("a100-sxm-40g"), ["a100"]);
-        assert_eq!(model_words("gtx-1080-ti"), ["gtx", "1080"]);
-    }
 
     #[test]
     fn a_degree_is_in_a_folder_or_a_name() {

@@ -1,13 +1,16 @@
-//! What a card lacks of a scenario's models, by the roofline of its datasheet.
+//! What a card lacks of a scenario's models: of layers that it knows under another name, and by the roofline of its datasheet.
+
+use std::cell::OnceCell;
 
 use super::derive::{adapter_tokens, adapters, decoder, encoder, lora, merge, without_model};
+use super::lend::lend;
 use super::ops::is_encoder;
 use super::{Datasheet, Roofline};
 use crate::card::{Card, Source};
-use crate::family::Family;
 use crate::keys::AdapterImplementation;
 use crate::model::{DType, ModelShape};
 use crate::rows::{AdapterRow, LoraRow};
+use crate::slice::slices;
 use crate::tables::Tables;
 
 /// A model that a card is to have tables of.
@@ -25,55 +28,67 @@ pub struct Need {
     pub tensor_parallel: u32,
 }
 
-/// Adds to an imported or derived card what it lacks of these models, each table listed among its origins as derived. A card is left as it is where
-/// no datasheet says what it is made of; where it was measured, since what is derived is no match for that; and where it is a paper's testbed, whose
-/// numbers are the paper's. So is what another shape of the same name is there for, what the card knows in another number format, which is worth
-/// more than what can be derived, and what it has no arithmetic for.
+/// Adds to a card what it lacks of these models. Layers that it knows under another model's name are lent, whatever the card. What is then
+/// still lacking is derived, each table listed among its origins as derived, where a datasheet says what the card is made of: not where it was
+/// measured, since what is derived is no match for that, nor where it is a paper's testbed, whose numbers are the paper's. Another shape of a name that
+/// is known gets nothing, nor is derived what the card knows in another number format, which is worth more than what can be derived, or what it has
+/// no arithmetic for.
 pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
-    let is_completed = matches!(card.provenance.source, Source::Imported | Source::Derived);
     // Mostly nothing is missing, run after run, and then no datasheet need be read.
-    let lacking = needs
-        .into_iter()
-        .filter(|need| Missing::of(&card.tables, need) != Missing::default());
-    let lacking: Vec<Need> = lacking.collect();
-    if !is_completed || lacking.is_empty() {
-        return;
+    let roofline = OnceCell::new();
+    let roofline_of = |card: &Card, dtype: DType| {
+        let roofline: &Option<Roofline> = roofline.get_or_init(|| roofline_of(card));
+        roofline.clone().filter(|roofline| roofline.sheet.peak(dtype).is_some())
+    };
+    for need in needs {
+        let builtin = ModelShape::builtin(&need.model.name);
+        let known = { builtin.as_ref() }.or_else(|| card.models.iter().find(|model| model.name == need.model.name));
+        if known.is_some_and(|known| !is_of_such_layers(known, &need.model)) {
+            continue;
+        }
+        // Tables are of a layer, and what is of all of them is of the model that has the name.
+        let need = Need {
+            model: known.unwrap_or(&need.model).clone(),
+            ..need
+        };
+        let is_lent = lend(card, &need, |card| roofline_of(card, need.dtype).is_some());
+        let is_derived = derive(card, &need, roofline_of);
+        if (is_lent || is_derived) && builtin.is_none() && !card.models.contains(&need.model) {
+            card.models.push(need.model);
+        }
+    }
+}
+
+/// By which a card's ops are derived, where they are.
+fn roofline_of(card: &Card) -> Option<Roofline> {
+    if !matches!(card.provenance.source, Source::Imported | Source::Derived) {
+        return None;
     }
     let of_product = || {
         Datasheet::all()
             .into_iter()
             .find(|sheet| sheet.product == card.device.name)
     };
-    let Some(sheet) = card.datasheet.clone().or_else(of_product) else {
-        return;
-    };
-    let roofline = Roofline::new(sheet);
-    for need in lacking {
-        // An earlier one may have been of the same model.
-        let missing = Missing::of(&card.tables, &need);
-        if missing == Missing::default() || roofline.sheet.peak(need.dtype).is_none() {
-            continue;
-        }
-        let builtin = ModelShape::builtin(&need.model.name);
-        let known = { builtin.as_ref() }.or_else(|| card.models.iter().find(|model| model.name == need.model.name));
-        let is_another = known.is_some_and(|known| !is_of_such_layers(known, &need.model));
-        // Tables are of a layer, and what is of all of them is of the model that has the name.
-        let need = Need {
-            model: known.unwrap_or(&need.model).clone(),
-            ..need
-        };
-        let of_model = |dtype: DType| format!("model={} dtype={dtype}", need.model.name);
-        let is_known_otherwise = is_known(card, &of_model, |dtype| dtype != need.dtype)
-            && !is_known(card, &of_model, |dtype| dtype == need.dtype);
-        if is_another || is_known_otherwise {
-            continue;
-        }
-        let derived = missing.derived(&roofline, &need);
-        if builtin.is_none() && !card.models.contains(&need.model) {
-            card.models.push(need.model);
-        }
-        merge(card, derived, &roofline.sheet.name);
+    card.datasheet.clone().or_else(of_product).map(Roofline::new)
+}
+
+/// Adds what is missing of a need by the card's roofline in its number format, if it has one. Says whether there was anything.
+fn derive(card: &mut Card, need: &Need, roofline_of: impl Fn(&Card, DType) -> Option<Roofline>) -> bool {
+    let missing = Missing::of(&card.tables, need);
+    if missing == Missing::default() {
+        return false;
     }
+    let Some(roofline) = roofline_of(card, need.dtype) else {
+        return false;
+    };
+    let is_known_otherwise =
+        DType::ALL.iter().any(|dtype| is_known(card, need, *dtype, false)) && !is_known(card, need, need.dtype, true);
+    if is_known_otherwise {
+        return false;
+    }
+    let derived = missing.derived(&roofline, need);
+    merge(card, derived, &roofline.sheet.name);
+    true
 }
 
 /// Whether shapes differ by no more than how many layers there are.
@@ -85,17 +100,17 @@ fn is_of_such_layers(one: &ModelShape, other: &ModelShape) -> bool {
     one == *other
 }
 
-/// Whether somebody measured or published the model's layers in such a number format.
-fn is_known(card: &Card, of_model: &impl Fn(DType) -> String, is_asked: impl Fn(DType) -> bool) -> bool {
-    let layers = [Family::EncoderLayer, Family::DecoderDense];
-    let slices = { card.tables.slices().into_iter() }.filter(|slice| layers.contains(&slice.family));
-    let mut found = slices.filter(|slice| card.origin(slice.family, &slice.label).kind != Source::Derived);
-    let asked: Vec<String> = { DType::ALL.iter() }
-        .filter(|&&dtype| is_asked(dtype))
-        .map(|&dtype| of_model(dtype))
-        .collect();
-    // A decoder's say after the format how many cards share its layers.
-    found.any(|slice| asked.iter().any(|label| slice.label.starts_with(label.as_str())))
+/// Whether somebody measured or published the model's layers in such a number format, under its own name or, if that counts, under another's.
+fn is_known(card: &Card, need: &Need, dtype: DType, lent_counts: bool) -> bool {
+    let layers = [slices(&card.tables.encoder_layer), slices(&card.tables.decoder_dense)];
+    let of_model = format!("model={} dtype={dtype}", need.model.name);
+    layers.iter().flatten().any(|slice| {
+        let origin = card.origin(slice.family, &slice.label);
+        // A decoder's say after the format how many cards share its layers.
+        slice.label.starts_with(&of_model)
+            && origin.kind != Source::Derived
+            && (lent_counts || origin.lent_by.is_none())
+    })
 }
 
 /// What a card has not got of a need.
@@ -119,7 +134,17 @@ impl Missing {
                     && tables.head.iter().any(|row| (&row.model, row.dtype) == own)
                     && tables.plot_lookup.iter().any(|row| row.model == need.model.name)
             }
-            false => tables.decoder_dense.iter().any(|row| (&row.model, row.dtype) == own),
+            false => {
+                let shared = (&need.model.name, need.dtype, need.tensor_parallel);
+                macro_rules! has {
+                    ($family:ident) => {{ tables.$family.iter() }.any(|row| (&row.model, row.dtype, row.tensor_parallel) == shared)};
+                }
+                has!(decoder_dense)
+                    && has!(decoder_prefill)
+                    && has!(decoder_decode)
+                    && has!(decoder_ends)
+                    && tables.plot_lookup.iter().any(|row| row.model == need.model.name)
+            }
         };
         let is_of = |row: &AdapterRow, bottleneck| (&row.model, row.dtype) == own && row.bottleneck == bottleneck;
         let has_bottleneck = |bottleneck: &u32| tables.adapter.iter().any(|row| is_of(row, *bottleneck));
@@ -163,6 +188,7 @@ impl Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::Family;
 
     fn need(model: ModelShape, dtype: DType) -> Need {
         Need {

@@ -1,6 +1,9 @@
 //! Fills a card with tables that are computed from a datasheet, each marked as derived.
 
+use std::collections::BTreeMap;
+
 use super::ops::{DISK_BYTES_PER_US, is_encoder, plot_lookup_us};
+use super::sharing::{in_proportion, on_one_card};
 use super::{DerivedError, Factors, Roofline};
 use crate::card::{Card, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::family::Family;
@@ -379,27 +382,41 @@ pub(super) fn without_model(tables: &mut Tables, roofline: &Roofline) {
     }
 }
 
-/// Adds the derived tables that the card lacks, and says so.
+/// Adds the derived tables that the card lacks, and says so. Layers that several cards share take of what the card knows of one card the share that
+/// is derived.
 pub(super) fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
-    let have: Vec<(Family, String)> = card
-        .tables
-        .slices()
-        .into_iter()
-        .map(|slice| (slice.family, slice.label))
+    let have: BTreeMap<(Family, String), Source> = { card.tables.names().into_iter() }
+        .map(|(family, table)| {
+            let kind = card.origin(family, &table).kind;
+            ((family, table), kind)
+        })
         .collect();
-    let mut added: Vec<(Family, String)> = Vec::new();
+    let is_known = |family: Family, table: &str| {
+        let kind = have.get(&(family, table.to_owned()));
+        kind.is_some_and(|kind| *kind < Source::Derived)
+    };
+    let mut added: Vec<(Family, String, bool)> = Vec::new();
     let tables = &mut card.tables;
     crate::tables::for_each_family_pair!(tables, derived, |ours, theirs| {
         for slice in slices(theirs) {
-            if !have.contains(&(slice.family, slice.label.clone())) {
-                ours.extend(slice.points.iter().map(|point| theirs[point.row].clone()));
-                added.push((slice.family, slice.label));
+            if have.contains_key(&(slice.family, slice.label.clone())) {
+                continue;
+            }
+            let on_one = on_one_card(&slice.label).filter(|on_one| is_known(slice.family, on_one));
+            let shared = on_one.and_then(|on_one| in_proportion(&slice, theirs, ours, &on_one));
+            added.push((slice.family, slice.label, shared.is_some()));
+            match shared {
+                Some(rows) => ours.extend(rows),
+                None => ours.extend(slice.points.iter().map(|point| theirs[point.row].clone())),
             }
         }
     });
-    for (family, table) in added {
+    for (family, table, is_shared) in added {
         let assumed = of_some_host(family, &table);
-        let derived = || format!("roofline of datasheet {datasheet}");
+        let derived = || match is_shared {
+            true => format!("the card's own table of one card, shared as by the roofline of datasheet {datasheet}"),
+            false => format!("roofline of datasheet {datasheet}"),
+        };
         let kind = assumed.as_ref().map_or(Source::Derived, |_| Source::Assumed);
         card.origins.push(Origin {
             error: assumed.is_none().then(|| DerivedError::stated(family)),

@@ -6,7 +6,9 @@
 mod complete;
 mod derive;
 mod fit;
+mod lend;
 pub mod ops;
+mod sharing;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

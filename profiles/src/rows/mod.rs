@@ -33,6 +33,8 @@ pub(crate) trait Row: Clone {
     fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)>;
     /// The cells of [`NAMES`](Self::NAMES), in order.
     fn names(&self) -> Vec<String>;
+    /// The same row of a model that is called otherwise.
+    fn of_model(&self, model: &str) -> Self;
     /// Whether all names are another's, told without writing them out.
     fn shares_table(&self, other: &Self) -> bool;
     /// The point on [`AXES`](Self::AXES), in order.
@@ -42,10 +44,10 @@ pub(crate) trait Row: Clone {
     /// The order of rows in a saved file: by name, then by each dimension.
     fn compare(&self, other: &Self) -> Ordering;
 
-    /// The cell of the `model` column, where the family has one.
-    fn model(&self) -> Option<String> {
-        let model = Self::NAMES.iter().position(|column| *column == "model")?;
-        Some(self.names().swap_remove(model))
+    /// The cell of a column of [`NAMES`](Self::NAMES), where the family has it.
+    fn name(&self, column: &str) -> Option<String> {
+        let place = Self::NAMES.iter().position(|name| *name == column)?;
+        Some(self.names().swap_remove(place))
     }
 
     /// All columns, in order.
@@ -92,6 +94,13 @@ macro_rules! family {
 
             fn names(&self) -> Vec<String> {
                 vec![$(self.$name.write()),*]
+            }
+
+            fn of_model(&self, _model: &str) -> Self {
+                #[allow(unused_mut, reason = "some families have no names")]
+                let mut row = self.clone();
+                $(row.$name.rename(_model);)*
+                row
             }
 
             fn shares_table(&self, _other: &Self) -> bool {

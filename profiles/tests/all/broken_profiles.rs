@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, DType, EncoderLayerRow, ProfileError, Stats};
+use tenantry_profiles::{Added, Card, DType, DecoderStepRow, EncoderLayerRow, ProfileError, Stats};
 
 /// A file, what is replaced in it by what, and the message after the folder's path.
 type Broken = (&'static str, &'static str, &'static str, &'static str);
@@ -82,6 +82,12 @@ const BROKEN_CARDS: &[Broken] = &[
         "name: synthetic",
         "name: ''",
         "card.yaml:1: name: must be a name, got nothing",
+    ),
+    (
+        "card.yaml",
+        "name: synthetic",
+        "name: \"synth\\netic\"",
+        "card.yaml:1: name: must be a name without line breaks or other control characters, got \"synth\\netic\"",
     ),
     (
         "card.yaml",
@@ -397,6 +403,58 @@ fn what_a_table_lacks_is_not_written_out() {
              missing in all)"
         ),
         "{message}"
+    );
+}
+
+/// Rows of a model that their family does not price, on cards that cannot share it, or of a second number of layers, of which one is looked up.
+#[test]
+fn a_table_that_would_price_nothing_is_refused() {
+    let refused = |change: &dyn Fn(&mut Card)| {
+        let mut card = synthetic_card();
+        change(&mut card);
+        card.validate().unwrap_err().to_string()
+    };
+    let of_a_decoder = refused(&|card| {
+        let rows = card.tables.encoder_layer.iter_mut();
+        rows.for_each(|row| row.model = "tiny-llama".to_owned());
+    });
+    assert_eq!(
+        of_a_decoder,
+        "synthetic/encoder_layer.csv:2: model: must be a model of kind encoder, got tiny-llama of kind decoder"
+    );
+    let of_an_encoder = refused(&|card| {
+        let rows = card.tables.decoder_dense.iter_mut();
+        rows.for_each(|row| row.model = "tiny".to_owned());
+    });
+    assert_eq!(
+        of_an_encoder,
+        "synthetic/decoder_dense.csv:2: model: must be a model of kind decoder, got tiny of kind encoder"
+    );
+    let on_three_cards = refused(&|card| {
+        let rows = card.tables.decoder_dense.iter_mut();
+        rows.for_each(|row| row.tensor_parallel = 3);
+    });
+    assert_eq!(
+        on_three_cards,
+        "synthetic/decoder_dense.csv:2: tensor_parallel: must be a divisor of the 2 heads of tiny-llama that keys and values \
+         have, got 3"
+    );
+    let of_two_depths = refused(&|card| {
+        let step = |layers| DecoderStepRow {
+            model: "tiny-llama".to_owned(),
+            dtype: DType::F32,
+            layers,
+            added: Added::Nothing,
+            chunk_tokens: 1,
+            sequences: 1,
+            context: 16,
+            stats: card.tables.decoder_dense[0].stats,
+        };
+        card.tables.decoder_step = vec![step(1), step(2)];
+    });
+    assert_eq!(
+        of_two_depths,
+        "synthetic/decoder_step.csv:3: layers: must be 1, as line 2 has it of the same model, got 2"
     );
 }
 

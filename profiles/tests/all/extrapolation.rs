@@ -3,7 +3,7 @@
 //! Three ways: along the straight line of the last doubling, in proportion to operations, and by what further operations cost over the
 //! last doubling, as the product does it.
 
-use tenantry_profiles::{AdapterImplementation, AdapterRow, Card, DType, ModelShape, Surface};
+use tenantry_profiles::{AdapterImplementation, AdapterRow, Card, DType, Family, ModelShape, Source, Surface};
 
 /// A point of a table by its sequences or its context, and its tokens.
 #[derive(Clone, Copy)]
@@ -122,6 +122,11 @@ fn prompts(name: &str) -> (Vec<Ratios>, Vec<f64>) {
         .map(|row| (row.model.clone(), row.dtype, row.tensor_parallel))
         .collect();
     tables.dedup();
+    // What was derived goes on by operations, of which it was made.
+    tables.retain(|(name, dtype, cards)| {
+        let table = format!("model={name} dtype={dtype} tensor_parallel={cards}");
+        whole.origin(Family::DecoderPrefill, &table).kind != Source::Derived
+    });
     for (name, dtype, cards) in tables {
         let model = ModelShape::builtin(&name).unwrap();
         let points: Vec<Point> = { rows.iter() }
@@ -154,6 +159,59 @@ fn prompts(name: &str) -> (Vec<Ratios>, Vec<f64>) {
     (of_tokens, of_both)
 }
 
+/// Attention of chunks beside new tokens, of which the longest were left out; that of such chunks alone as well, or not.
+fn mixed(name: &str, alone_too: bool) -> Vec<Ratios> {
+    let (whole, mut half, mut all) = (card(name), card(name), Vec::new());
+    let rows = &whole.tables.decoder_mixed;
+    let longest = rows.iter().map(|row| row.tokens).max().unwrap();
+    half.tables.decoder_mixed.retain(|row| 2 * row.tokens <= longest);
+    if alone_too {
+        half.tables.decoder_prefill.retain(|row| 2 * row.tokens <= longest);
+    }
+    let (model, dtype) = (ModelShape::builtin(&rows[0].model).unwrap(), rows[0].dtype);
+    let decoder = half.decoder(&model, dtype, 1).unwrap();
+    let mut others: Vec<[u32; 3]> = { rows.iter() }
+        .map(|row| [row.first_context, row.sequences, row.context])
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    for other in others {
+        let [first_context, sequences, context] = other;
+        let points: Vec<Point> = { rows.iter() }
+            .filter(|row| [row.first_context, row.sequences, row.context] == other)
+            .map(|row| Point {
+                other: 0,
+                tokens: row.tokens,
+                us: row.stats.median_us,
+            })
+            .collect();
+        let operations = |point: &Point| {
+            let [tokens, first_context] = [point.tokens, first_context].map(f64::from);
+            tokens * (first_context + (tokens - 1.0) / 2.0)
+        };
+        let product_us = |point: &Point| {
+            let chunk = (point.tokens, first_context - 1 + point.tokens);
+            decoder.attention_ns(&[chunk], sequences, context) as f64 / 1e3
+        };
+        compare(&points, operations, product_us, &mut all);
+    }
+    all
+}
+
+/// What of a chunk is longer adds to its price beside new tokens what it adds to its price alone.
+#[test]
+fn the_longest_chunks_beside_new_tokens_are_predicted_by_those_alone() {
+    for name in ["rtx4090", "rtx-pro-6000"] {
+        for alone_too in [false, true] {
+            let alone = if alone_too { "left out too" } else { "known" };
+            let what = format!("{name}, attention of both, of chunks alone {alone}");
+            let [line, proportion, product] = told(&what, &mixed(name, alone_too));
+            assert!(product[0] < line[0] && product[1] < line[1], "{what}");
+            assert!(product[0] < proportion[0] / 2.0 && product[1] < proportion[1], "{what}");
+        }
+    }
+}
+
 #[test]
 fn the_longest_inputs_are_predicted_better_than_along_a_line() {
     for name in ["cpu", "cpu-epyc"] {
@@ -171,10 +229,12 @@ fn the_longest_inputs_are_predicted_better_than_along_a_line() {
             );
         }
     }
+    let mut all = Vec::new();
     for name in ["cpu", "rtx4090", "rtx-pro-6000", "h100-sxm", "h200-sxm-imported"] {
         let (of_tokens, of_both) = prompts(name);
         let [line, _, product] = told(&format!("{name}, attention of prompts"), &of_tokens);
-        assert!(product[0] < line[0] / 2.0 && product[1] < line[1], "{name}");
+        assert!(product[1] < line[1], "{name}");
+        all.extend(of_tokens);
         let both: Vec<Ratios> = of_both.iter().map(|ratio| [*ratio; 3]).collect();
         let [.., [median, p95]] = errors(&both);
         println!(
@@ -185,6 +245,8 @@ fn the_longest_inputs_are_predicted_better_than_along_a_line() {
         );
         assert!(median < 0.25, "{name}: {median}");
     }
+    let [line, _, product] = told("attention of prompts, all cards", &all);
+    assert!(product[0] < line[0] / 2.0, "all cards");
 }
 
 /// Where a cost is a start and a slope, scaling its last point by the work is worse than the line, which is its roofline.

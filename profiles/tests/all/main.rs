@@ -6,6 +6,8 @@ mod drift;
 mod extrapolation;
 mod imports;
 mod imports_by_hand;
+mod joining;
+mod lending;
 mod limits;
 mod paper_cards;
 mod quantiles;

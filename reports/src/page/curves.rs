@@ -69,7 +69,7 @@ pub fn tenants(compared: &Compared<'_, '_>) -> Option<Chart> {
         "tenants",
         "Mean latency by tenant",
         "The share of tenants (up) whose requests took at most a time on average (across). The steeper, the more alike \
-         they are served.",
+         they are served. A line ends at the share of those that were answered at all.",
         &compared.points,
         views.collect(),
     )
@@ -83,12 +83,17 @@ fn by_tenant(compared: &Compared<'_, '_>, point: usize) -> Option<View> {
         .collect();
     let xs = latency_grid(curves.iter().map(|(_, curve)| *curve), compared.points_of_a_line())?;
     let lines = curves.iter().map(|(group, curve)| {
-        let share = |&x: &f64| Some(coarse(share_within(curve, x)));
+        let answered = answered_share(group);
+        let share = |&x: &f64| Some(coarse(answered * share_within(curve, x)));
         compared.line(group, xs.iter().map(share).collect())
     });
     let in_words = curves.iter().map(|(group, curve)| {
         let [low, high] = [curve[0], curve[curve.len() - 1]].map(human::milliseconds);
-        format!("{}: from {low} to {high}", compared.name(group))
+        let answered = match answered_share(group) {
+            share if share < 1.0 => format!(", of the {} that were answered", human::percent(share)),
+            _ => String::new(),
+        };
+        format!("{}: from {low} to {high}{answered}", compared.name(group))
     });
     Some(View {
         summary: words(in_words),
@@ -98,6 +103,12 @@ fn by_tenant(compared: &Compared<'_, '_>, point: usize) -> Option<View> {
         lines: lines.collect(),
         xs,
     })
+}
+
+/// Of a group's tenants, the share that was answered.
+fn answered_share(group: &Group<'_>) -> f64 {
+    let fairness = group.runs[0].summary.fairness;
+    fairness.map_or(1.0, |fairness| fairness.answered_share())
 }
 
 /// The two charts that set one system's simulated beside its executed latencies.
@@ -319,6 +330,7 @@ mod tests {
 
     use super::*;
     use crate::curves::Run;
+    use crate::summary::{Across, FairnessSummary};
     use crate::testing;
 
     fn drawn(runs: &[Run], id: &str) -> View {
@@ -342,6 +354,44 @@ mod tests {
             drawn(&[run], "throughput").summary,
             "hmi: between 1.00 and 4.00, 1.60 on average"
         );
+    }
+
+    /// Who was never answered took no time, and is not faster than any.
+    #[test]
+    fn tenants_who_were_never_answered_are_in_no_share() {
+        let mut run = testing::runs().remove(0);
+        run.curves.tenant_ms = shares().map(|share| 10.0 + share).collect();
+        let mut drawn = |fairness: Option<FairnessSummary>| {
+            run.summary.fairness = fairness;
+            let runs = [run.clone()];
+            let groups = Group::all(&runs);
+            let view = tenants(&Compared::new(&groups)).unwrap().views.remove(0);
+            (view.lines[0].ys.last().copied().flatten(), view.summary)
+        };
+        let waits = Across {
+            min: 10.0,
+            p50: 10.5,
+            p98: 11.0,
+            max: 11.0,
+        };
+        let of = |tenants_answered| {
+            Some(FairnessSummary {
+                tenants: 64,
+                tenants_answered,
+                tenant_mean_latency_ms: waits,
+                jain_index: None,
+                tenants_in_slo: None,
+            })
+        };
+        let (end, said) = drawn(of(Some(16)));
+        assert_eq!(end, Some(0.25));
+        assert!(said.ends_with(", of the 25.0\u{a0}% that were answered"), "{said}");
+        // A file of an earlier version does not say.
+        for whole in [of(Some(64)), of(None), None] {
+            let (end, said) = drawn(whole);
+            assert_eq!(end, Some(1.0));
+            assert!(said.ends_with("11.0\u{a0}ms"), "{said}");
+        }
     }
 
     #[test]

@@ -215,18 +215,25 @@ pub struct Fairness {
 }
 
 /// The columns on tenants, each with what it means.
-const FAIRNESS: [(&str, &str); 6] = [
+const FAIRNESS: [(&str, &str); 7] = [
     ("Tenants", "With a request that was answered, turned away or failed."),
+    (
+        "Answered",
+        "Tenants with a request that was answered, of which alone the latencies are.",
+    ),
     ("Fastest tenant", "The least mean latency of a tenant."),
     (
         "Median tenant",
-        "Half of the tenants wait at most this long on average.",
+        "Half of the tenants answered wait at most this long on average.",
     ),
-    ("p98 tenant", "98 % of the tenants wait at most this long on average."),
+    (
+        "p98 tenant",
+        "98 % of the tenants answered wait at most this long on average.",
+    ),
     ("Slowest tenant", "The largest mean latency of a tenant."),
     (
         "Jain's index",
-        "Of the tenants' mean latencies: 1 where all wait alike; the nearer to 0, the fewer bear the waiting.",
+        "Of these mean latencies: 1 where all wait alike; the nearer to 0, the fewer bear the waiting.",
     ),
 ];
 
@@ -234,7 +241,7 @@ const FAIRNESS: [(&str, &str); 6] = [
 pub fn fairness_columns(rows: &[Fairness]) -> Vec<(&'static str, &'static str)> {
     let mut columns = FAIRNESS.to_vec();
     if rows.iter().any(|row| row.cells.len() > FAIRNESS.len()) {
-        columns.push(("Tenants in SLO", "Share of the tenants for whom the target was met."));
+        columns.push(("Tenants in SLO", "Share of all tenants for whom the target was met."));
     }
     columns
 }
@@ -245,7 +252,8 @@ pub fn fairness(compared: &Compared<'_, '_>) -> Vec<Fairness> {
         let fairness: FairnessSummary = group.runs[0].summary.fairness?;
         let across = fairness.tenant_mean_latency_ms;
         let times = [across.min, across.p50, across.p98, across.max].map(human::milliseconds);
-        let mut cells = vec![human::count(fairness.tenants)];
+        let answered = fairness.tenants_answered.map_or(ABSENT.to_owned(), human::count);
+        let mut cells = vec![human::count(fairness.tenants), answered];
         cells.extend(times);
         cells.push(fairness.jain_index.map_or(ABSENT.to_owned(), human::number));
         cells.extend(fairness.tenants_in_slo.map(human::percent));

@@ -41,15 +41,26 @@ pub struct Tokens {
 pub struct FairnessSummary {
     /// Tenants with a request that is judged: answered, turned away or failed, or there for more than the target.
     pub tenants: u64,
+    /// Those of them with a request that was answered; absent in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants_answered: Option<u64>,
     /// Each tenant's mean latency, over the tenants that were answered.
     pub tenant_mean_latency_ms: Across,
-    /// Jain's index of those means: 1 where all tenants wait alike, 1/n where one waits and the others do not (Jain, Chiu and Hawe,
+    /// Jain's index of those means: 1 where they all wait alike, 1/n where one waits and the others do not (Jain, Chiu and Hawe,
     /// 1984).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jain_index: Option<f64>,
     /// Share of the tenants for whom the latency target was met, counted as for `slo_attainment`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenants_in_slo: Option<f64>,
+}
+
+impl FairnessSummary {
+    /// Of the tenants, the share that was answered, of which alone latencies are.
+    pub fn answered_share(&self) -> f64 {
+        self.tenants_answered
+            .map_or(1.0, |answered| answered as f64 / self.tenants as f64)
+    }
 }
 
 /// A figure over tenants.

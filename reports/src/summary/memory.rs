@@ -71,6 +71,9 @@ pub struct LookupSummary {
     pub root_hits: u64,
     /// Neither: shorter fragments did.
     pub fallbacks: u64,
+    /// Bytes of what was found that were copied to the cards, padding included; absent in what was written before 0.1 told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged_bytes: Option<u64>,
 }
 
 impl MemorySummary {
@@ -107,6 +110,7 @@ impl LookupSummary {
             domain_hits: counts.domain_hits,
             root_hits: counts.root_hits,
             fallbacks: counts.fallbacks,
+            staged_bytes: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use tenantry_profiles::{AdapterImplementation, DType, Tier, of_checkpoint};
 
 use super::{RawCascade, RawRuntimes, RawTasks};
 use crate::presets;
-use crate::scalar::{Count, Index, InstanceCount, LongPeriod, Memory, Name, Part, Span, WidthCount};
+use crate::scalar::{Count, Index, InstanceCount, LongPeriod, Memory, Name, Part, Rate, Span, WidthCount};
 
 /// One serving system: a preset with the keys that differ, or all its decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -386,6 +386,18 @@ pub enum RawAdmit {
         /// Waiting requests at which the door closes.
         max_waiting: Count,
     },
+    /// Of each tenant so many, whatever others ask: a bucket of tokens that holds `burst` and is filled at `rate`.
+    RateLimit {
+        /// Of a tenant that asks all the time.
+        rate: Rate,
+        /// Requests that a tenant may make at once after a silence.
+        #[serde(default = "one_at_once")]
+        burst: Count,
+    },
+}
+
+fn one_at_once() -> Count {
+    Count(1)
 }
 
 /// What each tenant has of its own.

@@ -63,6 +63,11 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:19: systems[0].cascade.stages[1].model: must be one of small, large, got lagre; did you mean large?"),
     ("average: [0.4, 0.6]", "average: [0.4]",
      "s.yaml:20: systems[0].cascade.join.average: must be weights, one for each model (2), not all 0, got [0.4]"),
+    ("    cascade:\n", "    batch: { fixed-size: { size: 8 } }\n    admit: { bounded-queue: { max_waiting: 7 } }\n    cascade:\n",
+     "s.yaml:17: systems[0].admit.bounded-queue.max_waiting: must be more than 7, as many as can wait for batches of 8 \
+      on 1 instances without filling one, or batch must be size-or-timeout, got 7"),
+    ("    cascade:\n", "    batch: { fixed-size: { size: 8 } }\n    admit: { bounded-queue: { max_waiting: 8 } }\n    cascade:\n",
+     "nothing wrong"),
     ("average: [0.4, 0.6]", "vote: [0, 0]",
      "s.yaml:20: systems[0].cascade.join.vote: must be weights, one for each model (2), not all 0, got [0, 0]"),
     // The second model is `bert-base`, of 512 positions.

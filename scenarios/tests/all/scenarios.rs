@@ -434,13 +434,17 @@ fn arrivals() -> impl Strategy<Value = String> {
     });
     prop_oneof![
         4 => nested,
-        1 => time().prop_map(|think| format!("{{closed-loop: {{clients: 3, think_time: {think}}}}}")),
+        1 => time().prop_map(|think| format!("{{closed-loop: {{clients: 30, think_time: {think}}}}}")),
     ]
 }
 
 fn system() -> impl Strategy<Value = String> {
     let decisions = (
-        any_of(&["open", "{bounded-queue: {max_waiting: 70000}}"]),
+        any_of(&[
+            "open",
+            "{bounded-queue: {max_waiting: 70000}}",
+            "{rate-limit: {rate: 7/min, burst: 3}}",
+        ]),
         any_of(&["f32", "bf16", "f16"]),
         any_of(&["head", "{adapters: {bottleneck: 4, implementation: loop}}"]),
         any_of(&["longest", "{to: 64}"]),

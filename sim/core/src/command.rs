@@ -13,6 +13,8 @@ use crate::policy::fleet::Question;
 pub enum RejectReason {
     /// Too many were waiting.
     QueueFull,
+    /// Its tenant asks more often than it may.
+    RateLimited,
     /// Longer than the model's positions or the pool's padding.
     TooLong,
     /// Of more tokens than a card's memory for keys and values holds.
@@ -62,10 +64,17 @@ impl TaskFault {
 }
 
 impl RejectReason {
+    /// Whether it would be served if there were more cards: who comes in vain for the queue's sake needs them like those who are let in, and whose
+    /// rate is limited does not.
+    pub fn asks_for_cards(self) -> bool {
+        self == RejectReason::QueueFull
+    }
+
     /// As results call it.
     pub fn name(self) -> &'static str {
         match self {
             RejectReason::QueueFull => "queue_full",
+            RejectReason::RateLimited => "rate_limited",
             RejectReason::TooLong => "too_long",
             RejectReason::CacheTooSmall => "cache_too_small",
             RejectReason::UnknownTenant => "unknown_tenant",

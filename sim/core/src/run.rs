@@ -91,7 +91,8 @@ impl<O: Observer> Observer for &mut O {
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// When the last request had left and nobody came any more: what happens after it, such as a load that nobody waits for, makes no run longer.
+    /// When the last request had left and nobody came any more: what happens after it, such as a load that nobody waits for or a tenant that is
+    /// updated, makes no run longer.
     /// Where requests are left inside, the time of the last event.
     pub at: Time,
     /// The user stopped it; what had finished by then is in the ledger.
@@ -137,7 +138,7 @@ pub fn run(
     }
     loop {
         let due = workload.peek()?;
-        if due.is_none() && ended.is_none() && server.in_flight() == 0 {
+        if ended.is_none() && server.in_flight() == 0 && workload.peek_request()?.is_none() {
             ended = Some(at);
             ledger.ended(at, server, machine);
         }

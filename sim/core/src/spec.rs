@@ -1,5 +1,6 @@
 //! What a system is, as plain data: the resolved form of a scenario's `systems:` entry. No YAML, no defaults, no units to parse.
 
+mod family;
 mod lengths;
 mod route;
 mod runtimes;
@@ -11,6 +12,7 @@ pub use crate::policy::fairness::Weights;
 
 mod tasks;
 
+pub use family::SystemFamily;
 pub use lengths::LengthsFound;
 pub use route::{AnswerJoin, DispatchSpec, OrderSpec, RouteSpec, StageSpec};
 pub(crate) use runtimes::stream_of;
@@ -36,10 +38,16 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// Memory of a card for what it computes with where the host keeps so many bytes of tenants' parameters.
-    pub fn beside_kept_bytes(&self, kept_bytes: u64) -> u64 {
+    /// Memory of a card at most, in bytes: of all cards together it is still a number of 64 bits.
+    pub const CARD_BYTES_MAX: u64 = 1 << 47;
+
+    /// Memory of a card for what it computes with, where the host keeps so many bytes for each of these tenants.
+    pub fn beside_kept_bytes(&self, tenants: u32, tenant_bytes: u64) -> u64 {
         match self.shares_host_memory {
-            true => self.gpu_memory_bytes.saturating_sub(kept_bytes),
+            true => {
+                let kept_bytes = u64::from(tenants).saturating_mul(tenant_bytes);
+                self.gpu_memory_bytes.saturating_sub(kept_bytes)
+            }
             false => self.gpu_memory_bytes,
         }
     }
@@ -457,6 +465,13 @@ pub enum AdmitSpec {
     BoundedQueue {
         /// Waiting requests at which the door closes.
         max_waiting: u32,
+    },
+    /// Of each tenant one a period, and after a silence some at once.
+    RateLimit {
+        /// Between two requests of a tenant that asks all the time.
+        period: Duration,
+        /// Requests that a tenant may make at once, at least 1.
+        burst: u32,
     },
 }
 

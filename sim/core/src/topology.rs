@@ -67,6 +67,9 @@ pub struct Topology {
     pub instances: Vec<Instance>,
     /// Where the allocation program is solved, or pools are planned, where the system does either.
     pub solver: Option<LaneId>,
+    /// Where the host reads from its disk, of which there is one for all cards: where host memory does not hold all, or tenants and
+    /// domains come and change while others are served.
+    pub disk: Option<LaneId>,
 }
 
 impl Topology {
@@ -77,6 +80,7 @@ impl Topology {
             lanes: Vec::new(),
             instances: Vec::new(),
             solver: None,
+            disk: None,
         };
         let mut copy_lanes: Vec<LaneId> = Vec::new();
         let mut lookup_lanes: Vec<LaneId> = Vec::new();
@@ -92,8 +96,7 @@ impl Topology {
             .and_then(GenerationSpec::host_slots)
             .is_some()
         {
-            // Nothing is looked up beside it, and the cards have one disk.
-            lookup_lanes.push(topology.add_lane("host/disk".into(), LaneKind::Disk, GpuId(0)));
+            topology.add_disk();
         }
         for gpu in (0..cluster.gpus).map(GpuId) {
             if topology.solver.is_none() && gpu.0 < cluster.copy_lanes {
@@ -143,6 +146,7 @@ impl Topology {
             lanes: Vec::new(),
             instances: Vec::new(),
             solver: None,
+            disk: None,
         };
         let mut computing = vec![0; cluster.gpus as usize];
         let copies: Vec<LaneId> = (0..cluster.gpus)
@@ -187,6 +191,13 @@ impl Topology {
     pub fn link(&self, from: InstanceId, to: InstanceId) -> Option<LaneId> {
         let link = |instance: InstanceId| self.instances[instance.index()].link;
         link(from).or(link(to))
+    }
+
+    /// Gives the host's disk a lane, if it has none: whatever the cards, it reads one thing at a time.
+    pub(crate) fn add_disk(&mut self) {
+        if self.disk.is_none() {
+            self.disk = Some(self.add_lane("host/disk".into(), LaneKind::Disk, GpuId(0)));
+        }
     }
 
     fn add_lane(&mut self, name: String, kind: LaneKind, gpu: GpuId) -> LaneId {
@@ -250,6 +261,17 @@ mod tests {
         let copy: Vec<LaneId> = topology.instances.iter().map(|instance| instance.copy).collect();
         assert_eq!((copy[0], copy.len()), (copy[2], 3));
         assert_ne!(copy[0], copy[1]);
+    }
+
+    #[test]
+    fn cards_share_one_disk() {
+        let mut topology = Topology::new(&cluster(3, 1), &pool("pool"));
+        assert_eq!(topology.disk, None);
+        let lanes = topology.lanes.len();
+        (0..2).for_each(|_| topology.add_disk());
+        assert_eq!(topology.lanes.len(), lanes + 1);
+        let disk = &topology.lanes[topology.disk.expect("it was added").index()];
+        assert_eq!((disk.name.as_str(), disk.kind), ("host/disk", LaneKind::Disk));
     }
 
     #[test]

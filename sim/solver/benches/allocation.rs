@@ -17,9 +17,8 @@ fn allocation(criterion: &mut Criterion) {
         for (name, method) in [("dynamic", Method::Dynamic), ("highs", Method::Integer)] {
             let found = solve(&problem, method).expect("the problem is sound");
             println!(
-                "{name} {cards}/{runtimes}: {:.6} s, {:?}",
-                found.objective_s(),
-                found.instances
+                "{name} {cards}/{runtimes}: costs {}, {:?}",
+                found.flow.cost, found.instances
             );
             group.bench_function(
                 BenchmarkId::new(name, format!("{cards}-cards-{runtimes}-runtimes")),

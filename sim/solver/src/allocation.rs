@@ -3,7 +3,7 @@
 #[cfg(feature = "highs")]
 use std::cmp::Reverse;
 
-use crate::problem::{Flow, MILLI, Problem};
+use crate::problem::{Flow, Problem};
 
 /// How many instances of each runtime, and how sure that is.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,11 +63,6 @@ impl Allocation {
             instances,
             status,
         }
-    }
-
-    /// The objective in seconds of latency summed over the requests of a window.
-    pub fn objective_s(&self) -> f64 {
-        self.flow.cost as f64 / (MILLI as f64 * 1e9)
     }
 }
 

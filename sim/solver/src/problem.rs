@@ -1,6 +1,6 @@
 //! The program's input, its check, and what an allocation costs (Arlo, section 3.3, Eqs. 1 to 7).
 
-use tenantry_core::policy::fleet::INSTANCES_MAX;
+use tenantry_core::policy::fleet::SOLVED_INSTANCES_MAX;
 
 use crate::curve::MeanLatency;
 use crate::error::Invalid;
@@ -216,7 +216,7 @@ pub(crate) struct Limits {
 }
 
 pub(crate) const LIMITS: Limits = Limits {
-    instances: INSTANCES_MAX as u64,
+    instances: SOLVED_INSTANCES_MAX as u64,
     capacity: 1_000_000,
     demand_milli: 10_000_000_000,
 };

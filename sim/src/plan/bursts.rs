@@ -46,8 +46,10 @@ pub struct Outlook {
     pub share: Estimate,
     /// Whether it tells how the runs differ. Where they do for other reasons than when their requests came, only `dispersion` is of use.
     pub foretells: bool,
-    /// It is a bound from below: hardly any request waited long in the runs, and short waits tell only how little the cell can do at least.
+    /// It is a bound from below: hardly any request waited long in the runs, or for more than its batch to fill, and such waits tell only how little the cell can do at least.
     pub at_least: bool,
+    /// Nobody waited for longer than a batch takes to fill in the runs: the bound is of a backlog of which they show nothing.
+    pub no_backlog: bool,
     /// Requests of all seeds.
     pub judged: f64,
     /// So many of them tell as much as one: the index of dispersion of the late requests' counts. They are late together.
@@ -97,7 +99,8 @@ impl Bursts {
     /// What is to be expected of the share of requests that keep the target, by runs with the first seeds; `taken` is what requests took in all of them, and `share` is the target's.
     /// Nothing where a request by itself takes as long as the target.
     ///
-    /// The fluid's rate is fitted where there is most to be seen: by who was late, or, where those were fewer than may be, by who took longer than all but as many.
+    /// The fluid's rate is fitted where there is most to be seen: by who was late, or, where those were fewer than may be, by who took longer than all but as many; where that is
+    /// no longer than batches take to fill, by who took longer than that.
     pub fn outlook(&self, runs: &[Sample], taken: &Durations, share: f64) -> Option<Outlook> {
         let alone_s = taken.quantile_ns(ALONE) as f64 / 1e9;
         let patience_s = self.target_s - alone_s;
@@ -123,20 +126,25 @@ impl Bursts {
             .map(|(run, lost)| run.judged as f64 - lost)
             .collect();
         let judged: f64 = waited.iter().sum();
-        let longer_ns = taken.quantile_ns(share);
-        let by_late = stopped || longer_ns as f64 / 1e9 >= self.target_s;
+        let longer_s = taken.quantile_ns(share) as f64 / 1e9;
+        let by_late = stopped || longer_s >= self.target_s;
+        // Whoever waits no longer than a batch takes to fill need not have waited for others.
+        let fills = runs.iter().map(|run| run.fills).max()?;
+        let fills_s = fills.as_secs_f64().min(patience_s);
+        let mostly_fills = !by_late && longer_s - alone_s <= fills_s;
+        let told_s = if mostly_fills { alone_s + fills_s } else { longer_s };
         let late: Vec<f64> = match by_late {
             true => { runs.iter().zip(&waited) }
                 .map(|(run, waited)| waited - run.kept as f64)
                 .collect(),
             false => { runs.iter().zip(&waited) }
-                .map(|(run, waited)| waited - not_longer(run.taken(), longer_ns))
+                .map(|(run, waited)| waited - not_longer(run.taken(), told_s))
                 .collect(),
         };
         let of_late = late.iter().sum::<f64>() / judged;
         let waited_s = match by_late {
             true => patience_s,
-            false => (longer_ns as f64 / 1e9 - alone_s).max(NO_WAIT * patience_s),
+            false => (told_s - alone_s).max(NO_WAIT * patience_s),
         };
         let serve = |seeds: &[Vec<u32>], rate_per_s: f64, patience_s: f64| -> Vec<Fared> {
             let fluid = Fluid { rate_per_s, patience_s };
@@ -189,7 +197,8 @@ impl Bursts {
                 1 => of_lost == 0.0,
                 _ => of_runs == 0.0 || of_runs < spread(&plain, judged),
             },
-            at_least: waited_s < BACKLOG * patience_s,
+            at_least: mostly_fills || waited_s < BACKLOG * patience_s,
+            no_backlog: mostly_fills && of_late == 0.0,
             judged: of_all,
             dispersion: match mean > 0.0 {
                 true => (square / (mean * of_all / seeds as f64)).max(1.0),
@@ -218,8 +227,8 @@ impl Bursts {
 }
 
 /// How many took no longer.
-fn not_longer(taken: &Durations, than_ns: u64) -> f64 {
-    taken.count() as f64 * taken.share_within(Duration(than_ns))
+fn not_longer(taken: &Durations, than_s: f64) -> f64 {
+    taken.count() as f64 * taken.share_within(Duration((than_s * 1e9).round() as u64))
 }
 
 fn late_share(fared: &[Fared]) -> f64 {
@@ -374,6 +383,50 @@ mod tests {
         assert!(judged.iter().all(|(judged, itself)| judged.meets == *itself));
         assert!(judged.iter().any(|(_, itself)| *itself) && !judged.iter().all(|(_, itself)| *itself));
         assert!(judged.iter().any(|(judged, _)| judged.foretold));
+    }
+
+    /// A machine that no burst overloads: what its requests wait for is that their batches fill, up to 20 ms, and in bursts they fill at once.
+    fn filling(bursts: &Arc<Bursts>, seed: usize) -> Sample {
+        let (mut latencies, mut judged) = (Durations::default(), 0);
+        for &count in &bursts.seeds[seed] {
+            let fills_ms = if count > 100 { 5.0 } else { 20.0 };
+            for request in 0..count {
+                let latency_ms = 10.0 + fills_ms * f64::from(request) / f64::from(count);
+                latencies.record(Duration((latency_ms * 1e6) as u64));
+            }
+            judged += u64::from(count);
+        }
+        Sample {
+            judged,
+            kept: judged,
+            within: vec![1.0; 20],
+            dispersion: 3000.0,
+            bursts: Some(Arc::clone(bursts)),
+            latencies,
+            fills: Duration::from_millis(20),
+            ..Sample::empty()
+        }
+    }
+
+    /// Where nobody waits for a backlog, the wait for a batch to fill is none, however near the target is to it.
+    #[test]
+    fn a_looser_target_leaves_no_more_doubt() {
+        let mut bursts = bursts(60);
+        for _ in 0..20 {
+            bursts.seeds.rotate_left(3);
+            let confidence = |target_ms: u64| {
+                let bursts = Arc::new(Bursts {
+                    target_s: target_ms as f64 / 1e3,
+                    ..bursts.clone()
+                });
+                let runs: Vec<Sample> = (0..3).map(|seed| filling(&bursts, seed)).collect();
+                let judged = judgement(&runs, &Rules::SOME).unwrap();
+                assert!(judged.meets, "{target_ms} ms: {judged:?}");
+                judged.confidence
+            };
+            let sure = [31, 35, 40, 50, 60, 80, 120, 200].map(confidence);
+            assert!(sure.is_sorted() && sure[0] > 0.7, "{sure:?}");
+        }
     }
 
     #[test]

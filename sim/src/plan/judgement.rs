@@ -56,11 +56,19 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
         },
         Some(outlook) => {
             let foretold = by_outlook(outlook, samples, hopeless, rules);
-            // Late requests come in heaps even where the fluid does not tell of which seeds.
-            let by_itself = by_runs(samples, outlook.dispersion, hopeless, rules);
+            // Late requests come in heaps even where the fluid does not tell of which seeds. Where none was late, it cannot know of heaps.
+            let any_late = samples.iter().any(|sample| sample.kept < sample.judged);
+            let of_late = if any_late { outlook.dispersion } else { 1.0 };
+            let by_itself = by_runs(samples, of_late, hopeless, rules);
             // That a single run had bad luck, or good, is no more than a guess.
             let is_guess = runs == 1 && foretold.meets != by_itself.meets;
             match outlook.foretells && !is_guess {
+                // A bound on what nothing is seen of adds to how sure the runs are, and takes nothing from it.
+                true if outlook.no_backlog && foretold.meets == by_itself.meets => Decision {
+                    confidence: by_itself.confidence.max(foretold.confidence),
+                    ..by_itself
+                },
+                true if outlook.no_backlog => by_itself,
                 true => foretold,
                 false => by_itself,
             }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::durations::Durations;
+use tenantry_traces::Duration;
 
 mod bursts;
 mod judgement;
@@ -62,6 +63,9 @@ pub struct Sample {
     pub busy: f64,
     /// Nobody is turned away because others wait: whether all are answered is no matter of chance.
     pub is_open: bool,
+    /// The longest that a request waits for its batch to fill, by the system's own clock: only who waits longer tells of others before it. 0
+    /// where batches do not wait, or nobody knows for how long.
+    pub fills: Duration,
 }
 
 impl Sample {
@@ -82,6 +86,7 @@ impl Sample {
             refused: false,
             busy: 0.0,
             is_open: false,
+            fills: Duration::ZERO,
         }
     }
 

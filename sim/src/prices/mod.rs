@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use tenantry_core::ids::PoolId;
 use tenantry_core::op::{BatchShape, GoingOn, Manage, Member, OpKind, Pet, PetGroup};
-use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec};
+use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemFamily, SystemSpec};
 use tenantry_profiles::{
     Card, Curve, Direction, DispatchOperation, Drawn, Family, HandOver, LoadSource, MissingTable, Place, Resume,
     TokensOf,
@@ -92,44 +92,33 @@ enum ModelPrices {
 }
 
 impl Prices {
-    /// Binds the tables that the pool's ops need.
+    /// Binds the tables that a system's ops need, whatever its pools.
     ///
     /// # Errors
     /// A table that the card does not have, with the command that measures it.
-    pub fn new(card: &Card, pool: &PoolSpec, jitter: Jitter) -> Result<Prices, PriceError> {
-        let model = match (&pool.generation, &pool.tasks) {
-            (Some(generation), _) => ModelPrices::Decoder(Box::new(StepPrices::new(card, pool, generation)?)),
-            (None, Some(tasks)) => ModelPrices::Tasks(Box::new(PetPrices::new(card, pool, tasks)?)),
-            (None, None) if let Some(runtimes) = &pool.runtimes => {
+    pub fn of_system(card: &Card, system: &SystemSpec, jitter: Jitter) -> Result<Prices, PriceError> {
+        let pool = &system.pool;
+        let model = match system.family() {
+            SystemFamily::Cascade(route) => return Prices::of_stages(card, route, jitter),
+            SystemFamily::Tasks(tasks) => ModelPrices::Tasks(Box::new(PetPrices::new(card, pool, tasks)?)),
+            SystemFamily::Runtimes(runtimes) => {
                 ModelPrices::Runtimes(Box::new(RuntimePrices::new(card, pool, runtimes)?))
             }
-            (None, None) => {
+            SystemFamily::Generation(generation) => {
+                ModelPrices::Decoder(Box::new(StepPrices::new(card, pool, generation)?))
+            }
+            SystemFamily::Encoding => {
                 let prices = EncoderPrices::new(card, pool, at_once(card, pool.instances_per_gpu), false)?;
                 ModelPrices::Encoder(Box::new(prices))
             }
         };
-        let prices = Prices::of_models(card, &[pool], vec![model], jitter)?;
-        let scales = pool
-            .generation
-            .as_ref()
-            .is_some_and(|generation| generation.scale.is_some());
-        prices.with_model_loads(card, scales)
+        let generation = pool.generation.as_ref();
+        let scales = generation.is_some_and(|generation| generation.scale.is_some());
+        Prices::of_models(card, &[pool], vec![model], jitter)?.with_model_loads(card, scales)
     }
 
-    /// With what models that are loaded onto cards take, if any are.
-    fn with_model_loads(mut self, card: &Card, scales: bool) -> Result<Prices, PriceError> {
-        self.model_load = scales.then(|| card.model_load(LoadSource::Host)).transpose()?;
-        Ok(self)
-    }
-
-    /// Binds the tables that a system's ops need, whatever its pools.
-    ///
-    /// # Errors
-    /// As [`Prices::new`].
-    pub fn of_system(card: &Card, system: &SystemSpec, jitter: Jitter) -> Result<Prices, PriceError> {
-        let Some(route) = &system.route else {
-            return Prices::new(card, &system.pool, jitter);
-        };
+    /// The same for several encoders, which compute side by side.
+    fn of_stages(card: &Card, route: &RouteSpec, jitter: Jitter) -> Result<Prices, PriceError> {
         let streams = at_once(card, most_on_a_card(route));
         let model = |stage: &StageSpec| {
             let prunes = stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
@@ -142,9 +131,15 @@ impl Prices {
             Ok::<_, MissingTable>(ModelPrices::Encoder(Box::new(prices)))
         };
         let models = route.stages.iter().map(model).collect::<Result<_, MissingTable>>()?;
-        let prices = Prices::of_models(card, &system.pools().collect::<Vec<_>>(), models, jitter)?;
+        let pools: Vec<&PoolSpec> = route.stages.iter().map(|stage| &stage.pool).collect();
         let scales = route.stages.iter().any(|stage| stage.scale.is_some());
-        prices.with_model_loads(card, scales)
+        Prices::of_models(card, &pools, models, jitter)?.with_model_loads(card, scales)
+    }
+
+    /// With what models that are loaded onto cards take, if any are.
+    fn with_model_loads(mut self, card: &Card, scales: bool) -> Result<Prices, PriceError> {
+        self.model_load = scales.then(|| card.model_load(LoadSource::Host)).transpose()?;
+        Ok(self)
     }
 
     /// The prices of each pool's model; a table is the first pool's.
@@ -208,7 +203,7 @@ impl Prices {
     /// With what management requests need.
     ///
     /// # Errors
-    /// As [`Prices::new`].
+    /// As [`Prices::of_system`].
     pub fn with_management(mut self, card: &Card) -> Result<Prices, PriceError> {
         self.store = Some(card.model_load(LoadSource::Disk)?);
         Ok(self)

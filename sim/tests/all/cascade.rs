@@ -2,6 +2,7 @@
 
 use crate::common;
 use crate::common::cascades::*;
+use crate::common::tasks::tasks;
 use crate::common::{cluster, request, run_checked};
 use proptest::prelude::*;
 use tenantry_core::log::replay;
@@ -15,6 +16,16 @@ use tenantry_traces::outcome::{
     AnswersSpec, DrawnSpec, KnownAverage, OtherModel, OutcomesSpec, PrunedPoint, TableSpec,
 };
 use tenantry_traces::{Duration, Entry, Time};
+
+/// Scenarios refuse such a system; here both the server and what prices its ops take it for the same.
+#[test]
+fn a_route_decides_what_a_system_is() {
+    let mut system = alone(stage("tiny", &[0], None));
+    system.pool.tasks = tasks(1).pool.tasks;
+    let (record, _) = logged_on(&synthetic_card(), &system, 1, vec![request(0, 0, 0, 40)]);
+    assert_eq!(record.counts.served, 1);
+    assert!(record.cascade.is_some() && record.tasks.is_none());
+}
 
 /// Attention that is summed up is not computed by the fused kernel: its layers have prices of their own.
 #[test]
@@ -239,6 +250,22 @@ fn a_tie_of_an_average_is_right_by_chance() {
         let right = share_right_of_a_tie_of(classes, ALL, AnswerJoin::Average(vec![1.0; 2]))[1];
         assert!((right - 0.5).abs() < 0.03, "{right}");
     }
+}
+
+/// Two models that are wrong about a number have not said the same one.
+#[test]
+fn numbers_are_not_voted_on() {
+    let answers = common::answers();
+    let refused = |classes: u32| {
+        let mut stages = vec![stage("tiny", &[0], None), stage("bert-base", &[0], None)];
+        stages.iter_mut().for_each(|stage| stage.pool.classes = classes);
+        let system = routed(OrderSpec::AtOnce, stages);
+        let judged = judged_on(&synthetic_card(), &system, 1, &answers, apart(10), ());
+        judged.err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(2), None);
+    let why = "join: must be last or average, since these models answer numbers, got vote";
+    assert_eq!(refused(1).as_deref(), Some(why));
 }
 
 /// What a model answers alone whose answers weigh nothing beside the other's is its answer still, and no guess.

@@ -63,6 +63,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     let admit = prop_oneof![
         3 => Just(AdmitSpec::Open),
         1 => (1u32..20).prop_map(|max_waiting| AdmitSpec::BoundedQueue { max_waiting }),
+        1 => (1u64..500, 1u32..5).prop_map(|(ms, burst)| AdmitSpec::RateLimit { period: Duration::from_millis(ms), burst }),
     ];
     let padding = prop_oneof![Just(Padding::Longest), Just(Padding::To(48))];
     (batch, state, pipeline, plot, place, admit, padding, 1u32..3).prop_map(
@@ -185,7 +186,8 @@ proptest! {
         };
         let first = log(5);
         prop_assert_eq!(&first, &log(5));
-        let mut fresh = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
+        let fresh = Server::new(&cluster(1, memory), &system, TENANTS);
+        let mut fresh = fresh.unwrap().with_management();
         prop_assert_eq!(replay(&mut fresh, &first.events), first.commands);
     }
 

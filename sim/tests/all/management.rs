@@ -1,10 +1,13 @@
 //! Tenants and domains come, change and go while others are served (HMI, section 4.1): what becomes of their requests, and what it
 //! costs.
 
+use std::ops::Range;
+
 use crate::common::{ADAPTERS, changes, cluster, manage, memory_for, request, run_listed, system};
 use proptest::prelude::*;
 use tenantry_core::command::{FailureReason, Refusal, RejectReason};
 use tenantry_core::ledger::RunRecord;
+use tenantry_core::machine::LaneUse;
 use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, SystemSpec};
 use tenantry_core::testing;
 use tenantry_profiles::LoadSource;
@@ -111,8 +114,42 @@ fn a_new_version_costs_its_reading() {
     let reading_ns = card.model_load(LoadSource::Disk).unwrap().cost(domain_bytes).median_ns;
     let hand_overs_ns = record.management.latency.mean_ns() as u64 - reading_ns;
     assert!(hand_overs_ns < 100_000, "{hand_overs_ns}");
-    let lookup = record.lanes.iter().find(|lane| lane.name == "gpu0/lookup").unwrap();
-    assert!(lookup.busy.0 >= reading_ns, "a host's lane reads it");
+    assert_eq!(disk(&record).busy.0, reading_ns, "the host's disk reads it");
+}
+
+fn disk(record: &RunRecord) -> &LaneUse {
+    { record.lanes.iter() }.find(|lane| lane.name == "host/disk").unwrap()
+}
+
+/// However many cards there are, the host has one disk: what is new is read one after the other, and who copies or computes meanwhile waits for
+/// none of it.
+#[test]
+fn cards_have_one_disk() {
+    let run = |cards, updated: Range<u32>| {
+        let system = one_by_one();
+        let updates = updated.map(|tenant| manage(0, tenant, Action::Update));
+        // One comes while all is being read, and one afterwards.
+        let entries = updates.chain([request(0, 100, 0, 8), request(1, 20_000, 0, 8)]);
+        let entries = entries.collect();
+        let cluster = cluster(cards, memory_for(&system, TENANTS, 2));
+        run_listed(&synthetic_card(), cluster, &system, TENANTS, Jitter::None, entries).record
+    };
+    let (one, four, quiet) = (run(1, 1..TENANTS), run(4, 1..TENANTS), run(4, 0..0));
+    assert_eq!(disk(&one).busy, disk(&four).busy);
+    for record in [&one, &four] {
+        assert_eq!(record.management.made["update"], 3);
+        // The last has waited for the two before it.
+        let (last, read) = (record.management.latency.max_ns(), disk(record).busy.0);
+        assert!(
+            last > read && last < read + 100_000,
+            "{last} ns, of which it read {read}"
+        );
+        assert_eq!(record.latency.mean_ns(), quiet.latency.mean_ns());
+    }
+    assert!(
+        quiet.lanes.iter().all(|lane| lane.name != "host/disk"),
+        "nothing is read"
+    );
 }
 
 #[test]
@@ -142,6 +179,29 @@ fn what_cannot_be_asked_is_refused_with_a_reason() {
         (management.offered, management.made["delete"], record.counts.served),
         (7, 1, 1)
     );
+}
+
+/// What is asked when nobody is inside and nobody comes any more is done and counted, and makes no run longer.
+#[test]
+fn changes_after_the_last_request_are_in_no_other_figure() {
+    let with = |changes: &[Entry]| {
+        let requests = [request(0, 0, 0, 8), request(1, 300_000, 1, 8)];
+        run(&one_by_one(), [&requests[..], changes].concat())
+    };
+    let (alone, managed) = (
+        with(&[]),
+        with(&[manage(900_000, 0, Action::Update), manage(5_000_000, 1, Action::Delete)]),
+    );
+    assert!((300_000_000..900_000_000).contains(&alone.end.0), "{}", alone.end);
+    let figures = |record: &RunRecord| {
+        let busy: u64 = record.lanes.iter().map(|lane| lane.busy.0).sum();
+        (record.end, record.duration, record.in_flight_mean, busy)
+    };
+    assert_eq!(figures(&managed), figures(&alone));
+    let made = &managed.management.made;
+    assert_eq!((made["update"], made["delete"]), (1, 1));
+    // Whoever comes after a change is waited for.
+    assert!(with(&[manage(100_000, 1, Action::Update)]).end.0 > 300_000_000);
 }
 
 proptest! {

@@ -321,8 +321,10 @@ impl Account {
 fn serve(system: &SystemSpec, gpus: u32, pages: u32, entries: Vec<Entry>) -> Result<u64, String> {
     let card = synthetic_card();
     let generation = system.pool.generation.as_ref().expect("it generates");
-    let mut server = Server::new(&cluster(gpus, memory(system, pages)), system, TENANTS).unwrap();
-    let prices = Prices::new(&card, &system.pool, Jitter::None)
+    let mut server = Server::new(&cluster(gpus, memory(system, pages)), system, TENANTS)
+        .unwrap()
+        .with_management();
+    let prices = Prices::of_system(&card, system, Jitter::None)
         .and_then(|prices| prices.with_management(&card))
         .unwrap();
     let topology = server.topology();

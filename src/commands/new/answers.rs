@@ -6,10 +6,11 @@ use std::path::Path;
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, did_you_mean};
 use tenantry_reports::human;
 use tenantry_reports::manifest::quoted;
+use tenantry_reports::trace::Collector;
 use tenantry_scenarios::{Scenario, ScenarioErrors};
-use tenantry_traces::Duration;
 use tenantry_traces::describe::silence_before;
-use tenantry_traces::read::Format;
+use tenantry_traces::read::{Format, Record};
+use tenantry_traces::{Duration, Time, out_of_order};
 
 use super::write;
 use crate::cards::{card_names, find_card};
@@ -42,7 +43,8 @@ pub struct Answers {
 impl Answers {
     /// Of flags, and of what their trace says.
     pub fn of(args: &NewArgs, of_trace: &OfTrace) -> Result<Answers, Failure> {
-        let model = built_in(args.model.as_deref().unwrap_or(of_trace.usual_model()))?;
+        let systems: Vec<String> = args.systems.iter().map(|name| name.trim().to_owned()).collect();
+        let model = model_of(args.model.as_deref(), &systems, of_trace)?;
         let OfTrace {
             tenants: of_trace,
             silent,
@@ -81,10 +83,38 @@ impl Answers {
             at: or(&args.at, usual.at),
             card: or(&args.card, usual.card),
             gpus: or(&args.gpus, usual.gpus),
-            systems: match args.systems.is_empty() {
-                false => args.systems.clone(),
+            systems: match systems.is_empty() {
+                false => systems,
                 true => write::usual_systems(generates).map(str::to_owned).to_vec(),
             },
+        })
+    }
+
+    /// Whether what is asked for is generated.
+    pub fn generates(&self) -> bool {
+        self.model.kind == ModelKind::Decoder
+    }
+
+    /// Whether none of the systems is of the model.
+    pub fn have_own_models(&self) -> bool {
+        write::are_cascades(&self.systems)
+    }
+
+    /// That outputs end where the model's positions do; nothing where all are made as asked.
+    pub fn cut_outputs(&self) -> Option<String> {
+        let (input, output): (u32, u32) = (self.input.parse().ok()?, self.output.parse().ok()?);
+        let Answers { model, trace, .. } = self;
+        let left = model.positions.checked_sub(input)?;
+        let is_cut = trace.is_none() && self.generates() && output > left;
+        is_cut.then(|| {
+            format!(
+                "inputs of {} tokens leave {} of the {} positions of {}: outputs of {} tokens end there",
+                human::count(input.into()),
+                human::count(left.into()),
+                human::count(model.positions.into()),
+                model.name,
+                human::count(output.into())
+            )
         })
     }
 
@@ -288,6 +318,21 @@ impl Usual {
     }
 }
 
+/// The model that was asked for, or a usual one; systems with models of their own leave nothing to ask for.
+fn model_of(asked: Option<&str>, systems: &[String], of_trace: &OfTrace) -> Result<ModelShape, Failure> {
+    match (asked, write::are_cascades(systems)) {
+        (Some(model), true) => Err(Failure::BadInput(format!(
+            "--model: must be left out where all systems have models of their own, as {}, got {model}",
+            systems.join(", ")
+        ))),
+        (None, true) => built_in(USUAL_ENCODER),
+        (asked, false) => built_in(asked.unwrap_or(of_trace.usual_model())),
+    }
+}
+
+const USUAL_ENCODER: &str = "bert-base";
+const USUAL_DECODER: &str = "llama-7b";
+
 /// A model by name.
 pub fn built_in(name: &str) -> Result<ModelShape, Failure> {
     ModelShape::builtin(name).ok_or_else(|| {
@@ -311,6 +356,8 @@ pub struct OfTrace {
     pub generates: bool,
     /// Before the first of them, where that is longer than they last.
     pub silent: Option<Duration>,
+    /// What is to be said of stretches without a request.
+    pub holes: Option<String>,
     /// How many are replayed of each length of an input.
     inputs: BTreeMap<u32, u64>,
 }
@@ -318,7 +365,7 @@ pub struct OfTrace {
 impl OfTrace {
     /// What requests of that kind are mostly answered by.
     pub fn usual_model(&self) -> &'static str {
-        if self.generates { "llama-7b" } else { "bert-base" }
+        if self.generates { USUAL_DECODER } else { USUAL_ENCODER }
     }
 
     /// That requests are too long for a model, and will be refused; nothing where none is.
@@ -348,16 +395,28 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
             format.name()
         )));
     }
-    let (mut all_say, mut first, mut last, mut generates) = (true, None, None, false);
+    let (mut all_say, mut first, mut last, mut generates) = (true, None, None::<Time>, false);
     let (mut tenants, mut inputs) = (HashSet::new(), BTreeMap::new());
-    for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
+    let mut rates = Some(Collector::new(1));
+    let mut records = source::records(path, &ReadArgs::default())?;
+    while let Some(record) = records.next() {
         let record = record.map_err(Failure::bad_input)?;
-        if record.arrival < last {
+        if let (Some(at), Some(last)) = (record.arrival, last)
+            && at < last
+        {
             return Err(Failure::BadInput(format!(
-                "--trace: {trace}: must be in order of time, got another order; `tenantry trace convert {} sorted.csv \
-                 --sort` puts it in order",
+                "--trace: {}; `tenantry trace convert {} sorted.csv --sort` puts it in order",
+                records.error(out_of_order(at, last)),
                 quoted(trace)
             )));
+        }
+        let instant = Record {
+            arrival: record.arrival,
+            ..Record::default()
+        };
+        // Of instants that are years apart there are no figures.
+        if rates.as_mut().is_some_and(|rates| rates.record(&instant).is_err()) {
+            rates = None;
         }
         first = first.or(record.arrival);
         (last, all_say) = (record.arrival, all_say && record.tenant.is_some());
@@ -374,7 +433,9 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         )));
     }
     let largest = tenants.iter().max().copied();
+    let holes = rates.and_then(|rates| source::distorted_rate(&rates.finish(trace, format.name(), 0).figures));
     Ok(OfTrace {
+        holes,
         who_ask: tenants.len() as u64,
         tenants: { largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)),
         generates,

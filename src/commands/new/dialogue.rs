@@ -13,10 +13,10 @@ use crate::output::come_by;
 /// The flags with what is answered to the questions that they leave.
 pub fn complete(args: &NewArgs) -> Result<NewArgs, Failure> {
     let mut asked = Asked::of(args)?;
-    if asked.args.model.is_none() {
+    if asked.args.model.is_none() && !asked.answers()?.have_own_models() {
         asked.model()?;
     }
-    let generates = built_in(asked.args.model.as_deref().unwrap_or_default())?.kind == ModelKind::Decoder;
+    let generates = asked.answers()?.generates();
     let usual = Usual::of(generates);
     let has_load = [&args.rate, &args.trace, &args.input, &args.output]
         .iter()
@@ -69,9 +69,14 @@ impl Asked {
             file: args.file.display().to_string(),
             of_trace,
         };
-        let flags = Answers::of(args, &asked.of_trace)?.scenario(&asked.file, LaidOut::default());
+        let flags = asked.answers()?.scenario(&asked.file, LaidOut::default());
         flags.map_err(Failure::bad_input)?;
         Ok(asked)
+    }
+
+    /// By the flags and what was said so far.
+    fn answers(&self) -> Result<Answers, Failure> {
+        Answers::of(&self.args, &self.of_trace)
     }
 
     /// A flag's value, where it has none yet. The scenario's own rules say whether an answer fits.
@@ -93,7 +98,7 @@ impl Asked {
                 .scenario(&self.file, LaidOut::default())
                 .map(drop)
                 .map_err(|errors| {
-                    let error = &errors.0[0];
+                    let error = &errors.told[0];
                     format!("must be {}, got {}", error.must, error.got)
                 })
         };
@@ -146,7 +151,7 @@ impl Asked {
     /// Only cards that have prices and memory for what is asked, measured ones first; where no single one has, as few as have together. How many
     /// that is.
     fn card(&mut self, usual: &str) -> Result<String, Failure> {
-        let answers = Answers::of(&self.args, &self.of_trace)?;
+        let answers = self.answers()?;
         let mut found = (answers.gpus.clone(), answers.cards(&self.file)?);
         if found.1.is_empty() && self.args.gpus.is_none() {
             found = answers.cards_together(&self.file)?.unwrap_or(found);

@@ -34,10 +34,12 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
         say(output, &format!("note: {trace}: {note}"));
     }
     let answers = Answers::of(args, &of_trace)?;
-    if let Some(trace) = &args.trace
-        && let Some(note) = of_trace.too_long(&answers.model)
-    {
-        say(output, &format!("note: {trace}: {note}"));
+    let of_recording = args.trace.iter().flat_map(|trace| {
+        let notes = [of_trace.too_long(&answers.model), of_trace.holes.clone()];
+        notes.into_iter().flatten().map(move |note| format!("{trace}: {note}"))
+    });
+    for note in of_recording.chain(answers.cut_outputs()) {
+        say(output, &format!("note: {note}"));
     }
     let Fitting { text, loaded, laid_out } = on_a_card(args, answers, &file, output)?;
     if laid_out.cards > 1 {

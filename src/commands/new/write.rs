@@ -5,6 +5,7 @@ use serde_yaml::Value;
 use tenantry_profiles::ModelKind;
 use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::presets;
+use tenantry_traces::fit::sharegpt;
 
 use super::answers::{Answers, LaidOut};
 
@@ -37,9 +38,13 @@ pub fn scenario(file: &str, answers: &Answers, laid_out: LaidOut) -> String {
         });
     let (name, card, model) = (text(&name), text(card), &model.name);
     let [tenants, latency, at, gpus] = [tenants, latency, at, gpus].map(|answer| scalar(answer));
+    let (of_model, backbone) = match answers.have_own_models() {
+        true => (String::new(), "of systems without models of their own; these have them"),
+        false => (format!(" of {model}"), "which all tenants build on"),
+    };
     format!(
         "\
-# {tenants} tenants of {model} on {gpus} × {card}: which system answers {at} of the requests within {latency}?
+# {tenants} tenants{of_model} on {gpus} × {card}: which system answers {at} of the requests within {latency}?
 #
 #   tenantry check {as_word}       is it valid, and what is every default?
 #   tenantry simulate {as_word}    who meets the target: a table, and a page to show
@@ -56,7 +61,7 @@ cluster:
   # gpu_memory: 16 GiB          # less than the card has, as if something else lay there too
 
 models:
-  backbone: {model}             # which all tenants build on
+  backbone: {model}             # {backbone}
 
 tenants:
   count: {tenants}
@@ -121,9 +126,18 @@ outcomes:                       # how sure and how right the models are: here as
 
 /// Whether a preset among the systems has this part.
 fn some_has(answers: &Answers, part: &str) -> bool {
-    let of_preset = |name: &String| serde_yaml::from_str::<serde_yaml::Value>(presets::yaml(name)?).ok();
-    let mut systems = answers.systems.iter().filter_map(of_preset);
-    systems.any(|system| system.get(part).is_some())
+    answers.systems.iter().any(|system| has(system, part))
+}
+
+/// Whether all of the systems are cascades, whose presets name their models.
+pub fn are_cascades(systems: &[String]) -> bool {
+    !systems.is_empty() && systems.iter().all(|system| has(system, "cascade"))
+}
+
+/// Whether a preset of that name has this part.
+fn has(preset: &str, part: &str) -> bool {
+    let system = presets::yaml(preset).and_then(|yaml| serde_yaml::from_str::<Value>(yaml).ok());
+    system.is_some_and(|system| system.get(part).is_some())
 }
 
 fn workload(answers: &Answers) -> String {
@@ -158,7 +172,12 @@ fn workload(answers: &Answers) -> String {
             format!("{{ input: {{ fixed: {input} }} }}      # or {{twitter: {{}}}}, {{lognormal: …}}")
         }
         ModelKind::Decoder => {
-            format!("{{ input: {{ fixed: {input} }}, output: {{ fixed: {output} }} }}   # or {{ joint: sharegpt }}")
+            // Of a model of fewer positions many of its conversations would be refused.
+            let others = match model.positions >= sharegpt::LONGEST_TOGETHER {
+                true => "{ joint: sharegpt }",
+                false => "{lognormal: …} for each",
+            };
+            format!("{{ input: {{ fixed: {input} }}, output: {{ fixed: {output} }} }}   # or {others}")
         }
     };
     let (stop, warm_up) = match model.kind {

@@ -1,7 +1,7 @@
 //! `tenantry profile import`: a card from public measurements, or more tables for one.
 
 use serde_json::json;
-use tenantry_profiles::{Card, Import, ImportSource, ModelShape, describe};
+use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource, ModelShape, describe};
 use tenantry_reports::manifest::quoted;
 
 use super::{built_in, show};
@@ -18,7 +18,7 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
         source: args.from,
         gpu: args.gpu.clone(),
         models: models(args.from, &args.model)?,
-        launch_overhead_us: args.launch_overhead_us,
+        launch_overhead_us: launch_overhead_us(args.from, args.launch_overhead_us)?,
         files: args.files.clone(),
     };
     let imported = import.run(&name, &today())?;
@@ -54,5 +54,15 @@ fn models(source: ImportSource, named: &[String]) -> Result<Vec<ModelShape>, Fai
             "--model: must be left out for {source}, whose files say or fix their model, got {name}"
         ))),
         names => built_in("--model", &names.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
+}
+
+/// The gap of `--launch-overhead-us`, of the source whose layers are composed of kernels.
+fn launch_overhead_us(source: ImportSource, given: Option<f64>) -> Result<f64, Failure> {
+    match given {
+        Some(us) if source != ImportSource::Aiconfigurator => Err(Failure::BadInput(format!(
+            "--launch-overhead-us: must be left out for {source}: aiconfigurator's layers alone are composed with it, got {us}"
+        ))),
+        given => Ok(given.unwrap_or(DEFAULT_LAUNCH_OVERHEAD_US)),
     }
 }

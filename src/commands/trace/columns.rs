@@ -9,12 +9,25 @@ use crate::failure::Failure;
 const OURS: [&str; 5] = ["arrival", "tenant", "input_tokens", "output_tokens", "class"];
 const EXAMPLE: &str = "arrival=time_ms:ms,tenant=customer,input_tokens=prompt_len,output_tokens=completion_len";
 
-/// `OUR=THEIRS[:UNIT]`, separated by commas.
+/// `OUR=THEIRS[:UNIT]`, separated by commas. Theirs may stand in double quotes, as in a CSV: with commas, and quotes doubled.
 pub fn parse(text: &str) -> Result<Columns, Failure> {
     let wrong = |message: String| Failure::BadInput(format!("--columns: {message}"));
     let mut columns = Columns::default();
     let mut seen: Vec<&str> = Vec::new();
-    for part in text.split(',') {
+    // A quote opens a name at its beginning only, and two in one are one of the name's.
+    let (mut is_quoted, mut last) = (false, ' ');
+    let parts: Vec<&str> = {
+        text.split(|c: char| {
+            is_quoted ^= c == '"' && (is_quoted || ['=', '"'].contains(&last));
+            last = if c.is_whitespace() { last } else { c };
+            c == ',' && !is_quoted
+        })
+    }
+    .collect();
+    if is_quoted {
+        return Err(wrong(format!("must have a second quote after each first, got {text}")));
+    }
+    for part in parts {
         let Some((ours, theirs)) = part.split_once('=') else {
             return Err(wrong(format!(
                 "must be OUR=THEIRS[:UNIT] separated by commas, such as {EXAMPLE}, got {part}"
@@ -28,7 +41,7 @@ pub fn parse(text: &str) -> Result<Columns, Failure> {
         if theirs.is_empty() {
             return Err(wrong(format!("{ours}: must be a column of the file, got none")));
         }
-        let name = theirs.to_owned();
+        let name = unquoted(theirs);
         match ours {
             "arrival" => columns.arrival = Some(arrival(theirs).map_err(wrong)?),
             "tenant" => columns.tenant = Some(name),
@@ -66,7 +79,21 @@ fn arrival(theirs: &str) -> Result<(String, Instants), String> {
         let meant = did_you_mean(unit, Instants::ALL.map(Instants::name));
         format!("arrival: must have a unit of {}, got {unit}{meant}", units())
     })?;
-    Ok((name.to_owned(), instants))
+    Ok((unquoted(name), instants))
+}
+
+/// A column's name without the quotes that it may stand in.
+fn unquoted(name: &str) -> String {
+    let inner = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.map_or(name.to_owned(), |inner| inner.replace("\"\"", "\""))
+}
+
+/// A column's name as [`parse`] takes it.
+fn quoted(name: &str) -> String {
+    match name.contains([',', '"']) || name.trim() != name {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
+    }
 }
 
 /// What is wrong with a file that is read so.
@@ -123,7 +150,7 @@ fn mapping(format: Format, tenant: &str) -> Option<String> {
     let arrival = columns.arrival;
     let parts = [
         arrival.map(|(name, instants)| format!("arrival={name}:{}", instants.name())),
-        Some(format!("tenant={tenant}")),
+        Some(format!("tenant={}", quoted(tenant))),
         columns.input_tokens.map(|name| format!("input_tokens={name}")),
         columns.output_tokens.map(|name| format!("output_tokens={name}")),
     ];
@@ -143,9 +170,29 @@ mod tests {
             columns.named().collect::<Vec<_>>(),
             ["time_ms", "customer", "prompt_len", "completion_len"]
         );
+        let inch = parse("tenant=5\" disk,input_tokens= \"a, \"\"b\"\"\"").unwrap();
+        assert_eq!(inch.named().collect::<Vec<_>>(), ["5\" disk", "a, \"b\""]);
+        let open = parse("tenant=\"a,input_tokens=n").unwrap_err().to_string();
+        assert!(open.contains("must have a second quote after each first"), "{open}");
         let spaced = parse("arrival = sent at:utc:iso, input_tokens = n").unwrap();
         assert_eq!(spaced.arrival, Some(("sent at:utc".into(), Instants::Iso)));
         assert_eq!(spaced.input_tokens.as_deref(), Some("n"));
+    }
+
+    /// Whatever a column is called, its name in quotes is read as it is.
+    #[test]
+    fn names_in_quotes_may_have_commas_and_quotes() {
+        let text = r#"arrival="time, sent":ms,tenant="a ""big"" one",input_tokens = "n, in" ,output_tokens=out"#;
+        let columns = parse(text).unwrap();
+        assert_eq!(columns.arrival, Some(("time, sent".into(), Instants::Milliseconds)));
+        assert_eq!(
+            columns.named().collect::<Vec<_>>(),
+            ["time, sent", "a \"big\" one", "n, in", "out"]
+        );
+        for name in ["plain", "a, b", "\"", "a \"b\", c"] {
+            let columns = parse(&format!("class=c,tenant={},input_tokens=n", quoted(name))).unwrap();
+            assert_eq!(columns.tenant.as_deref(), Some(name));
+        }
     }
 
     #[test]

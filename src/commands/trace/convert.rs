@@ -7,7 +7,7 @@ use tenantry_reports::manifest::quoted;
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity};
 use tenantry_traces::write::{TraceFile, write_names};
-use tenantry_traces::{Duration, Entry, Request, Time, build, none_but};
+use tenantry_traces::{Duration, Entry, Request, Time, build, none_but, out_of_order};
 
 use super::dense::Numbering;
 use super::source::{self, Watchdog, must_be_left_out};
@@ -187,7 +187,8 @@ fn requests(
             continue;
         }
         let mut request = completion.complete(&record, &args.file)?;
-        let Some(since) = request.arrival.0.checked_sub(from.0) else {
+        let came = request.arrival;
+        let Some(since) = came.0.checked_sub(from.0) else {
             continue;
         };
         if length.is_some_and(|length| since >= length.0) {
@@ -221,16 +222,12 @@ fn requests(
             sorted.push(request);
             continue;
         }
-        if request.arrival < last {
-            return Err(Failure::BadInput(format!(
-                "{}: must be in order of time to be replayed, got request {} at {} after {last}; --sort puts it in \
-                 order, in memory",
-                args.file.display(),
-                converted.requests,
-                request.arrival
-            )));
+        if came < last {
+            let wrong = out_of_order(came, last);
+            let message = format!("{wrong}; --sort puts it in order, in memory");
+            return Err(Failure::bad_input(records.error(message)));
         }
-        last = request.arrival;
+        last = came;
         request.ticket = converted.requests;
         converted.requests += 1;
         numbering.renumber(&mut request, &records);

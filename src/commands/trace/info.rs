@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use tenantry_reports::human;
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::TracePage;
 use tenantry_reports::trace::{Trace, TraceFigures, table};
@@ -84,7 +83,7 @@ fn notes(file: &str, format: Format, figures: &TraceFigures) -> Vec<String> {
     let mut notes: Vec<String> = columns::left_out(file, format, &figures.unread_columns)
         .into_iter()
         .collect();
-    notes.extend(distorted_rate(figures));
+    notes.extend(source::distorted_rate(figures));
     // Of activity, silent tenants count too, and rows are told by their numbers.
     if let Some(tenants) = figures.tenants
         && !matches!(format, Format::ActivitySparse | Format::ActivityWide)
@@ -111,21 +110,4 @@ fn notes(file: &str, format: Format, figures: &TraceFigures) -> Vec<String> {
         )
     }));
     notes
-}
-
-/// What holes of a recording do to its mean rate.
-fn distorted_rate(figures: &TraceFigures) -> Option<String> {
-    let (holes, gaps, rates) = (figures.holes?, figures.gaps?, figures.requests_per_s?);
-    let stretches = match holes.count {
-        1 => "a stretch".to_owned(),
-        count => format!("{count} stretches"),
-    };
-    Some(format!(
-        "the mean rate of {}/s has in it {stretches} without a request of at least 60 s and 100 mean gaps, {} s in \
-         all, the longest from {} s on; without them it is {}/s",
-        human::number(rates.mean),
-        human::number(holes.total_s),
-        gaps.longest_from_s,
-        human::number(holes.requests_per_s_without)
-    ))
 }

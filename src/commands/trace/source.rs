@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_profiles::did_you_mean;
 use tenantry_reports::human;
-use tenantry_reports::trace::{Collector, Trace};
+use tenantry_reports::trace::{Collector, Trace, TraceFigures};
 use tenantry_traces::describe::is_sparse;
 use tenantry_traces::read::sharegpt::{FOUR_CHARS_A_TOKEN, Tokenize};
 use tenantry_traces::read::tokenizer::TokenizerJson;
@@ -131,6 +131,23 @@ pub fn sparse_tenants(file: &str, tenants: u64, highest: u32) -> Option<String> 
              {file} dense.csv --dense-tenants numbers them from 0"
         )
     })
+}
+
+/// What holes of a recording do to its mean rate.
+pub fn distorted_rate(figures: &TraceFigures) -> Option<String> {
+    let (holes, gaps, rates) = (figures.holes?, figures.gaps?, figures.requests_per_s?);
+    let stretches = match holes.count {
+        1 => "a stretch".to_owned(),
+        count => format!("{count} stretches"),
+    };
+    Some(format!(
+        "the mean rate of {}/s has in it {stretches} without a request of at least 60 s and 100 mean gaps, {} s in \
+         all, the longest from {} s on; without them it is {}/s",
+        human::number(rates.mean),
+        human::number(holes.total_s),
+        gaps.longest_from_s,
+        human::number(holes.requests_per_s_without)
+    ))
 }
 
 /// What must be said of lengths that are not what a tokenizer counts.

@@ -28,7 +28,7 @@ pub fn of_overrides(overrides: &[String]) -> Result<WorkloadSpec, Failure> {
 pub fn of_options(overrides: &[Override]) -> Result<Scenario, Failure> {
     Scenario::from_yaml_with("workload", BASE, overrides).map_err(|mut errors| {
         // What the user has not said is in no file.
-        for error in errors.0.iter_mut().filter(|error| error.line.is_some()) {
+        for error in errors.told.iter_mut().filter(|error| error.line.is_some()) {
             (error.file, error.line) = ("the flags".into(), None);
         }
         Failure::bad_input(errors)

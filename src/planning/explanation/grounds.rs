@@ -1,7 +1,8 @@
 //! What an answer rests on: what binds there, how it was decided, and what it does not know.
 
-use tenantry_reports::human;
+use tenantry_core::command::RejectReason;
 use tenantry_reports::plan::Binds;
+use tenantry_reports::{RunSummary, human};
 use tenantry_scenarios::Objective;
 use tenantry_sim::plan::{Cell, Sample};
 
@@ -54,12 +55,45 @@ where
 
     /// Where nothing keeps the target.
     fn binds_at_the_nearest(&self) -> Result<Option<Binds>, Failure> {
-        let Some((_, nearest)) = self.nearest()?.filter(|(_, cell)| !self.is_empty(*cell)) else {
+        let nearest = self.nearest()?.map(|nearest| nearest.cell);
+        let Some(nearest) = nearest.filter(|cell| !self.is_empty(*cell)) else {
             return Ok(None);
         };
         let turns = self.evaluator.takes_turns(nearest)?;
-        let seen = self.evaluator.seen(nearest);
-        Ok(seen.map(|seen| binds(&seen, "at the nearest", "of the time", true, turns)))
+        Ok(self.evaluator.seen(nearest).map(|seen| {
+            // Of a decoder that lets everybody in at once, more cards would have little to take over.
+            let of_lanes = binds(&seen, "at the nearest", "of the time", false, turns);
+            match self.refused_by_any_cards(&seen) {
+                Some(sentence) => Binds {
+                    what: "none".to_owned(),
+                    sentence,
+                    ..of_lanes
+                },
+                None => of_lanes,
+            }
+        }))
+    }
+
+    /// What is refused whatever the cards do, where that is so much that the target is missed: all but those whom a full queue keeps out.
+    fn refused_by_any_cards(&self, seen: &RunSummary) -> Option<String> {
+        let of_cards = RejectReason::QueueFull.name();
+        let reasons = || seen.rejected_by.iter().filter(move |(reason, _)| *reason != of_cards);
+        let share = reasons().map(|(_, count)| count).sum::<u64>() as f64 / seen.requests.offered.max(1) as f64;
+        let counts = reasons().map(|(reason, count)| format!("{} {}", human::count(*count), reason.replace('_', " ")));
+        let remedy = match seen.rejected_by.contains_key(RejectReason::TooLong.name()) {
+            true => {
+                "; a model of more positions takes longer requests, and shorter ones (workload.lengths) fit this one"
+            }
+            false => "",
+        };
+        (share > 1.0 - self.evaluator.quantile()).then(|| {
+            format!(
+                "nothing that cards change: at the nearest, {} of the requests are refused, as with any number of cards \
+                 ({}){remedy}.",
+                human::percent(share),
+                counts.collect::<Vec<_>>().join(", ")
+            )
+        })
     }
 
     pub fn notes(&self) -> Vec<String> {

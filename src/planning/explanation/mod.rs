@@ -2,17 +2,18 @@
 //! said of each option, and what the answer rests on.
 
 mod grounds;
+mod nearest;
 mod options;
 
 use std::cell::OnceCell;
 
-use rayon::prelude::*;
 use tenantry_reports::human;
 use tenantry_reports::plan::{CANNOT_RUN, sure};
 use tenantry_reports::summary::rounded;
 use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 
+use self::nearest::Nearest;
 use crate::caveats::unanswered;
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
@@ -31,8 +32,8 @@ pub struct Explanation<'a, F> {
     pub evaluator: &'a Evaluator<'a>,
     pub search: &'a Search<F>,
     pub found: &'a Found,
-    /// What comes nearest where nothing keeps the target, once it has been looked for: the share of requests in time, and where.
-    pub nearest: OnceCell<Option<(f64, Cell)>>,
+    /// What comes nearest where nothing keeps the target, once it has been looked for.
+    pub nearest: OnceCell<Option<Nearest>>,
 }
 
 impl<F> Explanation<'_, F>
@@ -210,18 +211,9 @@ where
                 });
                 format!("No option can be an answer: {}.", why.collect::<Vec<_>>().join("; "))
             },
-            |(share, cell)| {
-                // Without a target the share says it, over all runs.
-                let unanswered = self.scenario.slo.and_then(|_| self.unanswered(cell));
-                format!(
-                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are {}{}{}.",
-                    cards(self.evaluator, cell),
-                    system(self.evaluator, cell),
-                    human::percent(share),
-                    self.kept(),
-                    self.reached(cell).unwrap_or_default(),
-                    unanswered.map_or(String::new(), |why| format!(" and {why}"))
-                )
+            |nearest| {
+                let nearest = self.nearest_in_words(nearest);
+                format!("Nothing that was tried keeps {target}. Nearest: {nearest}.")
             },
         ))
     }
@@ -231,48 +223,6 @@ where
         { self.search.cells() }
             .filter(|cell| self.judged(*cell).is_some())
             .collect()
-    }
-
-    /// Of all that was run, that of which most requests are in time, and how many.
-    fn nearest(&self) -> Result<Option<(f64, Cell)>, Failure> {
-        match self.nearest.get() {
-            Some(nearest) => Ok(*nearest),
-            None => {
-                let nearest = self.look_for_nearest()?;
-                Ok(*self.nearest.get_or_init(|| nearest))
-            }
-        }
-    }
-
-    /// What was stopped is run to its end where it may be the nearest.
-    fn look_for_nearest(&self) -> Result<Option<(f64, Cell)>, Failure> {
-        let share = |samples: &[Sample]| {
-            let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
-            sum(|sample| sample.kept) as f64 / sum(|sample| sample.judged).max(1) as f64
-        };
-        let is_stopped = |cell: &Cell| self.judged(*cell).is_some_and(|judged| judged.hopeless);
-        let (stopped, ended): (Vec<Cell>, Vec<Cell>) = self.run().into_iter().partition(is_stopped);
-        let of_ended = |cell: Cell| self.judged(cell).map(|judged| (judged.share.mean, judged.score, cell));
-        let mut shares: Vec<(f64, f64, Cell)> = ended.into_iter().filter_map(of_ended).collect();
-        let least = shares.iter().map(|(share, ..)| *share).fold(-1.0, f64::max);
-        // Of a run that was stopped, all that could have been in time are taken to be.
-        let open = stopped.into_iter().map(|cell| (cell, self.search.samples(cell)));
-        let open: Vec<(Cell, u32)> = open
-            .filter(|(_, samples)| share(samples) > least)
-            .map(|(cell, samples)| (cell, samples.len() as u32))
-            .collect();
-        let evaluator = self.evaluator;
-        let in_full = |(cell, repeats): (Cell, u32)| {
-            let runs = (0..repeats).map(|repeat| evaluator.in_full(cell, repeat));
-            let runs = runs.collect::<Result<Vec<_>, Failure>>()?;
-            let latency_ms = runs[0].latencies.quantile_ns(evaluator.quantile()) as f64 / 1e6;
-            Ok((share(&runs), latency_ms, cell))
-        };
-        let open = open.into_par_iter().map(in_full);
-        shares.extend(open.collect::<Result<Vec<_>, Failure>>()?);
-        // Of equals the fastest, as where nothing is in time.
-        shares.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
-        Ok(shares.first().map(|(share, _, cell)| (*share, *cell)))
     }
 
     /// Whether no request came after the warm-up.
@@ -288,17 +238,13 @@ where
         }
     }
 
-    /// The quantile that a target for whole answers is about, where the first of a cell's runs has it: how near is near, a share does not say.
-    fn reached(&self, cell: Cell) -> Option<String> {
-        let seen = self.evaluator.seen(cell)?;
-        let slo = seen.slo.filter(|slo| slo.latency_ms.is_some())?;
-        let reached_ms = seen.latency_ms?.at(&slo.at)?;
-        Some(format!(" ({} is {})", slo.at, human::milliseconds(reached_ms)))
-    }
-
-    /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency.
+    /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency: in its first run.
     fn unanswered(&self, cell: Cell) -> Option<String> {
         let (share, why) = unanswered(&self.evaluator.seen(cell)?)?;
-        (share > 1.0 - self.evaluator.quantile()).then_some(why)
+        let which = match self.search.samples(cell).len() {
+            1 => "",
+            _ => "in the first run, ",
+        };
+        (share > 1.0 - self.evaluator.quantile()).then(|| format!("{which}{why}"))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_reports::human;
 use tenantry_reports::plan::PlanOption;
 use tenantry_reports::summary::rounded;
 use tenantry_scenarios::Objective;
@@ -84,11 +85,30 @@ where
                 tpot_ms: part_ms(|sample| sample.per_token.as_ref()),
                 confidence: judged.map(|judged| rounded(judged.confidence)),
                 runs: self.evaluator.runs(cell, self.search.samples(cell).len()),
-                verdict: format!("{verdict}{note}"),
+                verdict: format!("{verdict}{}{note}", self.against_its_runs(cell).unwrap_or_default()),
                 chosen,
             }
         };
         standings.map(option).collect()
+    }
+
+    /// Where the arrivals of many seeds decide otherwise than a cell's own runs do, of which its latencies are: what these say.
+    fn against_its_runs(&self, cell: Cell) -> Option<String> {
+        let judged = self.judged(cell).filter(|judged| judged.foretold && !judged.hopeless)?;
+        let samples = self.search.samples(cell);
+        let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64;
+        let own = sum(|sample| sample.kept) / sum(|sample| sample.judged);
+        let runs = match samples.len() {
+            1 => "its own run".to_owned(),
+            runs => format!("its own {runs} runs"),
+        };
+        ((own >= self.evaluator.quantile()) != judged.meets).then(|| {
+            format!(
+                ", by the arrivals of many seeds; in {runs} {} are {}",
+                human::percent(own),
+                self.kept()
+            )
+        })
     }
 
     /// What a cell that keeps the target, or is as fast as its system gets, is beside the answer.

@@ -55,6 +55,30 @@ fn what_is_not_sure_is_not_said_to_be_far_off() {
     assert_eq!(option.verdict, "given up: misses it");
 }
 
+/// Latencies are of the runs that were made: where other seeds' arrivals decide, they need not be those of what was decided.
+#[test]
+fn a_verdict_against_its_own_runs_says_so() {
+    let told = |(rate, seed): (u32, u32)| {
+        let mut report = planned(&asked(&[
+            &format!("workload.arrivals.poisson.rate={rate}/s"),
+            "workload.stop.requests=12000",
+            "slo={latency: 60ms, at: p98}",
+            "plan={find: fewest-cards, gpus: [1]}",
+            &format!("seed={seed}"),
+        ]))
+        .report;
+        let option = report.options.remove(0);
+        let differ = (option.within >= Some(0.98)) != (option.latency_ms <= Some(60.0));
+        let says_so = option.verdict.contains(", by the arrivals of many seeds; in its own ");
+        assert_eq!(differ, says_so, "{option:?}");
+        says_so
+    };
+    assert_eq!(
+        [(1700, 1000), (1885, 2000), (1885, 3000)].map(told),
+        [false, true, true]
+    );
+}
+
 /// Instants and rates together cannot be scaled: the answer stands without what more load would change.
 #[test]
 fn a_load_that_cannot_be_scaled_costs_no_answer() {

@@ -1,5 +1,7 @@
 //! Who is not answered is not fast: the tightest latency without a target.
 
+use tenantry_reports::human;
+
 use super::{Question, planned, scenario};
 
 /// One that takes eight into its queue and turns the others away, beside one that answers all of them.
@@ -76,4 +78,41 @@ fn ties_are_named_with_their_cards() {
     .report;
     let tie = format!("bert-shared on 1 card of {l4} could not be told from it");
     assert!(report.answer.contains(&tie), "{}", report.answer);
+}
+
+/// A sentence on what comes nearest says of its requests what the table of options does: of all of them after the warm-up, in all runs.
+#[test]
+fn the_nearest_is_told_of_as_its_option_is() {
+    let report = planned(&scenario(&Question {
+        name: "too long for some",
+        set: &[
+            "systems=[{preset: bert-shared, dtype: f16}]",
+            "slo={latency: 100ms, at: p90}",
+            // A quarter of these is longer than BERT takes.
+            "workload.lengths={input: {quantiles: [{share: 0, tokens: 32}, {share: 1, tokens: 672}]}}",
+            "workload.arrivals.poisson.rate=200/s",
+            "workload.stop={requests: 3000}",
+            "workload.warm_up=2s",
+        ],
+        plan: "{find: fewest-cards, gpus: [1, 2]}",
+    }))
+    .report;
+    let answer = &report.answer;
+    let (_, nearest) = answer.split_once("Nearest: 2 cards of l4").expect(answer);
+    let of = report.options.iter().find(|option| option.gpus == 2).unwrap();
+    let (within, latency_ms) = (of.within.unwrap(), of.latency_ms.unwrap());
+    assert!(
+        of.runs > 1 && nearest.contains(&format!("{} are in time", human::percent(within))),
+        "{answer}"
+    );
+    assert!(
+        nearest.contains(&format!("(p90 is {})", human::milliseconds(latency_ms))),
+        "{answer}"
+    );
+    // Nobody was late.
+    let unanswered = human::percent(1.0 - within);
+    assert!(
+        nearest.contains(&format!(" and {unanswered} are not answered: in the first run, ")),
+        "{answer}"
+    );
 }

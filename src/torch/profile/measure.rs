@@ -177,7 +177,7 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
     Ok(Plan {
         name: "card".into(),
         device: device.torch(),
-        description: tenantry_executor::describe(device.torch()).map_err(Failure::running)?,
+        description: device.description()?,
         models: needs.models,
         dtype,
         classes: needs.classes,

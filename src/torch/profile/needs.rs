@@ -5,7 +5,7 @@ use std::path::Path;
 use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, RuntimeLengths, TenantState};
 use tenantry_executor::profiler::{Ops, Served, ServedRoute};
 use tenantry_profiles::{Changing, DType, ModelKind, ModelShape};
-use tenantry_scenarios::RunSpec;
+use tenantry_scenarios::{Distinct, RunSpec};
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 use tenantry_traces::{Entry, TraceError};
@@ -123,16 +123,15 @@ impl Needs {
     /// The same for inputs as long as these runs' workloads bring. Pools of tasks say themselves how long theirs are, and decoders' grids do not depend
     /// on it: a prompt may be cut, and what is cached grows with the answer.
     fn with_inputs_of(mut self, runs: &[RunSpec]) -> Result<Needs, Failure> {
-        let mut seen: Vec<&WorkloadSpec> = Vec::new();
+        let mut seen: Distinct<&WorkloadSpec> = Distinct::default();
         let depends = |pool: &PoolSpec| {
             let encodes = pool.runtimes.is_some() || pool.model.kind == ModelKind::Encoder;
             encodes && pool.tasks.is_none()
         };
         for run in runs.iter().filter(|run| run.system.pools().any(depends)) {
-            if seen.contains(&&run.workload) {
+            if !seen.insert(&run.workload) {
                 continue;
             }
-            seen.push(&run.workload);
             let longest = longest_input(&run.workload).map_err(Failure::bad_input)?;
             let longest = match longest > SHORT_TOKENS {
                 true => longest.next_multiple_of(SHORT_TOKENS / 2),

@@ -36,6 +36,14 @@ pub struct Executed {
 }
 
 impl Executed {
+    /// What a command ends with that was stopped, and what there is of it.
+    pub fn why_stopped(self, until_then: String) -> Failure {
+        match self.failed {
+            Some(why) => why.with(until_then),
+            None => Failure::Interrupted(until_then),
+        }
+    }
+
     /// Nothing, since the user did not wait for it.
     fn stopped() -> Executed {
         Executed {

@@ -20,7 +20,7 @@ use tenantry::cli::{OutputArgs, ValidateArgs};
 use tenantry::failure::Failure;
 use tenantry::keep::{Keep, More};
 use tenantry::output::{Started, next, style};
-use tenantry::runs::{Loaded, Outcome};
+use tenantry::runs::{Loaded, Outcome, Place};
 use tenantry::{interrupt, progress};
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -47,15 +47,22 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         true => both.execute_then_simulate(&mut loaded, &interrupt)?,
     };
     both.bar.finish_and_clear();
+    let is_stopped = executed.interrupted || executed.failed.is_some();
+    let is_whole = |run: &Run| !run.summary.interrupted;
+    let any_whole = simulated.iter().any(|run| is_whole(&run.run)) || executed.runs.iter().any(is_whole);
+    let place = Place::of(&args.out, is_stopped, any_whole)?;
+    let until_then = place.until_then("run");
+    let Some(folder) = place.folder() else {
+        return Err(executed.why_stopped(until_then));
+    };
     let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
     let kept = kept_simulated.chain(std::mem::take(&mut executed.kept)).collect();
-    caveats.extend(keep.write(kept)?);
+    caveats.extend(keep.write(kept, folder)?);
     caveats.append(&mut executed.caveats);
     let runs: Vec<Run> = { simulated.iter().map(|run| &run.run) }
         .chain(&executed.runs)
         .cloned()
         .collect();
-    let is_stopped = executed.interrupted || executed.failed.is_some();
     if is_stopped {
         let asked = loaded.runs.len() * repeats as usize;
         caveats.push(interrupted_caveat(asked, &loaded.runs, &executed.runs));
@@ -65,19 +72,21 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
     caveats.extend(recording_caveats(&loaded.runs));
-    caveats.extend(another_rate_caveat(executed.another_rate, executed.runs.len()));
+    let another_rate = std::mem::take(&mut executed.another_rate);
+    caveats.extend(another_rate_caveat(another_rate, executed.runs.len()));
     caveats.extend(of_runs(&runs));
 
     let validation = match is_stopped {
         true => Validation::of_stopped(&loaded.scenario.name, loaded.limits(), &runs),
         false => Validation::new(&loaded.scenario.name, loaded.limits(), &runs),
     };
-    let two_devices = loaded.device_caveats(device.is_cpu());
+    let two_devices = loaded.device_caveats(&device.description()?);
     // Of two devices it is no wonder that one computes otherwise than the other.
     if two_devices.is_empty() {
         caveats.extend(drift_caveats(&validation, args.gauge));
     }
     caveats.extend(validation.cancelling());
+    let is_cards_device = two_devices.is_empty();
     let mut caveats = in_order(caveats);
     // What casts doubt on all of it comes first.
     caveats.splice(0..0, two_devices);
@@ -85,21 +94,17 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let manifest = started.manifest(&cards.iter().collect::<Vec<_>>(), Some(device.name()), events, caveats);
     let outcome = Outcome {
         loaded: &loaded,
-        folder: &args.out,
+        folder,
         runs: &runs,
         validation: Some(&validation),
         manifest: &manifest,
         value: &validation,
     };
     outcome.publish(output, || terminal::validation(&validation, style()))?;
-    let until_then = format!("what was run until then is in {}", args.out.display());
-    if let Some(why) = executed.failed {
-        return Err(why.with(until_then));
+    if is_stopped {
+        return Err(executed.why_stopped(until_then));
     }
-    if executed.interrupted {
-        return Err(Failure::Interrupted(until_then));
-    }
-    conclude(&validation, &loaded, &device, args, output)
+    conclude(&validation, &loaded, &device, is_cards_device, args, output)
 }
 
 /// What to do next, and what the command ends with.
@@ -107,6 +112,7 @@ fn conclude(
     validation: &Validation,
     loaded: &Loaded,
     device: &Device,
+    is_cards_device: bool,
     args: &ValidateArgs,
     output: &OutputArgs,
 ) -> Result<(), Failure> {
@@ -126,7 +132,7 @@ fn conclude(
             quoted(&args.scenario.scenario)
         )
     };
-    let again = match (args.gauge, loaded.device_caveats(device.is_cpu()).is_empty()) {
+    let again = match (args.gauge, is_cards_device) {
         (_, false) => profile("a card of this device"),
         (true, true) => profile("measure anew"),
         (false, true) => {

@@ -36,6 +36,7 @@ pub fn whole(row: &Cells, column: &str) -> Option<u64> {
     match &row[column] {
         Field::Null => None,
         Field::Long(value) => Some(*value as u64),
+        Field::ULong(value) => Some(*value),
         Field::UInt(value) => Some(u64::from(*value)),
         other => panic!("{column}: {other:?}"),
     }

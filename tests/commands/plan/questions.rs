@@ -1,7 +1,7 @@
 //! What can be asked: of closed loops, cascades, recordings, few requests, the tightest latency.
 
 use super::{LOAD, plan};
-use crate::common::{folder, good, good_json, names, tenantry};
+use crate::common::{folder, good, good_json, names, said, tenantry};
 
 /// Clients that wait for their answers: more load is more of them.
 #[test]
@@ -125,6 +125,33 @@ fn cascades_tasks_and_runtimes_are_planned() {
     ];
     let (report, tasks) = plan("plan/tasks-on-old-cards", &small);
     assert_eq!(tasks["system"], "pets", "{report}");
+}
+
+/// A plan keeps one target: whose own are others, its notes say.
+#[test]
+fn classes_that_are_judged_by_anothers_target_are_told_of() {
+    let place = folder();
+    let told = |slo: &str| {
+        let set = [
+            "systems=[{preset: pets, tasks: {planning: {online: {targets: [150ms, 600ms]}}}}]",
+            "workload.stop={requests: 500}",
+            "plan={find: fewest-cards, gpus: [1]}",
+            "sweep={}",
+            slo,
+        ];
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let arguments: Vec<&str> = ["plan", "pets/online", "--out", "p"].into_iter().chain(set).collect();
+        let said = said(place.path(), &arguments);
+        let mut notes = said.lines().filter(|line| line.contains("targets of their own"));
+        notes.next().map(str::to_owned).unwrap_or_default()
+    };
+    let note = told("slo={latency: 150ms, at: p98}");
+    assert!(
+        note.contains("(bulk 600\u{a0}ms)") && !note.contains("interactive"),
+        "{note}"
+    );
+    let note = told("slo={latency: 2s, at: p98}");
+    assert!(note.contains("(interactive 150\u{a0}ms, bulk 600\u{a0}ms)"), "{note}");
 }
 
 #[test]

@@ -49,15 +49,26 @@ impl<W> GivingUp<W> {
         let after = Duration::from_secs_f64(stream.exponential() * self.mean_after_s)?;
         at.0.checked_add(after.0).map(Time)
     }
+
+    /// When the next client gives up, if that is before the next entry.
+    fn or_cancel(&self, entry: Option<Time>) -> Option<Time> {
+        let cancel = self.due.first().map(|&(at, _)| at);
+        match (entry, cancel) {
+            (Some(entry), Some(cancel)) => Some(entry.min(cancel)),
+            (entry, cancel) => entry.or(cancel),
+        }
+    }
 }
 
 impl<W: Workload> Workload for GivingUp<W> {
     fn peek(&mut self) -> Result<Option<Time>, TraceError> {
-        let cancel = self.due.first().map(|&(at, _)| at);
-        Ok(match (self.requests.peek()?, cancel) {
-            (Some(entry), Some(cancel)) => Some(entry.min(cancel)),
-            (entry, cancel) => entry.or(cancel),
-        })
+        let entry = self.requests.peek()?;
+        Ok(self.or_cancel(entry))
+    }
+
+    fn peek_request(&mut self) -> Result<Option<Time>, TraceError> {
+        let request = self.requests.peek_request()?;
+        Ok(self.or_cancel(request))
     }
 
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {

@@ -262,6 +262,10 @@ impl<W: Workload> Workload for Managed<W> {
         })
     }
 
+    fn peek_request(&mut self) -> Result<Option<Time>, TraceError> {
+        self.requests.peek_request()
+    }
+
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {
         let (request, change) = self.due()?;
         match change {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::arrival::Arrival;
 use super::kept::Kept;
-use crate::error::{TraceError, positive};
+use crate::error::{TraceError, out_of_order, positive};
 use crate::read::{Record, Records};
 use crate::request::Lengths;
 use crate::spec::TraceSpec;
@@ -84,10 +84,8 @@ impl Recorded {
         while let Some(record) = self.records.next().transpose()? {
             let at = record.arrival.expect("the format has arrivals");
             if at < self.last {
-                let message = format!(
-                    "must be in order of time, got {at} after {}; `tenantry trace convert --sort` puts it in order",
-                    self.last
-                );
+                let wrong = out_of_order(at, self.last);
+                let message = format!("{wrong}; `tenantry trace convert --sort` puts it in order");
                 return Err(self.records.error(message));
             }
             self.last = at;

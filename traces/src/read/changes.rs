@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::records::{Record, Records};
-use crate::error::{TraceError, positive};
+use crate::error::{TraceError, out_of_order, positive};
 use crate::management::{Action, Change, ManageRequest, ManagementTrace, Subject};
 use crate::time::{Duration, Time};
 
@@ -93,8 +93,7 @@ impl Changes {
             ));
         };
         if at < self.last {
-            let message = format!("must be in order of time, got {at} after {}", self.last);
-            return Err(self.records.error(message));
+            return Err(self.records.error(out_of_order(at, self.last)));
         }
         self.last = at;
         Ok(Some((at, change)).filter(|_| self.end.is_none_or(|end| at < end)))

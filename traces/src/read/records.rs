@@ -204,8 +204,8 @@ impl Records {
         }
     }
 
-    /// An error at the last record.
-    pub(crate) fn error(&self, message: String) -> TraceError {
+    /// An error at the last record, by its line or row.
+    pub fn error(&self, message: String) -> TraceError {
         match &self.source {
             Source::Csv(table) => table.lines.error(message),
             Source::Mooncake(mooncake) => mooncake.lines.error(message),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::workloads::{message, part, spec};
 use tenantry_traces::management::{ManagementRates, ManagementSpec, ManagementTrace};
 use tenantry_traces::read::Changes;
-use tenantry_traces::spec::{ArrivalsSpec, Cut, PopularitySpec, Stop, TraceSpec, WorkloadSpec};
+use tenantry_traces::spec::{ArrivalsSpec, CancellationsSpec, Cut, PopularitySpec, Stop, TraceSpec, WorkloadSpec};
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Time, build};
 
@@ -131,6 +131,43 @@ fn changes_stop_where_the_workload_does() {
             let last = *changes.last().unwrap();
             assert_eq!(requests.len(), 60, "{management:?}");
             assert!((25 * SECOND..30 * SECOND).contains(&last), "{management:?}: {last}");
+        }
+    }
+}
+
+/// Where changes go on after the last request, it is known when somebody asks or gives up next, and that nobody does any more.
+#[test]
+fn requests_are_looked_for_past_changes() {
+    let updates = (0..40).map(|secs| at(secs, Change::tenant(7, Action::Update)));
+    let spec = WorkloadSpec {
+        management: ManagementSpec::Listed(updates.collect()),
+        cancellations: Some(CancellationsSpec {
+            share: 0.5,
+            mean_after: Duration::from_secs(2),
+        }),
+        stop: Stop {
+            requests: None,
+            after: Some(Time(30 * SECOND)),
+        },
+        ..spec(ArrivalsSpec::ThreadBursts {
+            threads: 20,
+            stagger: Duration::from_millis(300),
+            period: Duration::from_secs(10),
+            repeats: 2,
+        })
+    };
+    let mut workload = build(&spec).unwrap();
+    let entries: Vec<Entry> = std::iter::from_fn(|| workload.next().unwrap()).collect();
+    assert!(entries.iter().any(|entry| matches!(entry, Entry::Cancel { .. })));
+    assert!(matches!(entries.last(), Some(Entry::Manage(_))));
+
+    let mut workloads = [build(&spec).unwrap(), Box::new(Listed::new(entries.clone()))];
+    for (index, entry) in entries.iter().enumerate() {
+        let mut left = entries[index..].iter();
+        let next = left.find(|entry| !matches!(entry, Entry::Manage(_))).map(Entry::at);
+        for workload in &mut workloads {
+            assert_eq!(workload.peek_request().unwrap(), next);
+            assert_eq!(workload.next().unwrap().as_ref(), Some(entry));
         }
     }
 }

@@ -151,7 +151,7 @@ fn serve_system(
     change: impl FnOnce(GenerationServing) -> GenerationServing,
 ) -> Served {
     let cluster = cluster(system, gpus, pages);
-    let server = Server::new(&cluster, system, TENANTS).unwrap();
+    let server = Server::new(&cluster, system, TENANTS).unwrap().with_management();
     let Server::Generation(generating) = &server else {
         unreachable!()
     };
@@ -211,7 +211,7 @@ fn executed(
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
     server.check_laws(end.at).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
-    let mut fresh = Server::new(cluster, system, TENANTS).unwrap();
+    let mut fresh = Server::new(cluster, system, TENANTS).unwrap().with_management();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
     let record = ledger.close(end, &server, &machine).unwrap();
     machine.into_workers().stop();

@@ -27,6 +27,8 @@ pub(super) struct ComputeLane {
     /// Those that have been.
     pub compiled: BTreeMap<RuntimeRef, CompiledModel>,
     pub slots: Slots,
+    /// Requests that are served at once, at most.
+    pub largest_batch: u32,
     /// Whether requests are served alone, at any length.
     pub dynamic: bool,
     /// Whether passes begin with what was looked up.
@@ -191,10 +193,23 @@ impl ComputeLane {
         tags.lock().expect("no lane panics with the list").extend(tagged);
     }
 
+    /// Passes of each stream's model.
+    fn warm_up(&self) -> Result<(), ExecutorError> {
+        for (stream, heads) in self.heads.iter().enumerate() {
+            let encoder = match (self.backbones.get(stream), &self.slots) {
+                (Some(backbone), _) => backbone,
+                (None, Slots::Models(slots)) => slots.model(0),
+                (None, _) => break,
+            };
+            self.warm_up_model(encoder, heads)?;
+        }
+        Ok(())
+    }
+
     /// A few passes of the longest inputs, and on a GPU of others.
-    fn warm_up(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
+    fn warm_up_model(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
         let longest = encoder.shape().positions as usize;
-        for (batch, tokens) in first_passes(self.device, usize::MAX, longest) {
+        for (batch, tokens) in first_passes(self.device, self.largest_batch as usize, longest) {
             self.pass(encoder, heads, batch, tokens)?;
         }
         // A GPU's libtorch chooses kernels by length, which takes milliseconds: where each request has its own, it is done with before the first.
@@ -253,17 +268,13 @@ impl Perform for ComputeLane {
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
-        for (stream, heads) in self.heads.iter().enumerate() {
-            let encoder = match (self.backbones.get(stream), &self.slots) {
-                (Some(backbone), _) => backbone,
-                (None, Slots::Models(slots)) => slots.model(0),
-                (None, _) => return Ok(()),
-            };
-            self.warm_up(encoder, heads)?;
-        }
+        let mut done = self.warm_up();
+        // Each whatever failed before: one that is left would be captured at its first request, while other lanes issue.
         for (runtime, tokens) in self.to_compile.clone() {
-            self.compile(runtime, tokens)?;
+            let compiled = self.compile(runtime, tokens).map(drop);
+            done = done.and(compiled);
         }
+        done?;
         crate::device::synchronize(self.device)
     }
 

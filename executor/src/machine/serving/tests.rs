@@ -184,7 +184,7 @@ fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (Clus
             TenantState::Head => u64::from(pool.instances_per_gpu) * model,
         };
     let cluster = testing::cluster(1, memory);
-    let server = Server::new(&cluster, system, TENANTS).unwrap();
+    let server = Server::new(&cluster, system, TENANTS).unwrap().with_management();
     let provision = Provision {
         tenants: TENANTS,
         slots: server.slots_per_instance(),
@@ -221,7 +221,7 @@ fn serve_entries_between(
     let mut machine = RealMachine::new(&topology, threads);
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, (&mut log, watch)).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
-    let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();
+    let mut fresh = Server::new(&cluster, system, TENANTS).unwrap().with_management();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
     let record = ledger.close(end, &server, &machine).unwrap();
     machine.into_workers().stop();

@@ -87,13 +87,7 @@ impl TextProbe {
             } else {
                 own.min(tokens as usize)
             };
-            let of = |numbers: &[i64]| numbers.iter().copied().cycle().take(length).collect();
-            Tokens {
-                ids: of(&reading.tokens.ids),
-                segments: of(&reading.tokens.segments),
-                places: Vec::new(),
-                read: Vec::new(),
-            }
+            reading.of_length(length)
         };
         let texts: Vec<Tokens> = (0..batch).map(text).collect();
         let texts: Vec<&Tokens> = texts.iter().collect();

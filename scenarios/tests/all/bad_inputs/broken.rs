@@ -32,7 +32,15 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:16: plan.choices.shared.instances_per_gpu[0]: must be a whole number from 1 to 1024, got 1025"),
     ("validate: {", "sweep: { seed: { from: 0, to: 18446744073709551615 } }\nsamples: { random: 6 }\nvalidate: {",
      "s.yaml:16: sweep.seed.to: must be from -9007199254740992 to 9007199254740992 where whole numbers are drawn, got 18446744073709551615"),
+    ("gpu_memory: 1 GiB", "gpu_memory: 131073 GiB",
+     "s.yaml:4: cluster.gpu_memory: must be at most 131072 GiB, got 131073 GiB"),
+    ("{ preset: bert-shared, name: shared }", "{ preset: arlo, runtimes: { max_length: 64, lengths: { count: 4294967295 } } }",
+     "s.yaml:14: systems[1].runtimes.lengths.count: must be at most max_length (64), got 4294967295"),
+    ("{ preset: bert-shared, name: shared }", "{ preset: arlo, runtimes: { max_length: 4294967295, lengths: { step: 1 } } }",
+     "s.yaml:14: systems[1].runtimes.max_length: must be at most 128, the longest input of model tiny, got 4294967295"),
     // What nobody would hear of.
+    ("{ preset: bert-shared, name: shared }", "{ preset: bert-shared, name: shared, swap: lfu }",
+     "s.yaml:14: systems[1].swap: must be left out where nothing is swapped, since tenants have no parameters of their own but heads, which stay, got lfu"),
     ("{ preset: bert-shared, name: shared }", "{ preset: pets, runtimes: { slo: 1s, max_length: 64 } }",
      "s.yaml:7: tenants.kinds: must be given, since a system has tasks, got nothing\n\
       s.yaml:14: systems[1].tasks: must be left out where there are runtimes, each of which serves one request at a time, got given"),

@@ -2,9 +2,10 @@
 
 mod broken;
 mod cards;
+mod filling;
 mod tasks;
 
-use tenantry_scenarios::Scenario;
+use tenantry_scenarios::{Scenario, presets};
 
 /// A small scenario that is right, to be broken in one place.
 const GOOD: &str = "\
@@ -109,6 +110,40 @@ fn the_longest_prompt_leaves_a_position() {
         decoder(2048).contains("workload.lengths.input.fixed: must be at most 2047, "),
         "{}",
         decoder(2048)
+    );
+}
+
+/// A server numbers a stream's runtimes by 16 bits.
+#[test]
+fn runtimes_are_no_more_than_are_numbered() {
+    let of = |lengths: &str| {
+        let shape = "{ layers: 2, hidden: 128, heads: 2, intermediate: 512, vocabulary: 1024, positions: 200000 }";
+        let system = format!("{{ preset: arlo, runtimes: {{ max_length: 200000, lengths: {lengths} }} }}");
+        let text = GOOD.replace("backbone: tiny", &format!("backbone: {shape}"));
+        errors(&text.replace("{ preset: bert-shared, name: shared }", &system), &[])
+    };
+    assert_eq!(of("{ count: 65536 }"), "nothing wrong");
+    let key = "s.yaml:14: systems[1].runtimes.lengths: must be of at most 65536 runtimes";
+    assert_eq!(of("{ count: 65537 }"), format!("{key}, got 65537"));
+    assert_eq!(of("{ step: 3 }"), format!("{key}, got 66667"));
+}
+
+/// Decoders without anything of their tenants' own swap no more than encoders do.
+#[test]
+fn who_swaps_may_say_how() {
+    let of = |system: &str| {
+        let text = GOOD
+            .replace("backbone: tiny", "backbone: tiny-llama")
+            .replace("{ fixed: 32 }", "{ fixed: 32 }, output: { fixed: 4 }");
+        let systems = text.find("systems:").expect("it has some");
+        errors(&format!("{}systems: [{system}]\n", &text[..systems]), &[])
+    };
+    assert_eq!(of("{ preset: punica, swap: lfu }"), "nothing wrong");
+    assert_eq!(of("{ preset: gpt-dedicated, swap: lfu }"), "nothing wrong");
+    let refused = of("{ preset: vllm-backbone, swap: lfu }");
+    assert!(
+        refused.starts_with("s.yaml:12: systems[0].swap: must be left out where nothing is swapped, "),
+        "{refused}"
     );
 }
 
@@ -221,4 +256,75 @@ fn what_is_wrong_with_a_model_is_said_once_whoever_uses_it() {
         errors(&text, &[]),
         "s.yaml:7: models.odd.heads: must be a divisor of hidden (4), got 3"
     );
+}
+
+/// A file that is no scenario is told as soon as its first mistakes are.
+#[test]
+fn of_many_mistakes_the_first_are_told_and_the_rest_counted() {
+    let unknown: String = (0..30).map(|index| format!("key-{index}: 1\n")).collect();
+    let said = errors(&format!("{GOOD}{unknown}"), &[]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((lines.len(), lines[20]), (21, "(and 10 more)"));
+    assert!(
+        lines[19].starts_with("s.yaml:36: key-19: must be one of "),
+        "{}",
+        lines[19]
+    );
+}
+
+/// A trace given as a scenario is one long text.
+#[test]
+fn a_long_value_is_cut() {
+    let said = errors(&"x".repeat(100_000), &[]);
+    assert!(said.ends_with("x… (100000 characters)") && said.len() < 500, "{said}");
+}
+
+/// Keys that come from a preset of one's own are told by its file, and those over them by the scenario or option that has them.
+#[test]
+fn what_is_wrong_in_a_preset_of_ones_own_is_told_by_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.yaml");
+    let file = file.to_str().unwrap();
+    let preset = presets::yaml("hbert-plot")
+        .unwrap()
+        .replace("name: hbert-plot", "name: mine");
+    let of = |preset: &str, over: &str, overrides: &[&str]| {
+        std::fs::write(file, preset).unwrap();
+        let system = format!("{{ preset: {file}{over} }}");
+        errors(
+            &GOOD.replace("{ preset: bert-shared, name: shared }", &system),
+            overrides,
+        )
+    };
+    let line = 1 + preset.lines().position(|line| line.starts_with("plot:")).unwrap();
+    let misspelt = preset.replace("plot:", "plto:");
+    let must = format!("{file}:{line}: plto: must be one of ");
+    assert!(of(&misspelt, "", &[]).starts_with(&must), "{}", of(&misspelt, "", &[]));
+    let by_option = of(&misspelt, "", &[&format!("systems[1].preset={file}")]);
+    assert!(by_option.starts_with(&must), "{by_option}");
+    let threads = preset.replace("threads: 1", "threads: none");
+    assert_ne!(threads, preset);
+    let said = of(&threads, "", &[]);
+    assert!(
+        said.starts_with(&format!("{file}:")) && said.contains(": plot.threads: must be "),
+        "{said}"
+    );
+    let said = of(&preset, ", plot: { threads: none }", &[]);
+    assert!(
+        said.starts_with("s.yaml:14: systems[1].plot.threads: must be "),
+        "{said}"
+    );
+    // Of a section that the scenario has whole, the preset says nothing.
+    let cascade = presets::yaml("tabi").unwrap();
+    let said = of(
+        cascade,
+        ", cascade: { stages: [{ name: small }, { model: backbone }] }",
+        &[],
+    );
+    assert!(
+        said.starts_with("s.yaml:14: systems[1].cascade.stages[0].model: must be given"),
+        "{said}"
+    );
+    let said = of(&preset, "", &["systems[1].plot.threads=none"]);
+    assert!(said.starts_with("--set: systems[1].plot.threads: must be "), "{said}");
 }

@@ -58,6 +58,11 @@ fn tasks_that_are_wrong() {
         ),
         (
             "preset: pets",
+            "preset: pets\n    cascade: { stages: [{ model: tiny }] }",
+            "systems[0].cascade: must be left out where a system has tasks, which say it themselves, got something",
+        ),
+        (
+            "preset: pets",
             "preset: pets\n    place: largest-working-set",
             "systems[0].place: must be least-loaded or round-robin where a system has tasks: an encoder keeps nothing of a query, got largest-working-set",
         ),

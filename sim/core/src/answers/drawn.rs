@@ -72,6 +72,11 @@ impl Drawn {
             .enumerate()
             .map(stage)
             .collect::<Result<Vec<Stage>, AnswersError>>()?;
+        // Two numbers that are wrong are not the same, as two answers of two classes are.
+        let of_numbers = route.stages.iter().any(|stage| stage.pool.classes == 1);
+        if of_numbers && matches!(route.join, AnswerJoin::Vote(_)) {
+            return Err(AnswersError::Vote);
+        }
         let averages = matches!(route.join, AnswerJoin::Average(_)) && stages.len() > 1;
         if averages && source.is_of_chances() {
             return Err(AnswersError::Chances);

@@ -302,7 +302,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nobody is inside and nobody comes any more: what happens from now on, such as a load that nobody waits for, is in no figure.
+    /// Nobody is inside and nobody comes any more: what happens from now on, such as a load that nobody waits for, is in no figure but that of
+    /// management requests.
     pub(crate) fn ended(&mut self, at: Time, server: &Server, machine: &impl Machine) {
         self.has_ended = true;
         let record = &mut self.record;

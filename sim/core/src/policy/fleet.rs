@@ -5,7 +5,7 @@ use tenantry_traces::Duration;
 use crate::spec::SolverSpec;
 
 /// Instances that an allocation is solved for, at most.
-pub const INSTANCES_MAX: u32 = 100_000;
+pub const SOLVED_INSTANCES_MAX: u32 = 100_000;
 
 /// What the allocation program is solved for: streams that share the instances.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -153,6 +153,11 @@ impl EncoderServer {
         &self.topology
     }
 
+    /// See [`super::Server::with_management`].
+    pub(super) fn add_disk(&mut self) {
+        self.topology.add_disk();
+    }
+
     /// Slots for tenants' parameters on each instance; nothing where nothing is swapped.
     pub fn slots_per_instance(&self) -> Option<u32> {
         self.memory.slots_per_instance().map(|slots| slots.min(self.tenants))
@@ -200,7 +205,7 @@ impl EncoderServer {
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
         if let Err(reason) = self
             .check(request)
-            .and_then(|()| self.admit.admit(request, self.waiting))
+            .and_then(|()| self.admit.admit(now, request, self.waiting))
         {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;

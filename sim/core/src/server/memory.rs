@@ -121,18 +121,19 @@ impl Memory {
             });
         }
         let dtype_bytes = pool.dtype.bytes();
-        let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
+        // Of very many tenants more than can be counted, which is more than there is.
+        let heads = u64::from(tenants).saturating_mul(model.head_parameters(pool.classes) * dtype_bytes);
         let layers = u64::from(pool.computed_layers());
         let backbone = pool.computed_parameters() * dtype_bytes;
         let (shared_bytes, tenant_bytes) = match pool.tenant_state {
             TenantState::Model => (heads, backbone),
             TenantState::Adapters { bottleneck, .. } => {
                 let per_layer = model.adapter_parameters_per_layer(bottleneck) * dtype_bytes;
-                (heads + backbone, layers * per_layer)
+                (heads.saturating_add(backbone), layers * per_layer)
             }
-            TenantState::Head => (heads + backbone, 0),
+            TenantState::Head => (heads.saturating_add(backbone), 0),
         };
-        let available_bytes = cluster.beside_kept_bytes(u64::from(tenants) * tenant_bytes);
+        let available_bytes = cluster.beside_kept_bytes(tenants, tenant_bytes);
         let free = available_bytes
             .checked_sub(shared_bytes)
             .ok_or_else(|| ServerError::BackboneDoesNotFit {
@@ -177,6 +178,92 @@ impl Memory {
             per_tenant_bytes: self.tenant_bytes,
             tenant_bytes: u64::from(slots) * self.tenant_bytes,
             cache_bytes: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+    use tenantry_profiles::{AdapterImplementation, DType, ModelKind, ModelShape};
+
+    use super::*;
+    use crate::testing;
+
+    /// Clusters, pools and numbers of tenants up to the most that scenarios may ask for.
+    pub(crate) fn extremes(kind: ModelKind) -> impl Strategy<Value = (ClusterSpec, PoolSpec, u32)> {
+        let most = |exponents: std::ops::RangeInclusive<u32>| exponents.prop_map(|exponent| 1_u32 << exponent);
+        let shape = (
+            1..=65_535_u32,
+            most(3..=20),
+            most(0..=3),
+            most(0..=20),
+            most(0..=20),
+            any::<bool>(),
+        );
+        let state = prop_oneof![
+            Just(TenantState::Model),
+            Just(TenantState::Head),
+            most(0..=20).prop_map(|bottleneck| TenantState::Adapters {
+                bottleneck,
+                implementation: AdapterImplementation::Loop,
+            }),
+        ];
+        let sizes = (
+            1..=100_000_u32,
+            1..=ClusterSpec::CARD_BYTES_MAX,
+            any::<bool>(),
+            1..=1024_u32,
+        );
+        (shape, state, sizes, most(0..=20), 1..=100_000_000_u32).prop_map(
+            move |((layers, hidden, heads, intermediate, positions, gated), tenant_state, sizes, classes, tenants)| {
+                let (gpus, gpu_memory_bytes, shares_host_memory, instances_per_gpu) = sizes;
+                let cluster = ClusterSpec {
+                    shares_host_memory,
+                    ..testing::cluster(gpus, gpu_memory_bytes)
+                };
+                let model = ModelShape {
+                    name: "any".into(),
+                    kind,
+                    layers,
+                    hidden,
+                    heads,
+                    kv_heads: heads,
+                    intermediate,
+                    gated,
+                    vocabulary: 1 << 20,
+                    positions,
+                };
+                let pool = PoolSpec {
+                    model,
+                    dtype: DType::F32,
+                    classes,
+                    tenant_state,
+                    instances_per_gpu,
+                    ..testing::pool("any")
+                };
+                (cluster, pool, tenants)
+            },
+        )
+    }
+
+    proptest! {
+        /// However much there is of everything, it is planned or refused, and what is planned fits.
+        #[test]
+        fn what_is_too_much_is_refused((cluster, pool, tenants) in extremes(ModelKind::Encoder)) {
+            match Memory::plan(&cluster, &pool, tenants) {
+                Ok(memory) => {
+                    let slots = memory.slots_per_instance().unwrap_or(0).min(1000);
+                    prop_assert_eq!(memory.used(slots).check(), Ok(()));
+                }
+                Err(ServerError::BackboneDoesNotFit { needed_bytes, available_bytes, .. }) => {
+                    prop_assert!(needed_bytes > available_bytes);
+                }
+                Err(ServerError::TenantDoesNotFit { tenant_bytes, free_bytes, .. }) => {
+                    prop_assert!(tenant_bytes > free_bytes);
+                }
+                Err(other) => return Err(TestCaseError::fail(other.to_string())),
+            }
         }
     }
 }

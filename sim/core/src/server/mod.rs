@@ -30,7 +30,7 @@ use crate::command::Commands;
 use crate::durations::Durations;
 use crate::event::Event;
 use crate::ids::InstanceId;
-use crate::spec::{ClusterSpec, SystemSpec};
+use crate::spec::{ClusterSpec, SystemFamily, SystemSpec};
 use crate::topology::Topology;
 use cascade::{CascadeServer, StageCounts};
 use encoding::EncoderServer;
@@ -79,11 +79,12 @@ impl Server {
         system: &SystemSpec,
         tenants: u32,
     ) -> Result<Server, ServerError> {
-        match &system.pool.tasks {
-            None => Server::new(cluster, system, tenants),
-            Some(tasks) => Ok(Server::Tasks(Box::new(TaskServer::new(
-                card, cluster, system, tasks, tenants,
-            )?))),
+        match system.family() {
+            SystemFamily::Tasks(tasks) => {
+                let server = TaskServer::new(card, cluster, system, tasks, tenants)?;
+                Ok(Server::Tasks(Box::new(server)))
+            }
+            _ => Server::new(cluster, system, tenants),
         }
     }
 
@@ -93,23 +94,21 @@ impl Server {
     /// When the backbone, or one tenant's parameters beside it, do not fit on a card; or tasks, which need
     /// [`on_card`](Self::on_card).
     pub fn new(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32) -> Result<Server, ServerError> {
-        if let Some(route) = &system.route {
-            let server = CascadeServer::new(cluster, system, route, tenants)?;
-            return Ok(Server::Cascade(Box::new(server)));
-        }
-        if system.pool.tasks.is_some() {
-            let model = system.pool.model.name.clone();
-            return Err(ServerError::NoCard { model });
-        }
-        if let Some(runtimes) = &system.pool.runtimes {
-            let server = RuntimeServer::new(cluster, system, runtimes, tenants)?;
-            return Ok(Server::Runtimes(Box::new(server)));
-        }
-        Ok(match &system.pool.generation {
-            None => Server::Encoding(Box::new(EncoderServer::new(cluster, system, tenants)?)),
-            Some(generation) => {
+        Ok(match system.family() {
+            SystemFamily::Cascade(route) => {
+                Server::Cascade(Box::new(CascadeServer::new(cluster, system, route, tenants)?))
+            }
+            SystemFamily::Tasks(_) => {
+                let model = system.pool.model.name.clone();
+                return Err(ServerError::NoCard { model });
+            }
+            SystemFamily::Runtimes(runtimes) => {
+                Server::Runtimes(Box::new(RuntimeServer::new(cluster, system, runtimes, tenants)?))
+            }
+            SystemFamily::Generation(generation) => {
                 Server::Generation(Box::new(GenerationServer::new(cluster, system, generation, tenants)?))
             }
+            SystemFamily::Encoding => Server::Encoding(Box::new(EncoderServer::new(cluster, system, tenants)?)),
         })
     }
 
@@ -120,6 +119,18 @@ impl Server {
             Server::Cascade(server) => Server::Cascade(Box::new(server.with_lengths(lengths))),
             other => other,
         }
+    }
+
+    /// The same server where tenants and domains come and change while others are served: it has a lane for the host's disk, which what is new
+    /// is read on. To be said before anything happens, and before its topology is asked for.
+    pub fn with_management(mut self) -> Server {
+        match &mut self {
+            Server::Encoding(server) => server.add_disk(),
+            Server::Generation(server) => server.add_disk(),
+            // They know no such requests.
+            Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => {}
+        }
+        self
     }
 
     /// A request with the length that its text has for the model that reads it first, as all are told of it.

@@ -174,8 +174,10 @@ pub fn simulate_on(
     entries: Vec<Entry>,
     stepping: bool,
 ) -> (RunRecord, Log) {
-    let mut server = Server::new(&super::cluster(gpus, memory(system, pages)), system, TENANTS).unwrap();
-    let prices = Prices::new(card, &system.pool, jitter)
+    let mut server = Server::new(&super::cluster(gpus, memory(system, pages)), system, TENANTS)
+        .unwrap()
+        .with_management();
+    let prices = Prices::of_system(card, system, jitter)
         .and_then(|prices| prices.with_management(card))
         .unwrap();
     let stop = system.pool.generation.as_ref().expect("it generates").stop;

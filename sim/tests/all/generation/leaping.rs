@@ -36,7 +36,8 @@ proptest! {
     #[test]
     fn runs_replay((system, gpus, pages) in systems(), entries in entries(40)) {
         let (_, log) = simulate(&system, gpus, pages, Jitter::None, entries, false);
-        let mut fresh = Server::new(&cluster(gpus, memory(&system, pages)), &system, TENANTS).unwrap();
+        let fresh = Server::new(&cluster(gpus, memory(&system, pages)), &system, TENANTS);
+        let mut fresh = fresh.unwrap().with_management();
         prop_assert_eq!(replay(&mut fresh, &log.events), log.commands);
     }
 }

@@ -48,9 +48,10 @@ fn tenants_change_and_go_while_others_are_served() {
     }
 }
 
-/// A lane whose first op begins when all who hold the gate's other end have let go of it.
+/// A lane whose op after so many others begins when all who hold the gate's other end have let go of it.
 struct Gated {
     lane: Box<dyn Perform>,
+    before: u32,
     gate: Option<Receiver<()>>,
 }
 
@@ -60,25 +61,31 @@ impl Perform for Gated {
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        if let Some(gate) = self.gate.take() {
-            assert_eq!(gate.recv_timeout(NEVER), Err(RecvTimeoutError::Disconnected));
+        match self.before.checked_sub(1) {
+            Some(before) => self.before = before,
+            None => {
+                if let Some(gate) = self.gate.take() {
+                    assert_eq!(gate.recv_timeout(NEVER), Err(RecvTimeoutError::Disconnected));
+                }
+            }
         }
         self.lane.perform(kind, batch);
     }
 }
 
-/// Lanes of which the one that computes begins when the gate is opened.
-fn compute_behind(lanes: Lanes, gate: Receiver<()>) -> Lanes {
+/// Lanes of which the one of a kind begins its op after so many others when the gate is opened.
+fn behind(lanes: Lanes, kind: LaneKind, before: u32, gate: Receiver<()>) -> Lanes {
     let mut gate = Some(gate);
-    let gated = |(lane, perform): (Lane, Box<dyn Perform>)| match lane.kind {
-        LaneKind::Compute => {
+    let gated = |(lane, perform): (Lane, Box<dyn Perform>)| match lane.kind == kind {
+        true => {
             let gated = Gated {
                 lane: perform,
+                before,
                 gate: gate.take(),
             };
             (lane, Box::new(gated) as Box<dyn Perform>)
         }
-        _ => (lane, perform),
+        false => (lane, perform),
     };
     lanes.into_iter().map(gated).collect()
 }
@@ -145,7 +152,7 @@ fn a_tenant_is_deleted_in_flight() {
             None,
             entries.clone(),
             |_| {},
-            |lanes| compute_behind(lanes, gate),
+            |lanes| behind(lanes, LaneKind::Compute, 0, gate),
             UntilManaged(Some(heard)),
         );
         let waited = own.len() as u64 - 2;
@@ -165,13 +172,13 @@ fn a_tenant_is_deleted_in_flight() {
     }
 }
 
-/// A look-up lane that says after each op what it did, until the listener has gone.
+/// A lane that says after each op what it did, until the listener has gone.
 struct Telling {
     lane: Box<dyn Perform>,
     said: Sender<Said>,
 }
 
-/// What a look-up lane did.
+/// What the lane that looks up did, or the one that reads what is new.
 #[derive(Debug, PartialEq)]
 enum Said {
     LookedUp(Vec<u64>),
@@ -197,10 +204,10 @@ impl Perform for Telling {
     }
 }
 
-/// Lanes of which the one that looks up tells.
-fn lookups_told(lanes: Lanes, said: &Sender<Said>) -> Lanes {
+/// Lanes of which those tell that look up or read what is new.
+fn told_of(lanes: Lanes, said: &Sender<Said>) -> Lanes {
     let telling = |(lane, perform): (Lane, Box<dyn Perform>)| match lane.kind {
-        LaneKind::Lookup => {
+        LaneKind::Lookup | LaneKind::Disk => {
             let telling = Telling {
                 lane: perform,
                 said: said.clone(),
@@ -234,7 +241,8 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
     update_all();
     assert_eq!(expected(), first, "the versions take turns");
 
-    // A batch of eight is looked up first, half of whose answers an update changes, and is held up until all domains are updated.
+    // A batch of eight is looked up first, half of whose answers an update changes. Then all domains are updated, and only then is it computed and are
+    // others looked up.
     let changes = |ticket: &u64| first[*ticket as usize] != second[*ticket as usize];
     let half = |changing: bool| (0..REQUESTS).filter(move |ticket| changes(ticket) == changing).take(4);
     let held: BTreeSet<u64> = half(true).chain(half(false)).collect();
@@ -255,19 +263,24 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
     };
     let entries = { early.into_iter() }.chain((0..PLOT.domains).map(update)).chain(late);
     let (said, told) = mpsc::channel();
-    let (updated, gate) = mpsc::channel();
+    let (looked_up, updates) = mpsc::channel();
+    let (updated, computing) = mpsc::channel();
+    let (updated_too, look_ups) = mpsc::channel();
     let (forward, order) = mpsc::channel();
-    // Lets go of the gate when all is updated.
+    // Opens the gates.
     let listener = std::thread::spawn(move || {
-        let (mut left, mut updated) = (PLOT.domains, Some(updated));
+        let (mut left, mut before, mut after) = (PLOT.domains, Some(looked_up), Some([updated, updated_too]));
         for said in told {
-            left -= u32::from(matches!(said, Said::Updated(_)));
+            match said {
+                Said::LookedUp(_) => before = None,
+                Said::Updated(_) => left -= 1,
+            }
             if left == 0 {
-                updated = None;
+                after = None;
             }
             forward.send(said).unwrap();
         }
-        drop(updated);
+        drop((before, after));
     });
     // A batch is begun when it is full, though a slow machine take a while to hear of its requests.
     let batch = BatchSpec::SizeOrTimeout {
@@ -281,7 +294,11 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
         Some(tables.clone()),
         entries.collect(),
         |_| {},
-        |lanes| lookups_told(compute_behind(lanes, gate), &said),
+        |lanes| {
+            let lanes = behind(lanes, LaneKind::Disk, 0, updates);
+            let lanes = behind(lanes, LaneKind::Compute, 0, computing);
+            told_of(behind(lanes, LaneKind::Lookup, 1, look_ups), &said)
+        },
         (),
     );
     drop(said);

@@ -128,6 +128,19 @@ fn compiled_runtimes_answer_as_padded_ones_do() {
     assert_eq!(instance.computes.compiled.len(), 1);
 }
 
+/// Also where passes before the run fail: what is not compiled then would be in the middle of it. Those passes are of one request, as all others.
+#[test]
+fn runtimes_are_compiled_whatever_fails_before() {
+    let (_, _, mut serving) = provisioned(&with_runtimes(head(), &two_models()), 0, None);
+    serving.compiles = true;
+    let mut computes = Instance::of(&serving).computes;
+    assert_eq!(computes.largest_batch, 1);
+    // Half of the pass is to be where the model is not, or nowhere.
+    (computes.looks_up, computes.device) = (true, Device::Cuda(0));
+    computes.prepare().unwrap_err();
+    assert_eq!(computes.compiled.len(), 4);
+}
+
 /// A request padded to so many tokens, on the first instance.
 fn padded(ticket: u64, tokens: u32) -> Batch {
     let input_tokens = tokens_of(ticket);

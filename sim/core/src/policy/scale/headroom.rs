@@ -21,15 +21,28 @@ pub struct HeadroomSpec {
     pub cards_max: u32,
 }
 
+/// What a request needs is known from the last so many intervals in which any ended. What was before is forgotten, since lengths and batches change. With
+/// four, chance in who ended adds little to the chance in who came, and a need that has changed is known in full after four intervals.
+const RECENT: usize = 4;
+
+/// Requests that ended in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    requests: u64,
+    /// How long instances were busy with them.
+    busy_ns: u128,
+}
+
 /// Keeps as many cards as the last interval's requests need with some headroom: adds what is missing at once, and releases one when
 /// fewer have been enough for a while.
 #[derive(Clone, Debug)]
 pub(super) struct Headroom {
     spec: HeadroomSpec,
     arrived: u64,
-    /// Requests that ended since the start, and how long instances were busy with them.
-    served: u64,
-    busy_ns: u128,
+    /// The last intervals in which any request ended, the latest first.
+    ended: [Ended; RECENT],
+    /// Whether the latest of them is over.
+    is_over: bool,
     /// Arrivals are counted from here on.
     interval_begin: Time,
     /// Intervals in a row that needed fewer cards.
@@ -49,8 +62,8 @@ impl Headroom {
         Headroom {
             spec,
             arrived: 0,
-            served: 0,
-            busy_ns: 0,
+            ended: [Ended::default(); RECENT],
+            is_over: false,
             interval_begin: Time::ZERO,
             idle: 0,
         }
@@ -68,8 +81,14 @@ impl Headroom {
 
     /// A request ended that kept an instance busy for so long.
     pub fn served(&mut self, busy: Duration) {
-        self.served += 1;
-        self.busy_ns += u128::from(busy.0);
+        // An interval in which none ends says nothing, and takes no other's place.
+        if std::mem::take(&mut self.is_over) {
+            self.ended.rotate_right(1);
+            self.ended[0] = Ended::default();
+        }
+        let Ended { requests, busy_ns } = &mut self.ended[0];
+        *requests += 1;
+        *busy_ns += u128::from(busy.0);
     }
 
     /// What to do now. To be asked once an interval.
@@ -79,6 +98,7 @@ impl Headroom {
         let needed = self.needed(self.arrived, counted);
         let kept = self.kept(asked, self.arrived, counted);
         self.arrived = 0;
+        self.is_over = true;
         self.interval_begin = now;
         self.idle = if kept < asked.cards { self.idle + 1 } else { 0 };
         if may_add && needed > asked.cards {
@@ -109,9 +129,19 @@ impl Headroom {
         };
     }
 
-    /// Cards that so many requests in so long a time need: the time that they keep instances busy, by the mean of all so far, against what a card has.
+    /// In all of these intervals.
+    fn recent(&self) -> Ended {
+        self.ended.iter().fold(Ended::default(), |all, one| Ended {
+            requests: all.requests + one.requests,
+            busy_ns: all.busy_ns + one.busy_ns,
+        })
+    }
+
+    /// Cards that so many requests in so long a time need: the time that they keep instances busy, if each does as those who ended lately, against
+    /// what a card has.
     fn needed(&self, requests: u64, counted: Duration) -> u32 {
-        let work = u128::from(requests) * self.busy_ns / u128::from(self.served.max(1));
+        let recent = self.recent();
+        let work = u128::from(requests) * recent.busy_ns / u128::from(recent.requests.max(1));
         let load = work * (1_000_000 + u128::from(self.spec.headroom_ppm));
         let card = u128::from(counted.0) * u128::from(self.spec.instances_per_card);
         let (least, most) = (self.spec.cards_min.into(), self.spec.cards_max.into());
@@ -121,7 +151,7 @@ impl Headroom {
     /// Cards below which none is given back: for what is to come, if as many come again, and those who wait, of whom nobody knows what they need
     /// before the first was served.
     fn kept(&self, asked: Asked, arrived: u64, counted: Duration) -> u32 {
-        match asked.waiting > 0 && self.served == 0 {
+        match asked.waiting > 0 && self.recent().requests == 0 {
             true => asked.cards,
             false => self.needed(arrived + asked.waiting, counted),
         }
@@ -130,6 +160,8 @@ impl Headroom {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::tracking::tests::with;
     use super::*;
 
@@ -147,6 +179,11 @@ mod tests {
     fn ask(headroom: &mut Headroom, arrivals: u64, cards: u32) -> Option<Scale> {
         // 20 ms a request: two instances serve 100 in a second.
         headroom.served(Duration::from_millis(20));
+        next(headroom, arrivals, cards)
+    }
+
+    /// An interval later.
+    fn next(headroom: &mut Headroom, arrivals: u64, cards: u32) -> Option<Scale> {
         (0..arrivals).for_each(|_| headroom.arrived());
         headroom.decide(headroom.interval_begin + headroom.spec.interval, with(cards), true)
     }
@@ -198,6 +235,51 @@ mod tests {
         for second in 1..10 {
             let now = Time::ZERO + Duration::from_secs(second);
             assert_eq!(headroom.decide(now, asked, true), None, "nobody knows what they need");
+        }
+    }
+
+    /// Asked for one card an interval after the last time, when so many ended that took so long, and 100 came: how many it wants.
+    fn wanted(headroom: &mut Headroom, ended: u32, busy_ms: u64) -> u32 {
+        (0..ended).for_each(|_| headroom.served(Duration::from_millis(busy_ms)));
+        match next(headroom, 100, 1) {
+            Some(Scale::Add(more)) => 1 + more,
+            _ => 1,
+        }
+    }
+
+    /// 100 requests of 20 ms need a card and 5 % of another, of 100 ms five and a quarter of another.
+    #[test]
+    fn what_requests_need_is_what_they_needed_lately() {
+        let mut headroom = Headroom::new(infaas());
+        assert_eq!([0; 100].map(|_| wanted(&mut headroom, 100, 20)), [2; 100]);
+        assert_eq!([0; 5].map(|_| wanted(&mut headroom, 100, 100)), [3, 4, 5, 6, 6]);
+        // Nothing that ends says nothing new.
+        assert_eq!([0; 9].map(|_| wanted(&mut headroom, 0, 0)), [6; 9]);
+        assert_eq!([0; 5].map(|_| wanted(&mut headroom, 100, 20)), [5, 4, 3, 2, 2]);
+    }
+
+    proptest! {
+        /// Whatever requests needed before, a few intervals later so many cards are wanted as if they had always needed what they need now.
+        #[test]
+        fn a_need_that_has_changed_is_soon_all_that_is_known(
+            before in prop::collection::vec((0u32..40, 1u64..190), 0..30),
+            busy_ms in 1u64..190,
+            after in prop::collection::vec(1u32..40, RECENT),
+            silent in 0usize..5,
+        ) {
+            let mut headroom = Headroom::new(infaas());
+            for (ended, busy_ms) in before {
+                wanted(&mut headroom, ended, busy_ms);
+            }
+            for ended in after {
+                wanted(&mut headroom, ended, busy_ms);
+                for _ in 0..silent {
+                    wanted(&mut headroom, 0, 0);
+                }
+            }
+            let of_these_alone = wanted(&mut Headroom::new(infaas()), 1, busy_ms);
+            prop_assert_eq!(wanted(&mut headroom, 0, 0), of_these_alone);
+            prop_assert_eq!(wanted(&mut headroom, 7, busy_ms), of_these_alone);
         }
     }
 }

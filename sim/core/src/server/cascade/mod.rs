@@ -228,13 +228,13 @@ impl CascadeServer {
             return;
         }
         let asked_first = self.route.asked_first();
-        if let Err(reason) = self.admit.admit(&request, self.jobs_waiting) {
+        if let Err(reason) = self.admit.admit(now, &request, self.jobs_waiting) {
             commands.list.push(Command::Finish(Finish::rejected(&request, reason)));
-            for scaler in self.stages[..asked_first]
-                .iter_mut()
-                .filter_map(|stage| stage.scaler.as_mut())
-            {
-                scaler.turned_away(now);
+            let asked = self.stages[..asked_first].iter_mut();
+            for scaler in asked.filter_map(|stage| stage.scaler.as_mut()) {
+                if reason.asks_for_cards() {
+                    scaler.turned_away(now);
+                }
             }
             return;
         }

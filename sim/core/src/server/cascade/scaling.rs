@@ -195,6 +195,9 @@ impl CascadeServer {
                 scaler.pass_silence(now, asked, somebody_comes);
             } else if scaler.releases_in_silence(asked) {
                 self.release_card(at, index);
+            } else {
+                // No other stage's release changes what this one is asked with.
+                scaler.pass_until_release(now, asked, somebody_comes);
             }
         }
     }

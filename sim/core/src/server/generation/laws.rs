@@ -18,6 +18,7 @@ impl GenerationServer {
         }
         for instance in self.topology.instance_ids() {
             self.check_instance(now, instance)?;
+            self.check_by_tenant(now, instance)?;
         }
         let slots = || self.instances.iter().filter_map(|instance| instance.slots.as_ref());
         let held = |tenant: &u32| !self.tenancy.may_be_resident(*tenant) && slots().any(|slots| slots.holds(*tenant));
@@ -153,6 +154,18 @@ impl GenerationServer {
             return Err(format!("ticket {} is on {instance} and elsewhere", sequence.ticket));
         }
         Ok(())
+    }
+
+    /// Whose requests an instance has is known where it is looked for.
+    fn check_by_tenant(&self, now: Time, instance: InstanceId) -> Result<(), String> {
+        let state = &self.instances[instance.index()];
+        let there = (self.tenant_on(state), state.load());
+        match { self.by_tenant.as_ref() }.map(|by_tenant| by_tenant.place(instance)) {
+            Some(taken) if taken != there => Err(format!(
+                "{instance} has {there:?} at {now} (tenant, requests), and is looked for as with {taken:?}"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Those that have asked an instance are in no queue, and it will say whether it has room for all of them.

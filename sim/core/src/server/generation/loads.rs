@@ -16,8 +16,18 @@ impl ByLoad {
     }
 
     /// Those with fewer requests than so many.
-    pub fn below(&self, load: u32) -> &[(u32, InstanceId)] {
+    fn below(&self, load: u32) -> &[(u32, InstanceId)] {
         &self.0[..self.0.partition_point(|&(of, _)| of < load)]
+    }
+
+    /// Of those with fewer requests than so many, the one with fewest that fits.
+    pub fn least_loaded(&self, below: u32, fits: impl Fn(InstanceId) -> bool) -> Option<InstanceId> {
+        { self.below(below).iter().map(|&(_, id)| id) }.find(|&id| fits(id))
+    }
+
+    /// Likewise, the one with most.
+    pub fn most_loaded(&self, below: u32, fits: impl Fn(InstanceId) -> bool) -> Option<InstanceId> {
+        { self.below(below).iter().rev().map(|&(_, id)| id) }.find(|&id| fits(id))
     }
 
     /// Those that have any.

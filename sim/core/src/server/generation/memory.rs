@@ -46,24 +46,28 @@ impl GenerationMemory {
             }
             (TenantState::Head, None) => (backbone, 0, 0),
         };
+        // What is more than can be counted is more than there is.
         let own = match generation.lora {
-            Some(lora) => cards * layers * model.lora_parameters_per_card(lora.rank, generation.tensor_parallel),
+            Some(lora) => {
+                let per_card = layers * model.lora_parameters_per_card(lora.rank, generation.tensor_parallel);
+                cards.saturating_mul(per_card)
+            }
             None => stored,
         };
         // Room for adapters that nobody has is room for pages.
         let slots = slots.min(tenants);
-        let (weights_bytes, tenant_bytes, stored_bytes) =
-            (shared * dtype_bytes, own * dtype_bytes, stored * dtype_bytes);
+        let [weights_bytes, tenant_bytes, stored_bytes] =
+            [shared, own, stored].map(|parameters| parameters.saturating_mul(dtype_bytes));
         let held_by_host = generation.host_slots().unwrap_or(tenants);
-        let capacity_bytes = cards * cluster.beside_kept_bytes(u64::from(held_by_host.min(tenants)) * stored_bytes);
+        let capacity_bytes = cards * cluster.beside_kept_bytes(held_by_host.min(tenants), stored_bytes);
         let page_tokens = u64::from(generation.page_tokens);
         let page_bytes = layers * model.cached_per_token_and_layer() * dtype_bytes * page_tokens;
-        let needed_bytes = weights_bytes + tenant_bytes * u64::from(slots);
+        let needed_bytes = tenant_bytes.saturating_mul(slots.into()).saturating_add(weights_bytes);
         let pages = capacity_bytes.saturating_sub(needed_bytes) / page_bytes;
         if pages == 0 {
             return Err(ServerError::BackboneDoesNotFit {
                 model: model.name.clone(),
-                needed_bytes: needed_bytes + page_bytes,
+                needed_bytes: needed_bytes.saturating_add(page_bytes),
                 available_bytes: capacity_bytes,
             });
         }
@@ -106,11 +110,12 @@ impl GenerationMemory {
 
     /// With the model on so many instances at once, at most; `peak_pages` is the sum of what each instance held at most.
     pub fn used(&self, loaded: u32, slots: u32, peak_pages: u64) -> MemoryUse {
+        let slots = u64::from(slots).min(u64::from(self.slots) * self.instances);
         MemoryUse {
             capacity_bytes: self.instances * self.capacity_bytes,
             shared_bytes: u64::from(loaded) * self.weights_bytes,
             per_tenant_bytes: self.tenant_bytes,
-            tenant_bytes: u64::from(slots.min(self.slots * self.instances as u32)) * self.tenant_bytes,
+            tenant_bytes: slots * self.tenant_bytes,
             cache_bytes: peak_pages * self.page_bytes,
         }
     }
@@ -320,5 +325,50 @@ impl Pages {
     pub fn intact_tokens(&self, left: Left) -> u32 {
         let intact = left.end.saturating_sub(self.handed_out).min(u64::from(left.pages));
         self.tokens(intact as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tenantry_profiles::{AdapterImplementation, ModelKind};
+
+    use super::*;
+    use crate::server::memory::tests::extremes;
+    use crate::spec::LoraSpec;
+
+    proptest! {
+        /// However much there is of everything, it is planned or refused, and what is planned fits.
+        #[test]
+        fn what_is_too_much_is_refused(
+            (cluster, pool, tenants) in extremes(ModelKind::Decoder),
+            (slots, host_slots, rank) in (any::<u32>(), proptest::option::of(any::<u32>()), 0u32..=20),
+            (page_tokens, tensor_parallel) in (0u32..=20, 0u32..=3),
+        ) {
+            let lora = LoraSpec {
+                rank: 1 << rank,
+                implementation: AdapterImplementation::Loop,
+                slots: slots.max(1),
+                host_slots,
+            };
+            let generation = GenerationSpec {
+                lora: (pool.tenant_state == TenantState::Head && slots % 2 == 0).then_some(lora),
+                slots: slots.max(1),
+                page_tokens: 1 << page_tokens,
+                tensor_parallel: 1 << tensor_parallel,
+                ..GenerationSpec::default()
+            };
+            let instances = cluster.gpus.div_ceil(generation.tensor_parallel);
+            match GenerationMemory::plan(&cluster, &pool, &generation, tenants, instances as usize) {
+                Ok(memory) => {
+                    let pages = u64::from(memory.pages) * u64::from(instances);
+                    prop_assert_eq!(memory.used(instances, u32::MAX, pages).check(), Ok(()));
+                }
+                Err(ServerError::BackboneDoesNotFit { needed_bytes, available_bytes, .. }) => {
+                    prop_assert!(needed_bytes > available_bytes);
+                }
+                Err(other) => return Err(TestCaseError::fail(other.to_string())),
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
 mod asking;
+mod by_tenant;
 mod ended;
 mod gaps;
 mod generating;
@@ -44,6 +45,7 @@ use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, PlotSpec, SystemSpec};
 use crate::topology::Topology;
 use asking::Asked;
+use by_tenant::ByTenant;
 use gaps::{Gaps, RunGaps};
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
@@ -158,6 +160,8 @@ pub struct GenerationServer {
     host: Option<HostMemory>,
     /// All instances by load; where there is only one, it stays as it was.
     by_load: ByLoad,
+    /// Where only requests of one tenant join each other, on several instances.
+    by_tenant: Option<ByTenant>,
     /// Where they come and go.
     cards: Option<Cards>,
     flights: Slab<BatchId, Flight>,
@@ -231,6 +235,8 @@ impl GenerationServer {
             instances: topology.instance_ids().map(instance).collect(),
             host: generation.host_slots().map(|slots| HostMemory::new(tenants, slots)),
             by_load: ByLoad::new(topology.instance_ids()),
+            by_tenant: (generation.join != JoinSpec::AnyTenant && topology.instances.len() > 1)
+                .then(|| ByTenant::new(topology.instances.len() as u32)),
             cards: { generation.scale }
                 .map(|scale| Cards::new(scale, generation.tensor_parallel, topology.instances.len())),
             topology,
@@ -265,6 +271,11 @@ impl GenerationServer {
     /// See [`super::Server::topology`].
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// See [`super::Server::with_management`].
+    pub(super) fn add_disk(&mut self) {
+        self.topology.add_disk();
     }
 
     /// See [`super::Server::slots_per_instance`].
@@ -351,7 +362,7 @@ impl GenerationServer {
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
         let refused = self
             .check(request)
-            .and_then(|()| self.admit.admit(request, self.queue.len()));
+            .and_then(|()| self.admit.admit(now, request, self.queue.len()));
         if let Err(reason) = refused {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;
@@ -511,6 +522,7 @@ impl GenerationServer {
         // With a single instance nobody asks for the order.
         if self.instances.len() > 1 {
             self.by_load.change(instance, was, load);
+            self.note_tenant(instance);
         }
         self.reconsider_turn(instance);
         if was == 0 || load == 0 {
@@ -518,6 +530,23 @@ impl GenerationServer {
         }
         if let Some(cards) = &mut self.cards {
             cards.reloaded(instance);
+        }
+    }
+
+    /// An instance may have another tenant's requests than it had, or nobody's.
+    #[inline]
+    fn note_tenant(&mut self, instance: InstanceId) {
+        if self.by_tenant.is_some() {
+            self.note_that_tenant(instance);
+        }
+    }
+
+    #[inline(never)]
+    fn note_that_tenant(&mut self, instance: InstanceId) {
+        let state = &self.instances[instance.index()];
+        let (tenant, load) = (self.tenant_on(state), state.load());
+        if let Some(by_tenant) = &mut self.by_tenant {
+            by_tenant.change(instance, tenant, load);
         }
     }
 

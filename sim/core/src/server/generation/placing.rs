@@ -82,29 +82,26 @@ impl GenerationServer {
 
     /// Where a request goes of these instances: at once, or when that instance's run is over. `before` it, so many others went there.
     pub(super) fn choose(&self, id: RequestId, place: PlaceSpec, among: Range<u32>, before: u64) -> Option<InstanceId> {
-        let fits = |instance: &InstanceId| self.fits(id, *instance, Instance::perhaps_free_pages);
-        let is_among = |instance: &InstanceId| among.contains(&instance.0);
+        let fits =
+            |instance: InstanceId| among.contains(&instance.0) && self.fits(id, instance, Instance::perhaps_free_pages);
         if self.instances.len() == 1 {
-            return Some(InstanceId(0)).filter(fits);
+            return Some(InstanceId(0)).filter(|&only| fits(only));
         }
         // An instance that has room when it is asked keeps its word.
-        let asked =
-            { self.sequences[id].asked.filter(is_among) }.filter(|&asked| self.fits(id, asked, Instance::free_pages));
-        match place {
+        let asked = { self.sequences[id].asked }
+            .filter(|asked| among.contains(&asked.0) && self.fits(id, *asked, Instance::free_pages));
+        // Those that are full may be many, and so may those of other tenants.
+        let (tenant, below) = (self.sequences[id].tenant, self.spec.max_batch);
+        match (place, &self.by_tenant) {
             _ if asked.is_some() => asked,
-            // Those that are full may be many.
-            PlaceSpec::LargestWorkingSet => {
-                let with_room = self.by_load.below(self.spec.max_batch).iter();
-                with_room.rev().map(|&(_, id)| id).filter(is_among).find(fits)
-            }
-            PlaceSpec::LeastLoaded => {
-                let with_room = self.by_load.below(self.spec.max_batch).iter();
-                with_room.map(|&(_, id)| id).filter(is_among).find(fits)
-            }
-            PlaceSpec::RoundRobin => {
+            (PlaceSpec::LargestWorkingSet, Some(by_tenant)) => by_tenant.most_loaded(tenant, below, fits),
+            (PlaceSpec::LargestWorkingSet, None) => self.by_load.most_loaded(below, fits),
+            (PlaceSpec::LeastLoaded, Some(by_tenant)) => by_tenant.least_loaded(tenant, below, fits),
+            (PlaceSpec::LeastLoaded, None) => self.by_load.least_loaded(below, fits),
+            (PlaceSpec::RoundRobin, _) => {
                 let count = among.len() as u64;
-                let in_turn = (0..count).map(|step| InstanceId(among.start + ((before + step) % count) as u32));
-                { in_turn }.find(fits)
+                let mut in_turn = (0..count).map(|step| InstanceId(among.start + ((before + step) % count) as u32));
+                in_turn.find(|&instance| fits(instance))
             }
         }
     }
@@ -312,7 +309,7 @@ impl GenerationServer {
                     bytes: self.memory.stored_bytes(),
                     slot: host_slot,
                 }),
-                lane: lanes.lookup,
+                lane: { self.topology.disk }.expect("where host memory does not hold all, it is read from a disk"),
                 after: After::NONE,
                 behind: false,
                 told: false,

@@ -39,6 +39,7 @@ impl GenerationServer {
             sequence.queued_since = now;
             state.parked.push(id);
             self.parked.insert(sequence.waiting(id));
+            self.note_tenant(instance);
             commands.list.push(Command::Park { instance, request: id });
             if !is_current || !self.fits_a_cache(id) {
                 self.unpark(now, id, commands);

@@ -183,12 +183,16 @@ impl RuntimeServer {
         if self.requests.is_empty() {
             self.fleet_wakes(now);
         }
-        // Who is turned away for the queue's sake needs instances like those who are let in.
-        self.streams[stream].observed[fitting] += 1;
-        self.fleet.observed(now);
-        if let Err(reason) = self.admit.admit(request, self.waiting) {
+        let refused = self.admit.admit(now, request, self.waiting).err();
+        if refused.is_none_or(RejectReason::asks_for_cards) {
+            self.streams[stream].observed[fitting] += 1;
+            self.fleet.observed(now);
+        }
+        if let Some(reason) = refused {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
-            self.fleet.turned_away(now);
+            if reason.asks_for_cards() {
+                self.fleet.turned_away(now);
+            }
             return;
         }
         let id = self.requests.insert(InFlight::new(request, NOWHERE));

@@ -220,7 +220,7 @@ impl TaskServer {
     }
 
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
-        let position = match self.check(request) {
+        let position = match self.check(now, request) {
             Ok(position) => position,
             Err(reason) => {
                 commands.list.push(Command::Finish(Finish::rejected(request, reason)));
@@ -240,7 +240,7 @@ impl TaskServer {
     }
 
     /// The position of the request's task among those loaded, if it is let in.
-    fn check(&self, request: &Request) -> Result<u32, RejectReason> {
+    fn check(&mut self, now: Time, request: &Request) -> Result<u32, RejectReason> {
         let task = match self.repository.entry(request.tenant) {
             Entry::Unknown => return Err(RejectReason::UnknownTenant),
             Entry::Refused(fault) => return Err(RejectReason::TaskRefused(fault)),
@@ -249,8 +249,9 @@ impl TaskServer {
         if request.input_tokens > self.max_tokens[usize::from(task.model)] {
             return Err(RejectReason::TooLong);
         }
-        self.admit.admit(request, self.waiting)?;
-        Ok(task.position)
+        let position = task.position;
+        self.admit.admit(now, request, self.waiting)?;
+        Ok(position)
     }
 
     /// A task's full model computes on its own stream, of any card; shared models, which have one, compute anywhere.
