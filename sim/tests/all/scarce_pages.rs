@@ -116,8 +116,8 @@ fn a_prompt_of_the_whole_cache_is_served() {
     }
 }
 
-/// Four requests fill a card and four another; soon one of each is left, whose run is promised every page and uses a fifth of them. Whoever is alone on a
-/// card goes to the other all the same.
+/// Four requests fill a card and four another; soon one of each is left, whose run is promised half of the pages and uses few of them. Whoever is alone on
+/// a card goes to the other all the same.
 #[test]
 fn pages_that_are_promised_and_not_used_are_no_reason_to_stay() {
     let system = system(GenerationSpec {

@@ -31,6 +31,54 @@ fn a_slot_that_is_given_again_waits_for_its_own_copy() {
     );
 }
 
+/// Who comes finds pages while others run: where there are enough, neither how many there are nor how many positions the model has changes a first
+/// token. What is copied or looked up for it begins to be at once.
+#[test]
+fn nobody_waits_for_pages_that_a_run_could_take() {
+    let with_adapters = system(generation());
+    let above_a_table = hierarchical(generation(), PipelineSpec::PREFETCH_RETRIEVAL);
+    let link = LinkSpec {
+        bytes_per_s: 1_000_000_000,
+        latency: Duration::from_micros(100),
+    };
+    let apart = system(GenerationSpec {
+        disaggregated: Some(DisaggregatedSpec {
+            prefill_gpus: 1,
+            link: Some(link),
+        }),
+        ..generation()
+    });
+    let entries: Vec<Entry> = (0..80)
+        .map(|n| request(n, 1_500 * n, n as u32 % TENANTS, 40, 5 + n as u32 * 7 % 60))
+        .collect();
+    for (what, system, cards) in [
+        ("adapters", with_adapters, 1),
+        ("look-ups", above_a_table, 1),
+        ("keys and values", apart, 2),
+    ] {
+        let answers = |pages, positions| {
+            let (mut system, mut card) = (system.clone(), synthetic_card());
+            system.pool.model.positions = positions;
+            card.models.push(system.pool.model.clone());
+            let (record, log) = simulate_on(&card, &system, cards, pages, Jitter::None, entries.clone(), false);
+            assert_eq!(record.counts.served, 80, "{what}");
+            let answers = log.commands.iter().filter_map(|logged| match &logged.command {
+                Command::Finish(finish) => Some((finish.ticket, finish.first_token, logged.at)),
+                _ => None,
+            });
+            answers.collect::<Vec<_>>()
+        };
+        let plenty = answers(100_000, 128);
+        for (pages, positions) in [(200, 128), (200, 100_000), (100_000, 100_000)] {
+            assert_eq!(
+                answers(pages, positions),
+                plenty,
+                "{what}: {pages} pages, {positions} positions"
+            );
+        }
+    }
+}
+
 #[test]
 fn dedicated_decoders_are_swapped() {
     // Three tenants in turns, and room for all or for two.

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenantry_core::log::replay;
 use tenantry_core::op::OpKind;
 use tenantry_core::spec::{
-    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec,
-    SystemSpec, TenantState, Weights,
+    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LinkSpec, LoraSpec, PipelineSpec, PlaceSpec,
+    PrefillSpec, QueueSpec, StopSpec, SystemSpec, TenantState, Weights,
 };
 use tenantry_core::{Command, Commands, Event, RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;

@@ -1,8 +1,8 @@
 //! Who waits to hear whether an instance has room.
 //!
-//! A run is promised all the pages that its steps could take, and ends long before most are taken: what an instance has left is known when its run is
-//! over. Who was chosen for an instance that may have room therefore *asks* it: the run ends at its next step, and until then those who come after go
-//! where they are to go. Did they wait too, a cluster would place no more than one request a step.
+//! A run is promised half of the pages that are free, and mostly ends long before these are taken: what of them an instance has left is known when its
+//! run is over. Who was chosen for an instance that has room only if some are left therefore *asks* it: the run ends at its next step, and until then
+//! those who come after go where they are to go. Did they wait too, a cluster would place no more than one request a step.
 
 use super::*;
 

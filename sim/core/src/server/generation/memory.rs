@@ -261,20 +261,34 @@ impl Pages {
         self.peak
     }
 
-    /// How many steps of requests have pages, at most `most`, and how many pages these take.
-    pub fn steps(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
+    /// How many steps a run makes at most whom others can join, and how many pages it is promised: for these, and for the step after them, which who
+    /// comes meanwhile leaves to the others. That is up to half of what is free, so that who comes mostly finds pages at once, and need not wait for a
+    /// step to end before what its tenant has of its own, or its prompt's look-up, begins to come in.
+    pub fn steps_of_half(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
+        let half = self.unused().min(self.free().div_ceil(2));
+        let steps = (self.steps(rooms, most + 1, half) - 1).max(1);
+        (steps, self.taken_by(rooms, steps + 1).min(self.unused()))
+    }
+
+    /// How many steps of requests so many of the unused pages are enough for, at most `most`. One at least: for that there are pages before a run
+    /// begins.
+    pub fn steps(&self, rooms: &Rooms, most: u32, pages: u32) -> u32 {
         let (requests, page) = (rooms.requests, self.page.tokens());
-        let mut steps = most;
         // Mostly there are enough for all.
-        if most > 1 && u64::from(self.unused()) < u64::from(requests) * u64::from(self.page.taken_by(most)) {
-            // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
-            // least: they last until the first of the others needs one.
-            let (pages_each, left) = (self.unused() / requests, self.unused() % requests);
-            let whole = pages_each.saturating_mul(page);
-            steps = most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1);
+        if most == 1 || u64::from(pages) >= u64::from(requests) * u64::from(self.page.taken_by(most)) {
+            return most;
         }
+        // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the least: they
+        // last until the first of the others needs one.
+        let (pages_each, left) = (pages / requests, pages % requests);
+        let whole = pages_each.saturating_mul(page);
+        most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1)
+    }
+
+    /// How many pages so many steps take, one at least.
+    pub fn taken_by(&self, rooms: &Rooms, steps: u32) -> u32 {
         let whole = self.page.filled_by(steps - 1);
-        (steps, whole * requests + rooms.with_less(steps - whole * page))
+        whole * rooms.requests + rooms.with_less(steps - whole * self.page.tokens())
     }
 
     /// Hands out so many pages more.
@@ -337,7 +351,46 @@ mod tests {
     use crate::server::memory::tests::extremes;
     use crate::spec::LoraSpec;
 
+    /// Requests with room for so many tokens each, on pages of 16.
+    fn rooms(tokens: &[u32]) -> Rooms {
+        let mut rooms = Rooms::default();
+        rooms.begin(0, &[0; 16]);
+        tokens.iter().for_each(|&tokens| rooms.add(tokens));
+        rooms
+    }
+
+    #[test]
+    fn a_run_is_promised_half_of_what_is_free() {
+        let mut pages = Pages::new(PageSize::new(16), 100);
+        pages.take(94);
+        // Of six three: the step after those that it makes has pages too.
+        let pair = rooms(&[5, 5]);
+        assert_eq!(pages.steps_of_half(&pair, 1_000), (5 + 16 - 1, 2));
+        assert_eq!(pages.steps_of_half(&pair, 3), (3, 0));
+        // Who comes may have those that nobody reads, and a run those that nobody uses.
+        pages.set_idle(3);
+        assert_eq!(pages.steps_of_half(&pair, 1_000), (5 + 32 - 1, 4));
+        pages.set_idle(90);
+        assert_eq!(pages.steps_of_half(&pair, 1_000), (5 + 48 - 1, 6));
+        // One step has pages in any case.
+        pages.set_idle(0);
+        pages.take(4);
+        assert_eq!(pages.steps_of_half(&rooms(&[0, 0, 1]), 1_000), (1, 2));
+    }
+
     proptest! {
+        /// As many steps as pages are enough for, and no more.
+        #[test]
+        fn steps_have_their_pages(
+            tokens in proptest::collection::vec(0u32..=16, 1..20), most in 1u32..200, pages in 0u32..200,
+        ) {
+            let (all, rooms) = (Pages::new(PageSize::new(16), 1_000), rooms(&tokens));
+            let taken = |steps: u32| tokens.iter().map(|&tokens| steps.saturating_sub(tokens).div_ceil(16)).sum::<u32>();
+            let expected = (1..=most).rev().find(|&steps| taken(steps) <= pages).unwrap_or(1);
+            let steps = all.steps(&rooms, most, pages);
+            prop_assert_eq!((steps, all.taken_by(&rooms, steps)), (expected, taken(expected)));
+        }
+
         /// However much there is of everything, it is planned or refused, and what is planned fits.
         #[test]
         fn what_is_too_much_is_refused(

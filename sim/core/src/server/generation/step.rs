@@ -128,11 +128,17 @@ impl GenerationServer {
         let soon = max_steps.min(self.spec.page_tokens);
         self.reclaim(instance, self.rooms.with_less(soon), commands);
         let pages = &self.instances[instance.index()].pages;
-        let (max_steps, wanted) = pages.steps(&self.rooms, max_steps);
+        // Nobody joins a static batch, and nobody makes a second token where prompts are taken in apart.
+        let (max_steps, promised) = if is_static || self.only_prefills(instance) {
+            let steps = pages.steps(&self.rooms, max_steps, pages.unused());
+            (steps, pages.taken_by(&self.rooms, steps))
+        } else {
+            pages.steps_of_half(&self.rooms, max_steps)
+        };
         let batch = self.flights.insert(Flight::Run { instance });
         let state = &mut self.instances[instance.index()];
         state.closed |= is_static;
-        state.pages.promise(wanted);
+        state.pages.promise(promised);
         state.run = Some(InFlight {
             batch,
             interruptible: max_steps > 1,
