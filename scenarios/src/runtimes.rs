@@ -342,10 +342,14 @@ fn scale_of(
         let must = "left out where several streams share the cards";
         problems.push(Problem::new(path.clone(), must, "given"));
     }
-    if matches!(runtimes.allocate, RawAllocate::Fixed(_)) {
-        let must = "left out where the number of instances is fixed";
-        problems.push(Problem::new(path.clone(), must, "given"));
-    }
+    let must = match runtimes.allocate {
+        RawAllocate::Fixed(_) => Some("left out where the number of instances is fixed"),
+        RawAllocate::Global { .. } => Some(
+            "left out where one allocation is for the whole workload: it is solved for the cards of the start alone",
+        ),
+        RawAllocate::Even | RawAllocate::Periodic { .. } => None,
+    };
+    problems.extend(must.map(|must| Problem::new(path.clone(), must, "given")));
     let scaled = Scaled {
         slo: runtimes.slo.0,
         instances_per_gpu: system.instances_per_gpu.0,

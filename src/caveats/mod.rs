@@ -1,5 +1,5 @@
 //! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, machines, tables of prices; `tables`: of lower layers), of
-//! what was asked (`recordings`, `rates`, `pruning`), of prices (`prices`, `extrapolated`), and of what came of it (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command
+//! what was asked (`recordings`, `rates`, `pruning`, `targets`), of prices (`prices`, `extrapolated`), and of what came of it (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command
 //! gathers those that it can have.
 
 mod backlog;
@@ -16,6 +16,7 @@ mod pruning;
 mod rates;
 mod recordings;
 mod tables;
+mod targets;
 #[cfg(test)]
 mod testing;
 
@@ -33,6 +34,7 @@ pub use pruning::*;
 pub use rates::*;
 pub use recordings::*;
 pub use tables::two_tables_caveats;
+pub use targets::planned_for_another_target;
 
 /// Sentences of several runs, each once. Of those that differ in nothing but their figures one stands for all, and says how many there are: a sweep may
 /// have hundreds.

@@ -9,8 +9,8 @@ use tenantry_scenarios::RunSpec;
 
 use super::{
     Measured, TableUsed, as_compiled, cut_offs_beyond, in_order, lengths_without_steps, lookups_in_page_cache,
-    more_memory_than_there_is, of_another_device, pruned_in_vain, side_by_side_as_if_alone, sizes_as_measured,
-    slower_than_slo, table_caveats, undisturbed, unpriced_looks, unpriced_models,
+    more_memory_than_there_is, of_another_device, planned_for_another_target, pruned_in_vain, side_by_side_as_if_alone,
+    sizes_as_measured, slower_than_slo, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cards::cluster;
 use crate::runs::Loaded;
@@ -54,6 +54,7 @@ impl Loaded {
             let (card, name) = (self.card(run), &run.system.name);
             caveats.extend(side_by_side_as_if_alone(card, run));
             caveats.extend(slower_than_slo(card, &run.system));
+            caveats.extend(planned_for_another_target(&run.system, run.slo));
             caveats.extend(as_compiled(card, &run.system));
             caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));

@@ -262,6 +262,16 @@ fn no_allocation_is_made_of_one_request_after_a_silence() {
     // Where somebody comes all the time, nothing begins anew.
     let fleet = record(6, &system, from(0, 0, 140).collect()).fleet.unwrap();
     assert_eq!(fleet.decisions, 2, "{fleet:?}");
+    // Nor where gaps between requests are short beside a period, though that is no longer than half of the time until the first.
+    let AllocateSpec::Periodic(often) = periodic(100) else {
+        unreachable!("it is planned each period")
+    };
+    spec.allocate = AllocateSpec::Periodic(PeriodicSpec {
+        first: Duration::from_millis(300),
+        ..often
+    });
+    let fleet = record(6, &of(&spec, 1), from(0, 0, 140).collect()).fleet.unwrap();
+    assert_eq!(fleet.decisions, 12, "each 100 ms from 300 to 1,400: {fleet:?}");
 }
 
 #[test]

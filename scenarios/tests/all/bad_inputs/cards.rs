@@ -35,6 +35,33 @@ fn streams_and_allocations_that_cannot_be() {
     );
 }
 
+/// Cards come and go where somebody says anew what they serve.
+#[test]
+fn an_allocation_that_is_never_made_anew_keeps_its_cards() {
+    let of = |allocate: &str| {
+        let rule =
+            "{ target-tracking: { percentile: 98, add: 95%, release: 50%, recent: 60s, period: 60s, settle: 2s } }";
+        let scale = format!("scale: {{ start: 1, start_up: 1s, rule: {rule} }}");
+        let system =
+            format!("{{ preset: arlo, runtimes: {{ slo: 1s, max_length: 64, allocate: {allocate}, {scale} }} }}");
+        errors(&GOOD.replacen("{ preset: bert-shared, name: shared }", &system, 1), &[])
+    };
+    assert_eq!(
+        of("{ periodic: { period: 10s, first: 5s, at_once: 2 } }"),
+        "nothing wrong"
+    );
+    for (allocate, why) in [
+        ("{ global: {} }", "one allocation is for the whole workload"),
+        ("{ fixed: [1, 0] }", "the number of instances is fixed"),
+    ] {
+        let said = of(allocate);
+        assert!(
+            said.contains(&format!("runtimes.scale: must be left out where {why}")),
+            "{said}"
+        );
+    }
+}
+
 /// An allocation that is solved for, once or each period, is of no more instances than the program takes.
 #[test]
 fn more_instances_than_the_program_takes_are_refused() {

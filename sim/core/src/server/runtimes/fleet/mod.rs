@@ -208,10 +208,11 @@ impl Fleet {
         }
     }
 
-    /// Whether nobody has been inside for more than half of the time in which requests were counted.
+    /// Whether nobody has been inside for more than half of the time that the next allocation would be made of, as far as is known by now.
     fn was_mostly_silent(&self, now: Time) -> bool {
         let silence = now.since(self.idle_since).0;
-        { self.observed_since }.is_none_or(|since| 2 * silence > now.since(since).0)
+        let until = self.next_allocation.max(now);
+        { self.observed_since }.is_none_or(|since| 2 * silence > until.since(since).0)
     }
 
     /// When something is due next; nothing where nothing ever is.
