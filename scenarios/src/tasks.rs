@@ -214,6 +214,7 @@ fn check_model(shape: &ModelShape, max_tokens: u32, mut rules: Rules<'_>) {
 
 /// What must hold between how tasks are batched, computed and planned.
 fn check_plan(tasks: &RawTasks, mut rules: Rules<'_>) {
+    check_streams(tasks, &mut rules);
     if let RawEngine::Shared {
         batching: RawBatching::Fixed { size: Count(size) },
         ..
@@ -243,6 +244,27 @@ fn check_plan(tasks: &RawTasks, mut rules: Rules<'_>) {
             format!("as-a-whole, with the file of task {}", task.task),
         );
     }
+}
+
+/// A batch's streams are counted in 16 bits.
+fn check_streams(tasks: &RawTasks, rules: &mut Rules<'_>) {
+    let RawEngine::Shared { streams, .. } = tasks.engine else {
+        return;
+    };
+    let (key, count) = match streams {
+        RawStreams::ByProfile { many } => ("engine.shared.streams.by-profile.many", many),
+        RawStreams::Fixed { count } => ("engine.shared.streams.fixed.count", count),
+        RawStreams::Even { count } => ("engine.shared.streams.even.count", count),
+        RawStreams::InTurn { count } => ("engine.shared.streams.in-turn.count", count),
+        RawStreams::OneEach => ("max_batch", tasks.max_batch),
+    };
+    let most = u32::from(u16::MAX);
+    rules.hold(
+        count.0 <= most,
+        key,
+        format!("at most {most}, one stream each"),
+        count.0,
+    );
 }
 
 /// A registration as it is handed in: its kind and model may be wrong, and are then refused when it is served.

@@ -42,6 +42,16 @@ fn tasks_that_are_wrong() {
             "systems[0].tasks.planning.online.targets: must be a list of at least one latency, got an empty list",
         ),
         (
+            "max_batch: 8",
+            "engine: { shared: { streams: { fixed: { count: 70000 } } } }",
+            "systems[0].tasks.engine.shared.streams.fixed.count: must be at most 65535, one stream each, got 70000",
+        ),
+        (
+            "max_batch: 8",
+            "max_batch: 70000, engine: { shared: { streams: one-each } }",
+            "systems[0].tasks.max_batch: must be at most 65535, one stream each, got 70000",
+        ),
+        (
             "preset: pets",
             "preset: pets\n    dtype: f16",
             "systems[0].dtype: must be f32 where a system has tasks: their operators are single-precision, got f16",
