@@ -408,6 +408,18 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
                         .key("others")
                         .key(name)
                         .key("confidence");
+                    if name == small || name == large {
+                        let path = Path::default()
+                            .key("outcomes")
+                            .key("from")
+                            .key("generated")
+                            .key("others");
+                        problems.push(Problem::new(
+                            path.key(name),
+                            "another name than small's and large's",
+                            name,
+                        ));
+                    }
                     OtherModel {
                         name: name.clone(),
                         confidence: confidences(&other.confidence, path, problems),

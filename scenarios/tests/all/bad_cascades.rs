@@ -137,6 +137,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "",
      "s.yaml:19: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` (none), since \
       a generator has no probabilities to average, got [0.4, 0.6]"),
+    ("task: sst-2", "task: sst-2, others: { large: { right_if_large_is: 95%, right_if_large_is_not: 40% } }",
+     "s.yaml:11: outcomes.from.generated.others.large: must be another name than small's and large's, got large"),
     ("weights: [0.4, 0.6]", "weights: [0, 0]",
      "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got [0, 0]"),
     ("{ model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: \

@@ -215,12 +215,18 @@ impl Repository {
         right.iter().filter(|right| **right).count() as f64 / right.len() as f64
     }
 
-    /// The models by ascending accuracy.
+    /// The models by ascending accuracy, of equal ones the faster first: their order in the repository, which follows folders' names, says nothing.
     fn ascending(&self) -> Vec<usize> {
         let accuracy = |model: &ModelProfile| self.accuracy_of(&model.whole.outputs);
         let accuracies: Vec<f64> = self.models.iter().map(accuracy).collect();
         let mut order: Vec<usize> = (0..self.models.len()).collect();
-        order.sort_by(|&a, &b| accuracies[a].total_cmp(&accuracies[b]).then(a.cmp(&b)));
+        order.sort_by(|&a, &b| {
+            let [first, second] = [a, b].map(|model| &self.models[model]);
+            accuracies[a]
+                .total_cmp(&accuracies[b])
+                .then_with(|| mean(&first.whole.latency_ms).total_cmp(&mean(&second.whole.latency_ms)))
+                .then_with(|| first.name.cmp(&second.name))
+        });
         order
     }
 

@@ -173,7 +173,7 @@ fn read_for(profiled: &ProfiledModels, folder: &Path) -> Vec<PathBuf> {
     profiled.models.iter().flat_map(of_model).collect()
 }
 
-/// The fastest that meets the targets, or the nearest to them. That a cascade which asks no second model is faster than its first model alone is chance:
+/// The fastest that meets the targets, or the nearest to them. That a cascade whose last model nobody reaches is faster than the same without it is chance:
 /// then it is looked for among the others.
 fn best(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Search, CascadeError> {
     let search = repository.best(rules, targets)?;
@@ -187,7 +187,7 @@ fn best(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Sea
     }
 }
 
-/// Chooses among these candidates, but for cascades that ask no second model.
+/// Chooses among these candidates, but for cascades whose last model nobody reaches.
 fn chosen_of(candidates: Vec<Candidate>, targets: &Targets) -> Search {
     let (count, mut asking) = (candidates.len(), candidates);
     asking.retain(|candidate| !asks_nobody(candidate));
@@ -199,10 +199,11 @@ fn chosen_of(candidates: Vec<Candidate>, targets: &Targets) -> Search {
     }
 }
 
-/// Whether a cascade returns all items at its first level, as far as shares are told.
+/// Whether a cascade returns no item at its last level, as far as shares are told.
 fn asks_nobody(candidate: &Candidate) -> bool {
     const TOLD_AS_NONE: f64 = 5e-4;
-    candidate.models.len() > 1 && 1.0 - candidate.returned[0] < TOLD_AS_NONE
+    let last = candidate.returned.last().expect("there is a level");
+    candidate.models.len() > 1 && *last < TOLD_AS_NONE
 }
 
 /// On targets that the items say little of. Ten wrong answers of the `nearest` candidate tell as much as ten that may be.
@@ -393,6 +394,14 @@ mod tests {
     fn a_cascade_asks_a_second_model() {
         assert!(asks_nobody(&candidate(&["small", "large"], &[0.9996, 0.0004])));
         assert!(!asks_nobody(&candidate(&["small", "large"], &[0.999, 0.001])));
+        assert!(asks_nobody(&candidate(
+            &["small", "middle", "large"],
+            &[0.9, 0.0996, 0.0004]
+        )));
+        assert!(!asks_nobody(&candidate(
+            &["small", "middle", "large"],
+            &[0.9, 0.0, 0.1]
+        )));
         assert!(!asks_nobody(&candidate(&["small"], &[1.0])));
     }
 

@@ -508,3 +508,23 @@ proptest! {
         prop_assert!(early >= best);
     }
 }
+
+/// Folders' names say nothing of models that are right as often: the faster comes first, whatever it is called.
+#[test]
+fn of_models_as_often_right_the_faster_is_asked_first() {
+    let of = |fast: &str, slow: &str| {
+        let (fast, slow) = (model(fast, 5.0, &[0.99, 0.4]), model(slow, 20.0, &[0.4, 0.99]));
+        let candidates = |models| repository(models).candidates(&step(), None).expect("it is whole");
+        let first = candidates(vec![fast.clone(), slow.clone()]);
+        assert_eq!(first, candidates(vec![slow, fast]));
+        first
+    };
+    for (fast, slow) in [("a", "b"), ("b", "a")] {
+        let cascades = of(fast, slow)
+            .into_iter()
+            .filter(|candidate| candidate.models.len() > 1);
+        let orders: Vec<Vec<String>> = cascades.map(|candidate| candidate.models).collect();
+        assert!(!orders.is_empty());
+        assert!(orders.iter().all(|models| *models == [fast, slow]), "{orders:?}");
+    }
+}

@@ -202,9 +202,9 @@ fn excluded(task: usize, small_ms: f64, tabi: &RunSummary, beside: &Beside, pape
     let why = || {
         format!(
             "Table 2 contradicts itself: of Tabi's mean latency, {latency_ms} ms, the small model takes {small_ms:.1} \
-             (Table 1) at a fifth of a card. Were all the rest, control too, billed as the large model's at half a \
-             card, with {billed_ms:.2} ms more for each model that is asked (the most of INFaaS's ten tasks), the \
-             formula would give {most:.1}: no split of the latency gives {paper}"
+             (the card's at the task's words; Table 1 has 7) at a fifth of a card. Were all the rest, control too, \
+             billed as the large model's at half a card, with {billed_ms:.2} ms more for each model that is asked (the \
+             most of INFaaS's ten tasks), the formula would give {most:.1}: no split of the latency gives {paper}"
         )
     };
     (most < paper).then(why)
