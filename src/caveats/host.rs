@@ -1,8 +1,9 @@
-//! What simulated runs take of hosts that nothing checks: memory for tenants' parameters, how fast they and what was looked up are copied from there,
-//! and cores and a disk for look-ups.
+//! What simulated runs take of hosts that nothing checks: memory for tenants' parameters and for domains' tables, how fast those and what was looked up
+//! are copied from there, and cores and a disk for look-ups.
 
 use std::collections::BTreeMap;
 
+use tenantry_core::spec::PlotSpec;
 use tenantry_profiles::{Card, DeviceKind, Tier};
 use tenantry_reports::summary::{LookupSummary, VIRTUAL};
 use tenantry_reports::{Run, RunSummary, human};
@@ -99,8 +100,8 @@ impl Copied {
     }
 }
 
-/// Sentences on a simulated run that looks up more at once than one host of its card does: each card has a lane of its own for it, and nothing holds up
-/// who looks up beside others.
+/// Sentences on a simulated run whose tables take much of the host, or that looks up more at once than one host of its card does: each card has a lane of
+/// its own for it, and nothing holds up who looks up beside others.
 pub fn lookup_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
     let (Some(plot), Some(lookup)) = (&spec.system.pool.plot, &summary.lookup) else {
         return Vec::new();
@@ -114,7 +115,27 @@ pub fn lookup_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<
     let of_disk = (plot.tier == Tier::Disk)
         .then(|| disk_caveat(summary, lookup, at_once))
         .flatten();
-    of_cores.into_iter().chain(of_disk).collect()
+    let of_tables = tables_caveat(&summary.system, plot);
+    of_tables.into_iter().chain(of_cores).chain(of_disk).collect()
+}
+
+/// Domains' tables, all of them in memory, that take much of it. How large the root's is follows from its texts, which a simulation has none of.
+fn tables_caveat(system: &str, plot: &PlotSpec) -> Option<String> {
+    let each = plot.domain_bytes?;
+    let all = each.saturating_mul(plot.domains.into());
+    let root = match plot.tier {
+        Tier::Memory => "lies there too",
+        Tier::Disk => "lies on the disk",
+    };
+    (all >= MUCH_HOST_MEMORY).then(|| {
+        format!(
+            "{system}: domains' tables take {} of host memory ({} of {}), which is taken to be there. The root's, \
+             whose size the scenario does not say, {root}.",
+            human::bytes(all as f64),
+            human::count(plot.domains.into()),
+            human::bytes(each as f64)
+        )
+    })
 }
 
 /// Look-ups that keep so many cores busy.
@@ -228,6 +249,28 @@ mod tests {
                  once in each."
             );
             assert_eq!(told, [expected]);
+        }
+    }
+
+    #[test]
+    fn tables_of_many_domains_take_much_of_a_host() {
+        let of = |domains, domain_bytes, tier| PlotSpec {
+            domains,
+            domain_bytes,
+            tier,
+            ..tenantry_core::testing::PLOT
+        };
+        let told = |plot: PlotSpec| tables_caveat("hmi", &plot);
+        // One that is a little too small, none at all, and one that nobody has counted.
+        for small in [Some((32 << 30) / 8 - 1), Some(0), None] {
+            assert_eq!(told(of(8, small, Tier::Memory)), None);
+        }
+        for (tier, root) in [(Tier::Memory, "lies there too"), (Tier::Disk, "lies on the disk")] {
+            let expected = format!(
+                "hmi: domains' tables take 32.0\u{a0}GiB of host memory (8 of 4.00\u{a0}GiB), which is taken to be there. \
+                 The root's, whose size the scenario does not say, {root}."
+            );
+            assert_eq!(told(of(8, Some(4 << 30), tier)), Some(expected));
         }
     }
 

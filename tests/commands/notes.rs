@@ -17,7 +17,8 @@ fn notes(at: &Path, scenario: &str, set: &[&str]) -> Vec<String> {
         .collect()
 }
 
-const SHORT: &str = "systems=[{preset: bert-shared}]";
+/// One system, which waits for company as simulations and executions alike can: batches of one would be shorter than the card was measured for.
+const SHORT: &str = "systems=[{preset: bert-shared, batch: {size-or-timeout: {max_wait: 20ms}}}]";
 const SLO: &str = "slo={latency: 1s, at: p98}";
 
 /// Tenants that have gone do not come back: a longer run is farther from the rate of all of them.
@@ -260,6 +261,18 @@ systems: [ { preset: hmi } ]
     );
     assert_eq!(on_disk("cluster.gpus=1", "0%"), None);
     assert_eq!(on_disk("cluster.gpus=8", "100%"), None);
+
+    // At the share of the paper's whole table, and at the preset's.
+    let of_tables = |set: &[&str]| {
+        let set = [&[few, "workload.stop.requests=1000", "tenants.domains=100"][..], set].concat();
+        told("domains' tables take", &set)
+    };
+    let whole = of_tables(&["systems[0].plot.domain_hits=100%"]).unwrap();
+    assert!(
+        whole.starts_with("hmi: ") && whole.contains("42.1\u{a0}TiB of host memory (100 of 431\u{a0}GiB)"),
+        "{whole}"
+    );
+    assert_eq!(of_tables(&["tenants.domains=2"]), None);
 }
 
 /// What served was no such card.

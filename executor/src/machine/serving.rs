@@ -251,7 +251,7 @@ impl Serving {
             retrieval: self.retrieval.clone(),
             kind: kind(self.pool.dtype),
             device: self.device,
-            first_layer: self.pool.first_layer() as u16,
+            computed: Layers::from(self.pool.first_layer(), self.pool.model.layers),
             store: self.store.share(),
             slots: self.slots.iter().map(Slots::share).collect(),
             bad_slots: Arc::clone(bad_slots),

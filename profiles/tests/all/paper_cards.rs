@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use tenantry_profiles::paper::{Knowledge, Paper, Role};
 use tenantry_profiles::roofline::Datasheet;
-use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
+use tenantry_profiles::{AdapterImplementation, DType, Family, ModelShape, Source};
 
 const PAGE: &str = "../docs/paper-cards.md";
 const BEGIN: &str =
@@ -158,4 +158,18 @@ fn lora_of_a_few_tenants_costs_what_that_of_one_does() {
         }
         assert!(growth(64) > 1.5, "{rank}: {}", growth(64));
     }
+}
+
+/// HMI's figure of its SSD is of a text; of a decoder's single tokens it says nothing.
+#[test]
+fn what_an_ssd_takes_for_a_decoders_token_is_not_called_fitted() {
+    let card = Paper::load("paper-p5000").unwrap().card();
+    let kind = |table: &str| card.origin(Family::PlotLookup, table).kind;
+    assert_eq!(kind("model=opt-125m tier=disk"), Source::Assumed);
+    assert_eq!(kind("model=opt-125m tier=memory"), Source::Fitted);
+    let of_texts = card.origin(Family::PlotLookup, "model=bert-base tier=disk");
+    assert!(
+        of_texts.kind == Source::Fitted && of_texts.source.contains("assumed below 128"),
+        "{of_texts:?}"
+    );
 }

@@ -79,7 +79,7 @@ fn a_preset_is_its_decisions() {
         pool.batch,
         BatchSpec::SizeOrTimeout {
             max_size: 8,
-            max_wait: Duration::from_millis(20)
+            max_wait: Duration::ZERO
         }
     );
     assert_eq!(
@@ -87,6 +87,27 @@ fn a_preset_is_its_decisions() {
         (SwapSpec::LeastRecentlyUsed, PipelineSpec::PREFETCH)
     );
     assert_eq!(pool.model.name, "tiny");
+}
+
+/// HMI processes batches whenever its queue is not empty (section 7.4), and so do the systems that it is compared with: none is charged a wait that the
+/// others do not have.
+#[test]
+fn who_is_compared_with_hmi_waits_for_company_no_longer_than_it() {
+    for name in [
+        "hmi",
+        "hbert-adapter",
+        "hbert-plot",
+        "bert-shared",
+        "bert-compress",
+        "bert-dedicated",
+    ] {
+        let run = &scenario(&format!("[{{preset: {name}}}]"), "", &["models.backbone=bert-base"]).runs()[0];
+        match run.system.pool.batch {
+            BatchSpec::SizeOrTimeout { max_size: 8, max_wait } => assert_eq!(max_wait, Duration::ZERO, "{name}"),
+            BatchSpec::PerTenant { max_size: 8 } => {}
+            ref batch => panic!("{name}: {batch:?}"),
+        }
+    }
 }
 
 #[test]
@@ -178,7 +199,7 @@ fn overrides_reach_every_key_and_apply_in_order() {
         runs[0].system.pool.batch,
         BatchSpec::SizeOrTimeout {
             max_size: 4,
-            max_wait: Duration::from_millis(20)
+            max_wait: Duration::ZERO
         }
     );
     assert_eq!(runs[1].system.name, "other");

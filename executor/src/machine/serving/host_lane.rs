@@ -8,12 +8,13 @@ pub(super) struct HostLane {
     pub retrieval: Option<Arc<Retrieval>>,
     pub kind: Kind,
     pub device: Device,
-    /// The lowest that is computed, and so that has parameters.
-    pub first_layer: u16,
+    /// Those that are computed, and so have parameters.
+    pub computed: Layers,
     pub store: Store,
     /// By instance.
     pub slots: Vec<Slots>,
-    /// By instance and slot: what was begun to be copied there. Its later layers are of the same version, whatever has come to the store meanwhile.
+    /// By instance and slot: what was begun to be copied there, until its last layer is. Its later layers are of the same version, whatever has come to
+    /// the store meanwhile.
     pub begun: BTreeMap<(InstanceId, u32), Tensor>,
     pub bad_slots: BadSlots,
     pub manager: Manager,
@@ -32,7 +33,7 @@ impl HostLane {
             (Store::Models(store), Slots::Models(slots)) => slots.load(store, tenant, slot),
             (Store::Adapters(store), Slots::Adapters(cache, _)) => {
                 let at = (instance, slot);
-                if layers.first == self.first_layer {
+                if layers.first == self.computed.first {
                     self.begun.insert(at, store.block(tenant));
                 }
                 let block = self.begun.entry(at).or_insert_with(|| store.block(tenant));
@@ -49,7 +50,7 @@ impl HostLane {
             let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
             let Err(reason) = result else {
                 // The first layer's copy makes a slot good again; a later layer's does not mend an earlier one's failure.
-                if layers.first == self.first_layer {
+                if layers.first == self.computed.first {
                     bad.remove(&(batch.instance, load.slot));
                 }
                 continue;
@@ -62,6 +63,12 @@ impl HostLane {
             let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
             bad.extend(batch.loads.iter().map(|load| (batch.instance, load.slot)));
             fail_all(batch, reason(&error, FailureReason::LoadFailed));
+        }
+        // What has come in whole is read no more: the memory of a version that the store has let go of goes with it.
+        if layers.range().end == self.computed.range().end {
+            for load in &batch.loads {
+                self.begun.remove(&(batch.instance, load.slot));
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use tenantry_core::command::{Refusal, RejectReason};
 use tenantry_core::event::Event;
 use tenantry_core::ids::RequestId;
 use tenantry_core::log::{Log, replay};
-use tenantry_core::op::{BatchShape, Lookup, Manage, Sequence};
+use tenantry_core::op::{BatchShape, CopyIn, Load, Lookup, Manage, Sequence};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{BatchSpec, HeadTask, ParameterPipeline, PipelineSpec, PlotSpec, SystemSpec};
 use tenantry_core::testing;

@@ -48,6 +48,38 @@ fn tenants_change_and_go_while_others_are_served() {
     }
 }
 
+/// While its layers come one by one, a slot's block is the one that was begun with; once it has come in whole nobody holds it for the slot, so that a
+/// tenant that is deleted or replaced leaves host memory.
+#[test]
+fn what_has_come_in_whole_is_let_go_of() {
+    let system = system(
+        adapters(AdapterImplementation::GatherBmm),
+        BATCHED,
+        PipelineSpec::LAYERWISE,
+    );
+    let (_, _, serving) = provisioned(&system, 5, None);
+    let mut lane = serving.host_lane(&BadSlots::default());
+    let mut batch = Batch::new(InstanceId(0), BatchShape::NOTHING, Vec::new());
+    batch.loads = vec![Load { tenant: 1, slot: 0 }, Load { tenant: 2, slot: 3 }];
+    let all = Layers::all(system.pool.model.layers);
+    let one_by_one: Vec<Layers> = all.each().collect();
+    for (copies, expected) in [(&one_by_one[..], &[2, 0][..]), (&[all], &[0])] {
+        let held: Vec<usize> = { copies.iter() }
+            .map(|&layers| {
+                let copy = CopyIn {
+                    layers,
+                    chunks: 1,
+                    chunk_bytes: 1,
+                };
+                lane.perform(&OpKind::CopyIn(copy), &batch);
+                lane.begun.len()
+            })
+            .collect();
+        assert_eq!(held, expected);
+    }
+    assert!(batch.failures.lock().unwrap().is_empty());
+}
+
 /// A lane whose op after so many others begins when all who hold the gate's other end have let go of it.
 struct Gated {
     lane: Box<dyn Perform>,
