@@ -89,9 +89,8 @@ pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
     Ok(folder.display().to_string())
 }
 
-/// Adds to a run's card what it lacks of the run's models: what it knows of the same layers under another name, and the rest by the roofline of
-/// its datasheet, where it has one. Reports mark what is lent or derived.
-pub fn complete(card: &mut Card, run: &RunSpec) {
+/// The models of a run, of which its card is to be [completed](tenantry_profiles::roofline::complete).
+pub fn needs(run: &RunSpec) -> impl Iterator<Item = Need> {
     let SystemSpec { pool, route, .. } = &run.system;
     let need = |model: &ModelShape, dtype, pool: &PoolSpec| Need {
         model: model.clone(),
@@ -105,12 +104,12 @@ pub fn complete(card: &mut Card, run: &RunSpec) {
     };
     let stages = route.iter().flat_map(|route| &route.stages).map(|stage| &stage.pool);
     let pools = [pool].into_iter().chain(stages);
-    let of_pools = pools.map(|pool| need(&pool.model, pool.dtype, pool));
+    let of_pools = pools.map(move |pool| need(&pool.model, pool.dtype, pool));
     let streams = { pool.runtimes.iter() }.flat_map(|runtimes| &runtimes.streams);
-    let of_streams = streams.map(|stream| need(&stream.model, stream.dtype, pool));
+    let of_streams = streams.map(move |stream| need(&stream.model, stream.dtype, pool));
     let shared = { pool.tasks.iter() }.flat_map(|tasks| tasks.models(&pool.model));
-    let of_tasks = shared.map(|model| need(model, pool.dtype, pool));
-    tenantry_profiles::roofline::complete(card, of_pools.chain(of_streams).chain(of_tasks));
+    let of_tasks = shared.map(move |model| need(model, pool.dtype, pool));
+    of_pools.chain(of_streams).chain(of_tasks)
 }
 
 /// What the run's systems are asked.

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use tenantry_core::RunRecord;
 use tenantry_core::spec::PipelineSpec;
 use tenantry_profiles::Card;
+use tenantry_profiles::roofline::complete;
 use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
@@ -18,7 +19,7 @@ use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Bursts, Candidate, Cell, Sample};
 use tenantry_traces::Time;
 
-use crate::cards::{card_of, complete, on_card, refusal};
+use crate::cards::{card_of, needs, on_card, refusal};
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
 use crate::failure::Failure;
 use crate::lookups::Lookups;
@@ -154,7 +155,7 @@ impl<'a> Evaluator<'a> {
             let card = card.expect("each offer's card was found");
             // Its choices may need what no other offer does.
             for run in made.map_err(Failure::BadInput)?.runs() {
-                complete(card, &run);
+                complete(card, needs(&run));
             }
         }
         evaluator.one_workload = evaluator.has_one_workload()?;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use tenantry_core::spec::Met;
 use tenantry_profiles::Card;
+use tenantry_profiles::roofline::complete;
 use tenantry_scenarios::plan::Plan;
-use tenantry_scenarios::{RunSpec, Scenario, ScenarioError};
+use tenantry_scenarios::{Distinct, RunSpec, Scenario, ScenarioError};
 
 use super::scenario;
-use crate::cards::{card_of, card_of_option, complete, on_card, refusal};
+use crate::cards::{card_of, card_of_option, needs, on_card, refusal};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
 use crate::lookups::Lookups;
@@ -86,6 +87,7 @@ impl Loaded {
             lookups.check_texts(&scenario, system_number(&runs, index), run)?;
         }
         let mut cards = BTreeMap::new();
+        let mut needed = Distinct::default();
         let mut unfit = BTreeMap::new();
         for (index, run) in runs.iter_mut().enumerate() {
             if let Some(profile) = profile {
@@ -100,7 +102,10 @@ impl Loaded {
                 let prices = &scenario.prices;
                 run.price_per_hour = prices.get(profile).or_else(|| prices.get(&card.name)).copied();
             }
-            complete(card, run);
+            complete(
+                card,
+                needs(run).filter(|need| needed.insert((run.card.clone(), need.clone()))),
+            );
             match on_card(run, card, &lookups)? {
                 Ok(system) => run.system = system,
                 Err(why) => drop(unfit.insert(index, why)),
@@ -122,7 +127,10 @@ impl Loaded {
     /// Adds to the cards what they lack of the runs' models, as they are by now.
     pub fn complete(&mut self) {
         for run in &self.runs {
-            complete(self.cards.get_mut(&run.card).expect("each run's card was found"), run);
+            complete(
+                self.cards.get_mut(&run.card).expect("each run's card was found"),
+                needs(run),
+            );
         }
     }
 

@@ -14,7 +14,7 @@ use crate::slice::slices;
 use crate::tables::Tables;
 
 /// A model that a card is to have tables of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Need {
     /// Its shape.
     pub model: ModelShape,
