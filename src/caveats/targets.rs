@@ -48,9 +48,9 @@ mod tests {
         assert_eq!(told(Some(None)), None, "a first token's target is of other systems");
         assert_eq!(told(None), None);
         let said = told(Some(Some(Duration::from_millis(50)))).unwrap();
-        assert!(
-            said.contains("`runtimes.slo` (150 ms)") && said.contains("`slo.latency` (50.0 ms)"),
-            "{said}"
-        );
+        for (key, ms) in [("runtimes.slo", 150.0), ("slo.latency", 50.0)] {
+            let by = format!("by `{key}` ({})", human::exact_milliseconds(ms));
+            assert!(said.contains(&by), "{said}");
+        }
     }
 }
