@@ -402,27 +402,14 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
             others: others
                 .iter()
                 .map(|(name, other)| {
-                    let path = path
-                        .key("from")
-                        .key("generated")
-                        .key("others")
-                        .key(name)
-                        .key("confidence");
+                    let path = path.key("from").key("generated").key("others").key(name);
                     if name == small || name == large {
-                        let path = Path::default()
-                            .key("outcomes")
-                            .key("from")
-                            .key("generated")
-                            .key("others");
-                        problems.push(Problem::new(
-                            path.key(name),
-                            "another name than small's and large's",
-                            name,
-                        ));
+                        let must = "another name than small's and large's";
+                        problems.push(Problem::new(path.clone(), must, name));
                     }
                     OtherModel {
                         name: name.clone(),
-                        confidence: confidences(&other.confidence, path, problems),
+                        confidence: confidences(&other.confidence, path.key("confidence"), problems),
                         right_if_large_is: vec![(1.0, fraction(other.right_if_large_is))],
                         right_if_large_is_not: vec![(1.0, fraction(other.right_if_large_is_not))],
                     }

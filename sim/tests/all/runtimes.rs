@@ -228,14 +228,14 @@ fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
 /// What falls due while nobody has come, or hardly anybody since the last time, is not decided by the first who comes: it begins anew with them, as at the start.
 #[test]
 fn no_allocation_is_made_of_one_request_after_a_silence() {
-    let AllocateSpec::Periodic(slowly) = periodic(1_000) else {
-        unreachable!("it is planned each period")
+    let each = |period_ms| match periodic(period_ms) {
+        AllocateSpec::Periodic(spec) => AllocateSpec::Periodic(PeriodicSpec {
+            first: Duration::from_millis(300),
+            ..spec
+        }),
+        _ => unreachable!("it is planned each period"),
     };
-    let first = AllocateSpec::Periodic(PeriodicSpec {
-        first: Duration::from_millis(300),
-        ..slowly
-    });
-    let mut spec = runtimes(PAPER, first);
+    let mut spec = runtimes(PAPER, each(1_000));
     spec.streams = vec![stream("all", &[128, 256, 512], ShapeKind::Static)];
     let system = of(&spec, 1);
     // Half of them short and half long; the first is short, by which alone all would be.
@@ -263,13 +263,7 @@ fn no_allocation_is_made_of_one_request_after_a_silence() {
     let fleet = record(6, &system, from(0, 0, 140).collect()).fleet.unwrap();
     assert_eq!(fleet.decisions, 2, "{fleet:?}");
     // Nor where gaps between requests are short beside a period, though that is no longer than half of the time until the first.
-    let AllocateSpec::Periodic(often) = periodic(100) else {
-        unreachable!("it is planned each period")
-    };
-    spec.allocate = AllocateSpec::Periodic(PeriodicSpec {
-        first: Duration::from_millis(300),
-        ..often
-    });
+    spec.allocate = each(100);
     let fleet = record(6, &of(&spec, 1), from(0, 0, 140).collect()).fleet.unwrap();
     assert_eq!(fleet.decisions, 12, "each 100 ms from 300 to 1,400: {fleet:?}");
 }
