@@ -182,7 +182,7 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
 }
 
 /// That a run's cards are too small, by the key that says how large they are, and how large they must be.
-pub fn does_not_fit(run: &RunSpec, card: &Card, error: &ServerError) -> Option<String> {
+fn does_not_fit(run: &RunSpec, card: &Card, error: &ServerError) -> Option<String> {
     let Missing { model, .. } = missing(run, error)?;
     let there = cluster(run, card);
     let lacks = |gpu_memory_bytes: u64| {
@@ -301,9 +301,18 @@ pub fn without_price(run: &RunSpec, missing: MissingTable) -> MissingTable {
 /// # Errors
 /// Why none can be made.
 pub fn server(run: &RunSpec, card: &Card) -> Result<Server, String> {
-    Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map_err(|error| {
-        does_not_fit(run, card, &error).unwrap_or_else(|| format!("system {}: {error}", run.system.name))
-    })
+    let made = Server::on_card(card, &cluster(run, card), &run.system, run.tenants);
+    made.map_err(|error| no_server(run, card, error))
+}
+
+/// Why no server of a run's system can be made on its card.
+pub fn no_server(run: &RunSpec, card: &Card, error: ServerError) -> String {
+    let error = match error {
+        // Tasks are batched by the card's tables.
+        ServerError::MissingTable(missing) => without_price(run, missing).into(),
+        error => error,
+    };
+    does_not_fit(run, card, &error).unwrap_or_else(|| format!("system {}: {error}", run.system.name))
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub(crate) struct Resolved {
     pub warm_up: Duration,
     pub gpus: u32,
     pub gpu_memory_bytes: Option<u64>,
+    /// Whether a link between cards is given.
+    pub has_link: bool,
     pub card: String,
     pub price_per_hour: Option<f64>,
     pub slo: Option<Slo>,
@@ -88,6 +90,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         warm_up: raw.workload.warm_up.0,
         gpus: raw.cluster.gpus.0,
         gpu_memory_bytes: raw.cluster.gpu_memory.map(|memory| memory.0),
+        has_link: raw.cluster.link.is_some(),
         card: raw.card.0.clone(),
         price_per_hour: raw.prices.get(&raw.card.0).map(|price| price.0),
         slo,

@@ -207,6 +207,22 @@ impl Scenario {
         self.raw.sweep.0.iter().any(|(swept, _)| swept == key)
     }
 
+    /// Whether a link between cards is given over which nothing goes: no system takes prompts in apart from tokens, at no point of the sweep, and no
+    /// choice of the plan has one do it.
+    pub fn has_idle_link(&self) -> bool {
+        let is_apart = |system: &SystemSpec| {
+            let generation = system.pool.generation.as_ref();
+            generation.is_some_and(|generation| generation.disaggregated.is_some())
+        };
+        let may_be_chosen = { self.plan.iter().flat_map(|plan| &plan.ways) }
+            .flat_map(|way| &way.settings)
+            .any(|(path, _)| ["generation", "generation.prefill_gpus"].contains(&path.as_str()));
+        let points = || self.points.iter().map(|point| &point.resolved);
+        points().any(|point| point.has_link)
+            && !points().flat_map(|point| &point.systems).any(is_apart)
+            && !may_be_chosen
+    }
+
     /// How many tenants there are, where no sweep says otherwise.
     pub fn tenants(&self) -> u32 {
         self.raw.tenants.count.0
@@ -312,6 +328,7 @@ impl Point {
             answers,
             systems: _,
             files: _,
+            has_link: _,
         } = &self.resolved;
         // Every draw hashes its seed, so that neighbouring seeds have nothing in common; and each repeat can be run
         // alone by giving its seed.

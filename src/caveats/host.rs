@@ -25,7 +25,7 @@ pub(super) fn host_memory_caveats(runs: &[Run]) -> Vec<String> {
 }
 
 /// Likewise, of one run.
-pub fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
+fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
     let bytes = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY)?;
     Some(format!(
         "{}: tenants' parameters take {} of host memory, which is taken to be there.",
@@ -41,17 +41,22 @@ const HOST_BYTES_PER_S: f64 = 200e9;
 /// of its own, and nothing holds up who copies from the one memory at once.
 pub(super) fn host_copies_caveats(runs: &[Run]) -> Vec<String> {
     let mut most: BTreeMap<&str, Copied> = BTreeMap::new();
-    for summary in virtual_ones(runs).filter(|summary| summary.gpus > 1 && summary.duration_s > 0.0) {
-        let copied = Copied::of(summary);
-        let of = most.entry(&summary.system).or_insert(copied);
+    let beyond = virtual_ones(runs).filter_map(|summary| Some((&summary.system, Copied::beyond_a_host(summary)?)));
+    for (system, copied) in beyond {
+        let of = most.entry(system).or_insert(copied);
         if copied.bytes_per_s > of.bytes_per_s {
             *of = copied;
         }
     }
-    let beyond = most
-        .into_iter()
-        .filter(|(_, copied)| copied.bytes_per_s > HOST_BYTES_PER_S);
-    beyond.map(|(system, copied)| copied.caveat(system)).collect()
+    most.into_iter().map(|(system, copied)| copied.caveat(system)).collect()
+}
+
+/// Sentences on all that one simulated run takes of its hosts.
+pub(super) fn host_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
+    let of_memory = host_memory_caveat(summary);
+    let of_copies = Copied::beyond_a_host(summary).map(|copied| copied.caveat(&summary.system));
+    let of_lookups = lookup_caveats(spec, card, summary);
+    of_memory.into_iter().chain(of_copies).chain(of_lookups).collect()
 }
 
 /// What leaves host memory for a run's cards together.
@@ -66,6 +71,12 @@ struct Copied {
 }
 
 impl Copied {
+    /// Where it is more than one host's memory gives.
+    fn beyond_a_host(summary: &RunSummary) -> Option<Copied> {
+        let may_be = summary.gpus > 1 && summary.duration_s > 0.0;
+        { may_be.then(|| Copied::of(summary)) }.filter(|copied| copied.bytes_per_s > HOST_BYTES_PER_S)
+    }
+
     fn of(summary: &RunSummary) -> Copied {
         let parameters = summary.swap.map_or(0, |swap| swap.bytes_in);
         let staged = { summary.lookup }.and_then(|lookup| lookup.staged_bytes).unwrap_or(0);

@@ -27,7 +27,7 @@ use tenantry_reports::{Group, Run};
 pub use classes::planned_class_target_caveat;
 pub use extrapolated::*;
 pub use few::few_items_caveat;
-pub use host::{host_memory_caveat, lookup_caveats};
+pub use host::lookup_caveats;
 pub use outcomes::*;
 pub use prices::*;
 pub use pruning::*;

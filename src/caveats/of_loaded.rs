@@ -41,6 +41,7 @@ impl Loaded {
         caveats.extend(undisturbed(self.cards.values()));
         caveats.extend(self.run_caveats());
         caveats.extend(self.price_caveat());
+        caveats.extend(self.idle_link_caveat());
         caveats.sort();
         caveats.dedup();
         caveats
@@ -119,6 +120,15 @@ impl Loaded {
     }
 
     /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
+    /// A sentence on a link between cards over which nothing goes.
+    fn idle_link_caveat(&self) -> Option<String> {
+        self.scenario.has_idle_link().then(|| {
+            "cluster.link has no effect: what goes over it is what prompts leave on cards that take in prompts alone, and \
+             no system has such cards (generation.prefill_gpus)."
+                .to_owned()
+        })
+    }
+
     pub fn table_caveats(&self) -> Vec<String> {
         table_caveats(&self.tables_used())
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenantry_core::policy::fleet::Fallback;
+use tenantry_profiles::Card;
 use tenantry_reports::{Group, Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::spec::PopularitySpec;
@@ -11,31 +12,45 @@ use super::backlog::backlog_caveat;
 use super::classes::class_target_caveats;
 use super::ends::early_end_caveat;
 use super::few::{few_judged_caveats, no_request_caveat};
-use super::host::{host_copies_caveats, host_memory_caveats};
+use super::host::{host_caveats, host_copies_caveats, host_memory_caveats};
 use super::management::management_caveat;
 use super::recordings::silence_caveat;
 use super::{is_one_run, once};
 
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
 pub fn of_runs(runs: &[Run]) -> Vec<String> {
+    let summaries: Vec<&RunSummary> = runs.iter().map(|run| &run.summary).collect();
     let all = [
         no_request_caveat(runs).into_iter().collect(),
         unfinished_caveats(runs),
-        shortened_caveats(runs),
+        shortened_caveats(&summaries),
         unjudged_caveats(runs),
         few_judged_caveats(runs),
         class_target_caveats(runs),
         one_token_caveats(runs),
-        unanswered_caveats(runs),
+        unanswered_caveats(&summaries),
         unanswered_tenants_caveats(runs),
         given_up_caveats(runs),
         host_memory_caveats(runs),
         host_copies_caveats(runs),
-        cut_batches_caveats(runs),
-        fleet_caveats(runs),
+        cut_batches_caveats(&summaries),
+        fleet_caveats(&summaries),
         left_out_caveats(runs),
         backlog_caveat(runs).into_iter().collect(),
         same_repeats_caveats(runs),
+    ];
+    all.concat()
+}
+
+/// Sentences on what came of the first run of a plan's answer that neither its table nor its verdict says: what is not done as asked, and what it takes
+/// of hosts.
+pub fn of_answer(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
+    let all = [
+        shortened_caveats(&[summary]),
+        unanswered_caveats(&[summary]),
+        host_caveats(spec, card, summary),
+        cut_batches_caveats(&[summary]),
+        fleet_caveats(&[summary]),
     ];
     all.concat()
 }
@@ -132,14 +147,14 @@ fn turns_caveat(popularity: &PopularitySpec, tenants: u32, offered: u64) -> Opti
 }
 
 /// Sentences on tasks whose batches are cut since more queries' activations find no memory.
-fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
-    let of = |run: &Run| {
-        let tasks = run.summary.tasks.as_ref()?;
+fn cut_batches_caveats(runs: &[&RunSummary]) -> Vec<String> {
+    let of = |run: &&RunSummary| {
+        let tasks = run.tasks.as_ref()?;
         Some(format!(
             "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a \
              card's memory, which is all that its models leave, and tasks may find none; a smaller `max_batch` leaves \
              them room.",
-            run.summary.system,
+            run.system,
             tasks.max_batch,
             tasks.max_batch_asked?,
             human::bytes(tasks.activation_bytes as f64)
@@ -169,9 +184,9 @@ pub fn unanswered(summary: &RunSummary) -> Option<(f64, String)> {
 }
 
 /// A sentence on each system of which requests were refused or failed, on each machine: of its run with most of them.
-fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
+fn unanswered_caveats(runs: &[&RunSummary]) -> Vec<String> {
     let mut most: BTreeMap<(&str, &str), (f64, String)> = BTreeMap::new();
-    for summary in runs.iter().map(|run| &run.summary) {
+    for summary in runs {
         let of = most.entry((&summary.system, &summary.machine)).or_default();
         if let Some(more) = unanswered(summary).filter(|more| more.0 > of.0) {
             *of = more;
@@ -349,10 +364,10 @@ fn by_system(runs: &[Run], count: impl Fn(&RunSummary) -> u64) -> Vec<(String, L
 }
 
 /// Sentences on requests that ask for more tokens than their model has positions for.
-fn shortened_caveats(runs: &[Run]) -> Vec<String> {
-    let of = |run: &Run| {
-        let shortened = run.summary.generation?.shortened?;
-        let (summary, offered) = (&run.summary, run.summary.requests.offered);
+fn shortened_caveats(runs: &[&RunSummary]) -> Vec<String> {
+    let of = |summary: &&RunSummary| {
+        let shortened = summary.generation?.shortened?;
+        let offered = summary.requests.offered;
         Some(format!(
             "{} on {}: {shortened} of {offered} requests ask for more tokens than the model has positions for, and \
              were given as many as it has.",
@@ -380,7 +395,7 @@ const REASONS: [(Fallback, &str); 4] = [
 ];
 
 /// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
-fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
+fn fleet_caveats(runs: &[&RunSummary]) -> Vec<String> {
     #[derive(Default)]
     struct Counts {
         decisions: u64,
@@ -391,7 +406,7 @@ fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
     let mut fleets: BTreeMap<(&str, &str), Counts> = BTreeMap::new();
     for RunSummary {
         system, machine, fleet, ..
-    } in runs.into_iter().map(|run| &run.summary)
+    } in runs
     {
         let Some(fleet) = fleet else { continue };
         let counts = fleets.entry((system, machine)).or_default();
@@ -450,12 +465,12 @@ mod tests {
                 fleet,
                 ..RunRecord::default()
             };
-            Run::new(labels("arlo"), &record)
+            RunSummary::new(labels("arlo"), &record)
         };
-        assert!(fleet_caveats(&[run(&[], 0)]).is_empty());
+        assert!(fleet_caveats(&[&run(&[], 0)]).is_empty());
         let told = fleet_caveats(&[
-            run(&[(Fallback::SolverLimit, 1)], 0),
-            run(&[(Fallback::DemandBeyondCards, 2), (Fallback::SolverLimit, 1)], 3),
+            &run(&[(Fallback::SolverLimit, 1)], 0),
+            &run(&[(Fallback::DemandBeyondCards, 2), (Fallback::SolverLimit, 1)], 3),
         ]);
         assert_eq!(told.len(), 2, "{told:?}");
         let why = "2 since more requests came than the instances finish within the SLO, one of them of the longest runtime, 2 \
@@ -466,9 +481,9 @@ mod tests {
         );
         assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
         let mut older = run(&[(Fallback::SolverLimit, 1)], 0);
-        older.summary.fleet.as_mut().unwrap().fallbacks_by.clear();
+        older.fleet.as_mut().unwrap().fallbacks_by.clear();
         assert_eq!(
-            fleet_caveats(&[older]),
+            fleet_caveats(&[&older]),
             ["arlo on virtual: 1 of 6 allocations stand for a solution."]
         );
     }
@@ -525,9 +540,10 @@ mod tests {
                 generation,
                 ..RunRecord::default()
             };
-            Run::new(labels(system), &record)
+            RunSummary::new(labels(system), &record)
         };
-        let told = shortened_caveats(&[run("a", 3), run("b", 3), run("a", 3), run("b", 0), run("a", 4)]);
+        let runs = [run("a", 3), run("b", 3), run("a", 3), run("b", 0), run("a", 4)];
+        let told = shortened_caveats(&runs.each_ref());
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(
             told[0].starts_with("a on virtual: 3 of 0 requests ask for more tokens")

@@ -20,7 +20,7 @@ use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::keep::earlier_than_plan;
 use crate::output::{Started, check_folder, counted, make_folder, next, print, say, style};
-use crate::planning::{KeptFound, KeptRuns, Known, answer};
+use crate::planning::{KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
 use crate::sweep::identity::{Inputs, Sweep};
 use crate::{interrupt, progress};
@@ -70,26 +70,21 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let inputs = Inputs::of(files(&scenario, plan))?;
     let identity = Sweep::of(&cards, &inputs, &started)?;
     let kept = KeptRuns::new(&args.out, &identity.digest);
-    let (known, goes_on) = match kept.read()? {
-        KeptFound::Runs(runs) => {
-            let kept = counted(runs.len() as u64, "run", "runs");
-            say(output, &format!("kept of this plan: {kept}"));
-            (Known::with(runs), true)
-        }
-        KeptFound::Others(path) => {
-            let note = "is of another plan, scenario, card, recording or build, and is left; an interruption of this \
-                        plan would write over it";
-            say(output, &format!("note: {} {note}", path.display()));
-            (Known::default(), false)
-        }
-        KeptFound::Nothing => (Known::default(), false),
-    };
-    let known = Arc::new(known);
+    let runs = kept.read()?;
+    let goes_on = runs.is_some();
+    if let Some(runs) = &runs {
+        let kept = counted(runs.len() as u64, "run", "runs");
+        say(output, &format!("kept of this plan: {kept}"));
+    }
+    let known = Arc::new(runs.map_or_else(Known::default, Known::with));
     let planned = answer(&scenario, plan, &known, &interrupt, &bar);
     bar.finish_and_clear();
     if let Err(Failure::Interrupted(_)) = planned {
         let runs = Arc::into_inner(known).expect("the searches are over").into_runs();
         let count = runs.len();
+        if count == 0 {
+            return Err(Failure::Interrupted("no run of the plan was finished".to_owned()));
+        }
         inputs.check_unchanged()?;
         let path = kept.write(runs)?;
         return Err(Failure::Interrupted(format!(

@@ -106,7 +106,7 @@ pub fn answer(
             all: evaluator.made(),
             everything: evaluator.levels.iter().map(Vec::len).sum(),
         },
-        notes: said.notes(),
+        notes: said.notes()?,
     };
     let caveats = evaluator.caveats();
     Ok(Planned { report, best, caveats })

@@ -20,7 +20,7 @@ use tenantry_sim::plan::{Bursts, Candidate, Cell, Sample};
 use tenantry_traces::Time;
 
 use crate::cards::{card_of, needs, on_card, refusal};
-use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
+use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, of_answer, table_caveats};
 use crate::failure::Failure;
 use crate::lookups::Lookups;
 use crate::planning::accuracy::Answers;
@@ -420,6 +420,14 @@ impl<'a> Evaluator<'a> {
     /// The first run of a cell; nothing where it was not run.
     pub fn seen(&self, cell: Cell) -> Option<RunSummary> {
         self.first(cell, |run| run.summary.clone())
+    }
+
+    /// What a reader must know of the first run of the cell that is the answer.
+    pub fn caveats_of_answer(&self, cell: Cell) -> Result<Vec<String>, Failure> {
+        let (Some(seen), Ok(run)) = (self.seen(cell), self.run_of(cell, 0)?) else {
+            return Ok(Vec::new());
+        };
+        Ok(of_answer(&run, &self.cards[run.card.as_str()], &seen))
     }
 
     /// Why a cell is no answer whatever its load, where that is so.

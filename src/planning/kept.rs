@@ -76,15 +76,6 @@ pub struct KeptRuns<'a> {
     digest: &'a str,
 }
 
-/// What a folder has of an interrupted plan.
-pub enum Found {
-    /// Runs of this plan.
-    Runs(PlanRuns),
-    /// Those of another plan, which the next interruption would write over.
-    Others(PathBuf),
-    Nothing,
-}
-
 impl<'a> KeptRuns<'a> {
     /// Of the plan of this `digest`, in `folder`.
     pub fn new(folder: &'a Path, digest: &'a str) -> KeptRuns<'a> {
@@ -95,20 +86,24 @@ impl<'a> KeptRuns<'a> {
         self.folder.join(PARTIAL)
     }
 
-    /// What was kept.
+    /// What was kept, if this plan was interrupted.
     ///
     /// # Errors
-    /// A file that cannot be read.
-    pub fn read(&self) -> Result<Found, Failure> {
+    /// A file that cannot be read, and the runs of another plan: an interruption of this one would write over them, which may have taken hours.
+    pub fn read(&self) -> Result<Option<PlanRuns>, Failure> {
         let path = self.path();
         if !path.exists() {
-            return Ok(Found::Nothing);
+            return Ok(None);
         }
         let bytes = std::fs::read(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
         // Another version's may have another form, and is another plan's.
         match serde_json::from_slice::<Partial>(&bytes) {
-            Ok(partial) if partial.digest == self.digest => Ok(Found::Runs(partial.runs.into_iter().collect())),
-            _ => Ok(Found::Others(path)),
+            Ok(partial) if partial.digest == self.digest => Ok(Some(partial.runs.into_iter().collect())),
+            _ => Err(Failure::BadInput(format!(
+                "--out: must be a folder without another plan's runs, got {}, whose {PARTIAL} is of another plan, scenario, \
+                 card, recording or build; remove it where nobody goes on with that",
+                self.folder.display()
+            ))),
         }
     }
 

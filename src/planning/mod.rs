@@ -20,7 +20,7 @@ mod strain;
 
 pub use answer::answer;
 pub use evaluate::Known;
-pub use kept::{Found as KeptFound, KeptRuns};
+pub use kept::KeptRuns;
 
 #[cfg(test)]
 mod tests;

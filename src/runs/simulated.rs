@@ -14,7 +14,7 @@ use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::Time;
 
 use super::labels;
-use crate::cards::{cluster, does_not_fit, reading_failure, without_price, workload};
+use crate::cards::{cluster, no_server, reading_failure, without_price, workload};
 use crate::caveats::{AnotherRate, Extrapolated, lookup_caveats, of_workload};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
@@ -158,19 +158,13 @@ fn staged_bytes(run: &RunSpec, record: &RunRecord) -> u64 {
 
 /// Why a run was not simulated to its end.
 pub fn failure_of(run: &RunSpec, card: &Card, error: SimulateError) -> Failure {
-    let error = match error {
-        SimulateError::Price(PriceError(missing)) => SimulateError::Price(without_price(run, missing).into()),
-        other => other,
-    };
-    let too_small = match &error {
-        SimulateError::Server(error) => does_not_fit(run, card, error),
-        _ => None,
-    };
-    let message = too_small.unwrap_or_else(|| format!("system {}: {error}", run.system.name));
+    let of_system = |error: &dyn std::fmt::Display| format!("system {}: {error}", run.system.name);
     match error {
-        SimulateError::Server(_) | SimulateError::Price(_) | SimulateError::Answers(_) => Failure::BadInput(message),
-        SimulateError::Run(error) => run_failure(run, message, &error),
-        SimulateError::Law(_) => Failure::Running(message),
+        SimulateError::Server(error) => Failure::BadInput(no_server(run, card, error)),
+        SimulateError::Price(PriceError(missing)) => Failure::BadInput(of_system(&without_price(run, missing))),
+        SimulateError::Answers(error) => Failure::BadInput(of_system(&error)),
+        SimulateError::Run(error) => run_failure(run, of_system(&error), &error),
+        SimulateError::Law(error) => Failure::Running(of_system(&error)),
     }
 }
 

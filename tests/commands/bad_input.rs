@@ -228,6 +228,14 @@ const CASES: &[Case] = &[
             "measure it with `tenantry profile --device cpu --for s.yaml`",
         ],
     ),
+    // Tasks are computed in single precision alone: what the card has in another format is no hint.
+    (
+        &["simulate", "pets/fig-7", "--set", "card=l4"],
+        2,
+        &[
+            "got model=bert-base dtype=f16, model=bert-large dtype=f16; measure it with `tenantry profile --device cuda:0 --for ",
+        ],
+    ),
     (
         &["simulate", "s.yaml", "--set", "cluster.gpu_memory=1 MiB"],
         2,

@@ -212,13 +212,8 @@ systems: [ { preset: bert-dedicated, dtype: f16 } ]
     assert_eq!(told("cluster.gpus=4"), None);
 }
 
-/// Each card looks up by itself, and cards of one host share its cores, its memory and its disk.
-#[test]
-fn what_look_ups_of_many_cards_take_of_a_host_is_told_of() {
-    let place = folder();
-    fs::write(
-        place.path().join("plot.yaml"),
-        "\
+/// Cards enough to keep more cores busy than a host has.
+const PLOT: &str = "\
 name: plot
 card: h200-sxm
 cluster: { gpus: 64 }
@@ -229,9 +224,13 @@ workload:
   lengths: { input: { fixed: 64 } }
   stop: { requests: 30000 }
 systems: [ { preset: hmi } ]
-",
-    )
-    .unwrap();
+";
+
+/// Each card looks up by itself, and cards of one host share its cores, its memory and its disk.
+#[test]
+fn what_look_ups_of_many_cards_take_of_a_host_is_told_of() {
+    let place = folder();
+    fs::write(place.path().join("plot.yaml"), PLOT).unwrap();
     let told = |what: &str, set: &[&str]| {
         let notes = notes(place.path(), "plot.yaml", set);
         notes.into_iter().find(|note| note.contains(what))
@@ -273,6 +272,45 @@ systems: [ { preset: hmi } ]
         "{whole}"
     );
     assert_eq!(of_tables(&["tenants.domains=2"]), None);
+}
+
+/// Who is recommended what a host may not have learns of it before there is a simulation of it.
+#[test]
+fn what_a_plans_answer_takes_of_a_host_is_told_of() {
+    let place = folder();
+    fs::write(place.path().join("plot.yaml"), PLOT).unwrap();
+    let set = [
+        "tenants.domains=100",
+        "slo={latency: 10s, at: p98}",
+        "plan={find: fewest-cards, gpus: [64], repeats: 1}",
+    ];
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let plan: Vec<&str> = ["plan", "plot.yaml", "--out", "p"].into_iter().chain(set).collect();
+    let of_host = |args: &[&str]| {
+        let said = said(place.path(), args);
+        let notes = said.lines().filter(|line| line.contains("taken to be there"));
+        let mut notes: Vec<String> = notes.map(str::to_owned).collect();
+        notes.sort();
+        notes
+    };
+    let planned = of_host(&plan);
+    let about = |what: &str| planned.iter().any(|note| note.contains(what));
+    assert!(about("domains' tables take") && about("look-ups keep"), "{planned:#?}");
+    assert_eq!(planned, of_host(&["simulate", "p/answer.yaml"]));
+}
+
+/// What is copied from card to card is what prompts leave on cards of their own.
+#[test]
+fn a_link_that_nothing_goes_over_is_told_of() {
+    let place = folder();
+    let told = |scenario: &str, set: &[&str]| {
+        let notes = notes(place.path(), scenario, set);
+        notes.iter().any(|note| note.starts_with("cluster.link has no effect"))
+    };
+    let link = "cluster.link={bandwidth: 25 GB/s}";
+    assert!(told("s.yaml", &[SHORT, link]));
+    assert!(!told("s.yaml", &[SHORT]));
+    assert!(!told("punica/tiny-apart", &[link, "workload.stop.requests=50"]));
 }
 
 /// What served was no such card.

@@ -3,6 +3,7 @@
 mod bad_cascades;
 mod bad_inputs;
 mod domains_tables;
+mod links;
 mod scenarios;
 mod schema;
 mod workloads;

@@ -7,7 +7,6 @@ use tenantry_scenarios::Objective;
 use tenantry_sim::plan::{Cell, Sample};
 
 use super::Explanation;
-use crate::caveats::host_memory_caveat;
 use crate::failure::Failure;
 use crate::planning::binds::{binds, refused};
 
@@ -96,7 +95,7 @@ where
         })
     }
 
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Result<Vec<String>, Failure> {
         let decided = match self.search.rules().repeats {
             1 if self.evaluator.plan.repeats == 1 => "A decision takes one run.".to_owned(),
             1 => "A decision takes one run, since other seeds bring the same requests, or bursts, once more: how sure \
@@ -157,13 +156,15 @@ where
                 human::count(best.as_ref().map_or(0, |seen| seen.requests.offered))
             ));
         }
-        notes.extend(best.as_ref().and_then(host_memory_caveat));
+        if let Some(best) = self.found.best {
+            notes.extend(self.evaluator.caveats_of_answer(best)?);
+        }
         if self.found.standings.iter().any(|standing| standing.not_monotone) {
             notes.push(
                 "Where more of a card or less load was found to be worse, levels were tried one by one.".to_owned(),
             );
         }
-        notes
+        Ok(notes)
     }
 
     /// To which other arrivals a cell's runs were carried over, and why.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{LOAD, plan};
-use crate::common::{folder, good, good_json, names, tenantry};
+use crate::common::{check_bad, folder, good, good_json, names, tenantry};
 
 #[test]
 fn a_plan_leaves_an_answer_that_can_be_simulated() {
@@ -188,25 +188,43 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
         let set = ["--set", load, "--set", LOAD[3], "--set", LOAD[5]];
         [&["plan", "s.yaml"], &set[..], &["--out", out]].concat()
     };
-    let child = std::process::Command::new(env!("CARGO_BIN_EXE_tenantry"))
-        .current_dir(at)
-        .args(command("p"))
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    let killed = std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(killed.unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let interrupted_after = |milliseconds| {
+        let child = std::process::Command::new(env!("CARGO_BIN_EXE_tenantry"))
+            .current_dir(at)
+            .args(command("p"))
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        let killed = std::process::Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(killed.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        said
+    };
+    // A slow machine has finished no run so soon, and leaves nothing.
+    let mut waits = (0..).map(|doubled| 1_500 << doubled);
+    let said = waits.find_map(|wait| {
+        let said = interrupted_after(wait);
+        let is_none = said.starts_with("interrupted: no run of the plan was finished");
+        assert_eq!(at.join("p").exists(), !is_none, "{said}");
+        (!is_none).then_some(said)
+    });
+    let said = said.expect("in the end there is one");
     let kept = "of the plan are kept in p/plan.partial.json; the same command goes on with them";
     assert!(said.starts_with("interrupted: ") && said.contains(kept), "{said}");
-    assert!(!said.contains("interrupted: 0 runs"), "{said}");
     assert_eq!(names(&at.join("p")), ["plan.partial.json"]);
+
+    // What took long is lost by no other plan.
+    let kept = fs::read(at.join("p/plan.partial.json")).unwrap();
+    let another = [&command("p")[..], &["--set", "seed=2"]].concat();
+    let why = "--out: must be a folder without another plan's runs, got p, whose plan.partial.json is of another plan";
+    check_bad(at, &[(&another, 2, &[why])]);
+    assert_eq!(fs::read(at.join("p/plan.partial.json")).unwrap(), kept);
 
     let output = tenantry(at, &command("p"));
     let said = String::from_utf8_lossy(&output.stderr);
