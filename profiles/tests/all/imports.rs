@@ -3,29 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, DType, Decoder, Import, ImportSource, ModelShape, Source};
 
-/// The public data: in `TENANTRY_DATA`, or beside the checkout; none where it is absent, which is said.
-fn data() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let folder = std::env::var_os("TENANTRY_DATA").map_or_else(beside, PathBuf::from);
-    if !folder.is_dir() {
-        eprintln!(
-            "SKIPPED: no public data in {}; TENANTRY_DATA may name it",
-            folder.display()
-        );
-        return None;
-    }
-    Some(folder)
-}
-
-fn find(data: &Path, file: &str) -> PathBuf {
-    let folders = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
-    let found = folders.map(|folder| folder.join(file)).find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("{file} is in no folder of {}", data.display()))
-}
+use crate::public_data::{find, public_data};
 
 fn model(name: &str) -> ModelShape {
     ModelShape::builtin(name).unwrap()
@@ -72,7 +54,7 @@ fn imported_cards() -> Vec<Card> {
 
 #[test]
 fn shipped_cards_are_what_their_commands_import() {
-    let Some(data) = data() else { return };
+    let Some(data) = public_data() else { return };
     let cards = imported_cards();
     assert!(cards.len() >= 9, "{} cards", cards.len());
     for shipped in cards {
@@ -112,7 +94,7 @@ fn shipped_cards_are_what_their_commands_import() {
 /// Kernels of another GPU, in a format that this one does not compute in.
 #[test]
 fn formats_that_a_gpu_does_not_have_are_refused() {
-    let Some(data) = data() else { return };
+    let Some(data) = public_data() else { return };
     let h200 = Card::embedded("h200-sxm-imported").unwrap().unwrap();
     let first = h200.provenance.command.split(" && ").next().unwrap();
     let import = Import {
@@ -157,7 +139,7 @@ fn llama(card: &str) -> Decoder {
 /// Any mix of a chunk and decodes, on all rows that were measured, most of which the tables leave out.
 #[test]
 fn mixes_of_chunks_and_decodes_are_priced_as_measured() {
-    let Some(data) = data() else { return };
+    let Some(data) = public_data() else { return };
     for (name, file) in [
         ("rtx4090", "RTX4090_llama31_8b_tp1_attention.csv.gz"),
         ("rtx-pro-6000", "RTXPRO6000_llama31_8b_tp1_attention.csv.gz"),

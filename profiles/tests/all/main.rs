@@ -10,6 +10,7 @@ mod joining;
 mod lending;
 mod limits;
 mod paper_cards;
+mod public_data;
 mod quantiles;
 mod roofline;
 mod store;

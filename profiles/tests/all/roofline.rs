@@ -2,22 +2,14 @@
 //! the error which derived tables state is no smaller.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tenantry_profiles::roofline::{
     Datasheet, DerivedError, Factors, LeftOut, Roofline, WholeModel, leave_one_card_out,
 };
 use tenantry_profiles::{Card, DType, DeviceKind, Family, ModelShape, Source, Stats};
 
-/// Of the public data in `TENANTRY_DATA`, or beside the checkout.
-fn file(name: &str) -> Option<PathBuf> {
-    let data = std::env::var_os("TENANTRY_DATA").map_or_else(|| PathBuf::from("../../shared/data"), PathBuf::from);
-    let path = data.join("bert_latency").join(name);
-    if !path.is_file() {
-        eprintln!("SKIPPED: {} is not there", path.display());
-    }
-    path.is_file().then_some(path)
-}
+use crate::public_data::{find, public_data};
 
 /// Which datasheet a table's card is.
 fn card(name: &str) -> Option<Datasheet> {
@@ -49,8 +41,9 @@ fn points(path: &Path, read: impl Fn(&dyn Fn(&str) -> String) -> Option<WholeMod
 }
 
 fn published() -> Option<Vec<WholeModel>> {
-    let tensorrt = file("tensorrt_demo_bert_latency.csv")?;
-    let faster_transformer = file("fastertransformer_bert_base_latency.csv")?;
+    let data = public_data()?;
+    let tensorrt = find(&data, "tensorrt_demo_bert_latency.csv");
+    let faster_transformer = find(&data, "fastertransformer_bert_base_latency.csv");
     let number = |text: String| text.parse::<u32>().unwrap();
     let mut all = points(&tensorrt, |cell| {
         let model = match cell("model").as_str() {
