@@ -340,14 +340,14 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
         problems.push(Problem::new(path.key("averages"), must, "a value"));
     }
     for (index, known) in averages.iter().enumerate() {
-        if known.weights.iter().sum::<f64>() == 0.0 {
-            let path = path.key("averages").index(index).key("weights");
-            problems.push(Problem::new(
-                path,
-                "numbers of which some are above 0",
-                listed(&known.weights),
-            ));
-        }
+        let before = averages[..index].iter().position(|before| before.is_by(&known.weights));
+        let must = match before {
+            _ if known.weights.iter().sum::<f64>() == 0.0 => "numbers of which some are above 0".to_owned(),
+            Some(before) => format!("in other proportions than those of averages[{before}]"),
+            None => continue,
+        };
+        let path = path.key("averages").index(index).key("weights");
+        problems.push(Problem::new(path, must, listed(&known.weights)));
     }
     let outcomes = match &raw.from {
         RawOutcomeSource::Profiled { folder } => {

@@ -299,6 +299,14 @@ impl Origin {
                 );
                 Problem::new(root.key("systems").index(system).key("classes"), must, classes)
             }
+            AnswersError::Answers { classes, wrong, .. } => {
+                let must = format!(
+                    "{} at least, since the table's models give {wrong} different wrong answers to one item, or \
+                     `cascade.join` last or a vote",
+                    wrong + 1
+                );
+                Problem::new(root.key("systems").index(system).key("classes"), must, classes)
+            }
             AnswersError::Chances => Problem::new(
                 cascade.key("join"),
                 "last or a vote, since a chance of being right is no probability of the answer",

@@ -1,7 +1,8 @@
 //! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, machines, tables of prices; `tables`: of lower layers), of
-//! what was asked (`recordings`, `rates`, `pruning`, `targets`), of prices (`prices`, `extrapolated`), and of what came of it (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command
+//! what was asked (`recordings`, `rates`, `pruning`, `targets`), of what models answer (`answers`), of prices (`prices`, `extrapolated`), and of what came of it (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command
 //! gathers those that it can have.
 
+mod answers;
 mod backlog;
 mod classes;
 mod ends;
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 
 use tenantry_reports::{Group, Run};
 
+pub use answers::*;
 pub use classes::planned_class_target_caveat;
 pub use extrapolated::*;
 pub use few::few_items_caveat;

@@ -8,7 +8,7 @@ use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
 
 use super::{
-    Measured, TableUsed, as_compiled, cut_offs_beyond, in_order, lengths_without_steps, lookups_in_page_cache,
+    Measured, TableUsed, as_compiled, drawn_answer_caveats, in_order, lengths_without_steps, lookups_in_page_cache,
     more_memory_than_there_is, of_another_device, planned_for_another_target, pruned_in_vain, side_by_side_as_if_alone,
     sizes_as_measured, slower_than_slo, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
@@ -59,7 +59,7 @@ impl Loaded {
             caveats.extend(as_compiled(card, &run.system));
             caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));
-            caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));
+            caveats.extend(drawn_answer_caveats(run.answers.as_ref(), &run.system));
             caveats.extend(pruned_in_vain(&run.system));
             caveats.extend(unpriced_models(card, &run.system));
             caveats.extend(lookups_in_page_cache(card, &run.system));
@@ -82,6 +82,12 @@ impl Loaded {
             }
         }
         all
+    }
+
+    /// What a reader must know of answers that no model gave, whatever machine ran.
+    pub fn answer_caveats(&self) -> Vec<String> {
+        let of_run = |run: &RunSpec| drawn_answer_caveats(run.answers.as_ref(), &run.system);
+        self.runs.iter().flat_map(of_run).collect()
     }
 
     /// Tasks that are refused, each alone: by what the scenario or their files' headers say.
@@ -114,12 +120,6 @@ impl Loaded {
         })
     }
 
-    /// The tables that the runs so far used and that were not measured.
-    pub fn tables_used(&self) -> BTreeSet<TableUsed> {
-        self.cards.values().flat_map(TableUsed::of_card).collect()
-    }
-
-    /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
     /// A sentence on a link between cards over which nothing goes.
     fn idle_link_caveat(&self) -> Option<String> {
         self.scenario.has_idle_link().then(|| {
@@ -129,6 +129,12 @@ impl Loaded {
         })
     }
 
+    /// The tables that the runs so far used and that were not measured.
+    pub fn tables_used(&self) -> BTreeSet<TableUsed> {
+        self.cards.values().flat_map(TableUsed::of_card).collect()
+    }
+
+    /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
     pub fn table_caveats(&self) -> Vec<String> {
         table_caveats(&self.tables_used())
     }

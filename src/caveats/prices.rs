@@ -13,8 +13,6 @@ use tenantry_profiles::{
 };
 use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
-use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
 
 use crate::cards::usable_bytes;
 use crate::output::today;
@@ -218,37 +216,6 @@ pub fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterat
         let attention = (dispatch.prune_alpha.is_some() && !attends)
             .then(|| unpriced("what summing up the attention to words adds to a pass"));
         look.into_iter().chain(attention)
-    })
-}
-
-/// Dispatchers whose returned share is no paper's: where the chance of being asked on is a half, a generator's small model has no stated confidences.
-pub fn cut_offs_beyond<'a>(
-    answers: Option<&'a AnswersSpec>,
-    system: &'a SystemSpec,
-) -> impl Iterator<Item = String> + 'a {
-    let generated = match answers {
-        Some(AnswersSpec::Drawn(drawn)) => match &drawn.outcomes {
-            OutcomesSpec::Generated(generated) => Some(generated),
-            _ => None,
-        },
-        _ => None,
-    };
-    let stages = system.route.iter().flat_map(|route| &route.stages);
-    let small = stages.filter(move |stage| generated.is_some_and(|generated| generated.small == stage.pool.name));
-    small.filter_map(|stage| {
-        const ROUNDING: f64 = 1e-9;
-        let cut_off = stage.dispatch?.reroute.cut_off();
-        let half_way = f64::midpoint(1.0, cut_off);
-        let [low, high] = STATED_CONFIDENCES;
-        let stated = (low - ROUNDING..=high + ROUNDING).contains(&half_way);
-        (!stated).then(|| {
-            format!(
-                "{}: the cut-off {cut_off} divides the answers of {} at a confidence of {half_way}; how many of them \
-                 lie there is made up, since the paper has them from {low} to {high} only. The share returned, latency \
-                 and accuracy hang on it.",
-                system.name, stage.pool.name
-            )
-        })
     })
 }
 

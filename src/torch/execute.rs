@@ -63,6 +63,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     caveats.extend(keep.write(kept, folder)?);
     caveats.extend(loaded.machine_caveats());
+    caveats.extend(loaded.answer_caveats());
     caveats.extend(recording_caveats(&loaded.runs));
     caveats.extend(another_rate_caveat(another_rate, runs.len()));
     caveats.extend(of_runs(&runs));

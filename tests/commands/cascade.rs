@@ -210,24 +210,80 @@ fn no_scenario_is_written_over_what_it_is_chosen_from() {
     }
 }
 
-/// Where the paper's shares end, what is returned is this project's invention, and is said to be.
+/// Where the paper's shares end, and between them, what is returned is this project's invention, and is said to be.
 #[test]
-fn cut_offs_beyond_the_paper_s_shares_are_told_of() {
+fn what_is_not_of_the_paper_s_shares_is_told_of() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let said = |cut_off: &str| {
-        let cut_off = format!("systems[0].cascade.stages[0].reroute.cut_off={cut_off}");
-        let few = "workload.stop={requests: 300}";
-        let output = tenantry(
-            folder.path(),
-            &["simulate", "tabi/load", "--set", few, "--set", &cut_off],
-        );
+    let said = |cut_off: &str, slope: &str| {
+        let of = |key: &str, value: &str| format!("systems[0].cascade.stages[0].reroute.{key}={value}");
+        let (cut_off, slope) = (of("cut_off", cut_off), of("slope", slope));
+        let settings = [
+            "--set",
+            "workload.stop={requests: 300}",
+            "--set",
+            &cut_off,
+            "--set",
+            &slope,
+        ];
+        let output = tenantry(folder.path(), &with(&["simulate", "tabi/load"], &settings));
         assert!(output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let note = "how many of them lie there is made up, since the paper has them from 0.875 to 0.975 only";
-    for (cut_off, beyond) in [("0.99", true), ("0.95", false), ("0.75", false), ("0.7", true)] {
-        let said = said(cut_off);
-        assert_eq!(said.contains(note), beyond, "{cut_off}: {said}");
+    let beyond = "how many of them lie there is made up, since the paper has them from 0.875 to 0.975 only";
+    let between = "go on falls over confidences from 0.960 to 0.990; how they lie there is made up";
+    for (cut_off, slope, is_beyond, is_between) in [
+        ("0.99", "1e6", true, false),
+        ("0.95", "1e6", false, false),
+        ("0.75", "1e6", false, false),
+        ("0.7", "1e6", true, false),
+        ("0.95", "10", false, true),
+        ("0.95", "100", false, false),
+    ] {
+        let said = said(cut_off, slope);
+        let told = (said.contains(beyond), said.contains(between));
+        assert_eq!(told, (is_beyond, is_between), "{cut_off} {slope}: {said}");
+    }
+}
+
+/// A vote counts which wrong answers models give: where a table does not say, they are drawn, and the run says so.
+#[test]
+fn wrong_answers_that_are_drawn_are_told_of() {
+    let folder = crate::common::folder();
+    let folder = folder.path();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("it is writable");
+    write(
+        "flags.csv",
+        "a_conf,a_correct,b_conf,b_correct,c_conf,c_correct,c_pred\n0.6,1,0.6,0,0.6,0,y\n",
+    );
+    write(
+        "answers.csv",
+        "a_conf,a_correct,a_pred,b_conf,b_correct,b_pred,c_conf,c_correct,c_pred\n0.6,1,x,0.6,0,y,0.6,0,y\n",
+    );
+    let said = |table: &str, classes: u32, join: &str| {
+        let stages = "[{model: backbone, name: a}, {model: backbone, name: b}, {model: backbone, name: c}]";
+        let systems = format!(
+            "systems=[{{preset: cocktail, classes: {classes}, cascade: {{order: at-once, stages: {stages}, join: {join}}}}}]"
+        );
+        let outcomes = format!("outcomes={{from: {{table: {{file: {table}, models: {{a: a, b: b, c: c}}}}}}}}");
+        let output = tenantry(folder, &["simulate", "s.yaml", "--set", &systems, "--set", &outcomes]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let vote = "{vote: [1, 1, 1]}";
+    let told = said("flags.csv", 4, vote);
+    let note = "cocktail: which wrong answers a and b give, of 4 classes, is drawn, since flags.csv has no columns \
+                MODEL_pred of them: a vote of 3 models may be right more often than in truth";
+    assert!(told.contains(note), "{told}");
+    let average = said("flags.csv", 4, "{average: [1, 1, 1]}");
+    assert!(average.contains("of them: an average of 3 models may"), "{average}");
+    // What was answered is there, of two classes one is wrong, and nothing is joined.
+    for (table, classes, join) in [
+        ("answers.csv", 4, vote),
+        ("flags.csv", 2, vote),
+        ("flags.csv", 4, "last"),
+    ] {
+        let said = said(table, classes, join);
+        assert!(!said.contains("is drawn"), "{table} {classes} {join}: {said}");
     }
 }
 

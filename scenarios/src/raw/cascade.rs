@@ -131,7 +131,8 @@ pub struct RawOutcomes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawOutcomeSource {
-    /// A CSV of real items, with the columns MODEL_conf (from 0 to 1) and MODEL_correct (0 or 1), or MODEL_pred beside a reference.
+    /// A CSV of real items, with the columns MODEL_conf (from 0 to 1) and MODEL_correct (0 or 1), or MODEL_pred beside a reference. Votes and averages
+    /// count which wrong answers models give: by MODEL_pred, or drawn where there is no such column.
     Table {
         /// The file; it may be compressed by gzip.
         file: PathBuf,

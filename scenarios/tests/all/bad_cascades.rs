@@ -141,6 +141,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:11: outcomes.from.generated.others.large: must be another name than small's and large's, got large"),
     ("weights: [0.4, 0.6]", "weights: [0, 0]",
      "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got [0, 0]"),
+    ("gain: 0.4% }]", "gain: 0.4% }, { weights: [4, 6], gain: 1% }]",
+     "s.yaml:13: outcomes.averages[1].weights: must be in other proportions than those of averages[0], got [4, 6]"),
     ("{ model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: \
       [1] }", "{ model: large, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: \
                small, gpus: [1] }",
@@ -231,6 +233,18 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
     assert_eq!(errors(&three(&of_unsure)), "nothing wrong");
     let voted = of_unsure.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]");
     assert_eq!(errors(&voted), "nothing wrong");
+    // Both are wrong, each in its own way: with the right one these are three answers.
+    let answered = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(&answered, "a_conf,a_pred,b_conf,b_pred,r_pred\n0.9,x,0.8,y,z").expect("it is writable");
+    let of_answered = text
+        .replace(&path.to_string(), &answered.path().display().to_string())
+        .replace("large: b }", "large: b }, reference: r");
+    assert_eq!(
+        errors(&of_answered),
+        "s.yaml:14: systems[0].classes: must be 3 at least, since the table's models give 2 different wrong answers to \
+         one item, or `cascade.join` last or a vote, got 2"
+    );
+    assert_eq!(errors(&three(&of_answered)), "nothing wrong");
     let missing = text.replace("large: b }", "large: c }");
     let line = 1 + missing.lines().take_while(|line| !line.contains("table:")).count();
     let field = format!("s.yaml:{line}: outcomes.from.table.file");

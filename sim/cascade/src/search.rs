@@ -43,8 +43,8 @@ impl EarlyStops {
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// The fastest candidate, in the mean, that meets the targets, and the more accurate among equals; or those that come nearest, at most three
-    /// and the nearest first, of equals the fastest.
+    /// The fastest candidate, in the mean, that meets the targets, and the more accurate among equals; or those that come nearest, as [`select`] has
+    /// them.
     pub chosen: Result<Candidate, Vec<Candidate>>,
     /// How many candidates there are.
     pub candidates: usize,
@@ -202,7 +202,14 @@ impl Rules {
                 got: step,
             });
         }
-        if self.slopes.is_empty() {
+        // A slope that stands there again is tried once.
+        let mut slopes: Vec<f64> = Vec::new();
+        for &slope in &self.slopes {
+            if !slopes.contains(&slope) {
+                slopes.push(slope);
+            }
+        }
+        if slopes.is_empty() {
             return Err(CascadeError::Nothing { what: "list of slopes" });
         }
         // Steps of a hundredth are not exact in binary, and cut-offs are read by people, who know no -0.
@@ -211,7 +218,7 @@ impl Rules {
             all.take_while(|&cut_off| cut_off >= 0.0)
         };
         let with = |&slope: &f64| cut_offs().map(move |cut_off| Reroute::new(cut_off, slope));
-        self.slopes.iter().flat_map(with).collect()
+        slopes.iter().flat_map(with).collect()
     }
 
     /// Dispatchers, and whether answers are averaged, that a way is tried with.
@@ -272,7 +279,8 @@ impl Targets {
 /// The fastest of these candidates, in the mean, that meets the targets; the more accurate among equals.
 ///
 /// # Errors
-/// The nearest candidates, at most three, where none does: nearest first, of equals the fastest, and then the simplest.
+/// The nearest candidates, at most three, where none does: nearest first, of equals the fastest, and then the simplest. Of those that do the same, such
+/// as a step at two cut-offs between which no confidence lies, the simplest or first is one for all.
 pub fn select<'a>(candidates: &'a [Candidate], targets: &Targets) -> Result<&'a Candidate, Vec<&'a Candidate>> {
     let meets = candidates.iter().filter(|candidate| targets.miss(candidate) == 0.0);
     let fastest = meets.min_by(|a, b| a.mean_ms.total_cmp(&b.mean_ms).then(b.accuracy.total_cmp(&a.accuracy)));
@@ -284,9 +292,34 @@ pub fn select<'a>(candidates: &'a [Candidate], targets: &Targets) -> Result<&'a 
             let order = rounded(a).total_cmp(&rounded(b)).then(a.mean_ms.total_cmp(&b.mean_ms));
             order.then(parts(a).cmp(&parts(b)))
         });
-        nearest.truncate(3);
-        nearest
+        let mut different: Vec<&Candidate> = Vec::new();
+        for candidate in nearest {
+            if !different.iter().any(|known| does_the_same(known, candidate)) {
+                different.push(candidate);
+            }
+            if different.len() == 3 {
+                break;
+            }
+        }
+        different
     })
+}
+
+/// Whether two candidates send the same items on and come to the same, whatever dispatches and joins them.
+fn does_the_same(one: &Candidate, other: &Candidate) -> bool {
+    let figures = |candidate: &Candidate| {
+        let of = [
+            candidate.accuracy,
+            candidate.mean_ms,
+            candidate.p75_ms,
+            candidate.p99_ms,
+        ];
+        of.into_iter().chain(candidate.returned.clone()).collect::<Vec<f64>>()
+    };
+    // Sums of shares come with their rounding.
+    let alike = |(a, b): (f64, f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0);
+    let same_models = one.models == other.models && one.prune == other.prune;
+    same_models && figures(one).into_iter().zip(figures(other)).all(alike)
 }
 
 /// What a candidate is made of: the fewer, the simpler.

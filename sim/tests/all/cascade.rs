@@ -210,23 +210,27 @@ fn an_average_brings_what_is_said_of_its_weights() {
     assert!(unknown.contains("outcomes.averages"), "{unknown}");
 }
 
-/// Two items of which each of two models of `classes` has one right, as sure of it as the other.
-fn share_right_of_a_tie_of(classes: u32, dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("items.csv");
-    let table = "tiny_conf,tiny_correct,large_conf,large_correct\n0.6,1,0.6,0\n0.6,0,0.6,1\n";
-    std::fs::write(&path, table).unwrap();
+/// Answers from a table with these lines, whose columns call the models so; the file is there as long as what is returned first.
+fn from_table(table: &str, models: &[[&str; 2]], reference: Option<&str>) -> (tempfile::NamedTempFile, AnswersSpec) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), table).unwrap();
+    let models = models.iter().map(|&[model, column]| (model.into(), column.into()));
     let answers = AnswersSpec::Drawn(DrawnSpec {
         outcomes: OutcomesSpec::Table(TableSpec {
-            path,
-            models: [("tiny", "tiny"), ("bert-base", "large")]
-                .map(|(model, column)| (model.into(), column.into()))
-                .to_vec(),
-            reference: None,
+            path: file.path().into(),
+            models: models.collect(),
+            reference: reference.map(str::to_owned),
         }),
         pruned: Vec::new(),
         averages: Vec::new(),
     });
+    (file, answers)
+}
+
+/// Two items of which each of two models of `classes` has one right, as sure of it as the other.
+fn share_right_of_a_tie_of(classes: u32, dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
+    let table = "tiny_conf,tiny_correct,large_conf,large_correct\n0.6,1,0.6,0\n0.6,0,0.6,1\n";
+    let (_file, answers) = from_table(table, &[["tiny", "tiny"], ["bert-base", "large"]], None);
     let mut stages = vec![stage("tiny", &[0], dispatch), stage("bert-base", &[0], None)];
     stages.iter_mut().for_each(|stage| stage.pool.classes = classes);
     let mut system = routed(OrderSpec::OneByOne, stages);
@@ -234,9 +238,8 @@ fn share_right_of_a_tie_of(classes: u32, dispatch: Option<(f64, f64, Option<f64>
     let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(4_000), ()).expect("the run is sound");
     let cascade = done.record.cascade.expect("there is a route");
     let of_stages = cascade.right.iter().zip(&cascade.judged);
-    of_stages
-        .map(|(&right, &judged)| right as f64 / judged.max(1) as f64)
-        .collect()
+    let shares = of_stages.map(|(&right, &judged)| right as f64 / judged.max(1) as f64);
+    shares.collect()
 }
 
 fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJoin) -> Vec<f64> {
@@ -266,6 +269,33 @@ fn numbers_are_not_voted_on() {
     assert_eq!(refused(2), None);
     let why = "join: must be last or average, since these models answer numbers, got vote";
     assert_eq!(refused(1).as_deref(), Some(why));
+}
+
+/// How often three models are right about one item of three classes, whose table has these answers of them; the first of them is right.
+fn share_right_of_three(answers: [&str; 3], join: AnswerJoin) -> f64 {
+    let [a, b, c] = answers;
+    let table = format!("a_conf,a_pred,b_conf,b_pred,c_conf,c_pred,r_pred\n0.6,{a},0.5,{b},0.5,{c},{a}\n");
+    let (_file, answers) = from_table(&table, &["a", "b", "c"].map(|name| [name; 2]), Some("r"));
+    let named = |name: &str| {
+        let mut stage = stage("tiny", &[0], None);
+        stage.pool.name = name.into();
+        stage.pool.classes = 3;
+        stage
+    };
+    let mut system = routed(OrderSpec::AtOnce, ["a", "b", "c"].map(named).to_vec());
+    system.route.as_mut().expect("it has one").join = join;
+    let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(200), ()).expect("the run is sound");
+    let cascade = done.record.cascade.expect("there is a route");
+    cascade.right[2] as f64 / cascade.judged[2] as f64
+}
+
+/// Two that give the same wrong answer outvote the third, and two that are wrong each in its own way do not: the table says which.
+#[test]
+fn votes_and_averages_count_what_a_table_s_models_answered() {
+    for join in [AnswerJoin::Vote(vec![1.0; 3]), AnswerJoin::Average(vec![1.0; 3])] {
+        assert_eq!(share_right_of_three(["x", "y", "y"], join.clone()), 0.0, "{join:?}");
+        assert_eq!(share_right_of_three(["x", "y", "z"], join.clone()), 1.0, "{join:?}");
+    }
 }
 
 /// What a model answers alone whose answers weigh nothing beside the other's is its answer still, and no guess.

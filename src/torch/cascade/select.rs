@@ -7,6 +7,7 @@ use serde_json::json;
 use tenantry_cascade::CascadeError;
 use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
 use tenantry_cascade::search::{EarlyStops, Search, Targets, select};
+use tenantry_reports::human::percent_apart;
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
@@ -95,7 +96,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             search.candidates,
             search.measured,
             counted(items as u64, "item", "items"),
-            table(header, rows.iter().map(|row| cells(row)))
+            table(header, rows.iter().map(|row| cells(row, &targets)))
         )
     })?;
     for note in few_items(&targets, items, rows[0]).chain(of_outliers(&profiled)) {
@@ -108,11 +109,11 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         .iter()
         .map(|row| {
             format!(
-                "{} ({:.1} %, {:.2} ms in the mean, {:.2} ms at p99)",
+                "{} ({}, {} ms in the mean, {} ms at p99)",
                 named(row),
-                100.0 * row.accuracy,
-                row.mean_ms,
-                row.p99_ms
+                percent_apart(row.accuracy, targets.accuracy),
+                ms_apart(row.mean_ms, targets.mean_ms),
+                ms_apart(row.p99_ms, targets.p99_ms)
             )
         })
         .collect();
@@ -268,7 +269,16 @@ fn described(candidate: &Candidate) -> serde_json::Value {
     })
 }
 
-fn cells(candidate: &Candidate) -> Vec<String> {
+/// Milliseconds with three decimals, and more where they would look like a limit that they are not.
+fn ms_apart(ms: f64, limit: Option<f64>) -> String {
+    let with = |decimals: usize| format!("{ms:.decimals$}");
+    let looks_like =
+        |decimals: &usize| limit.is_some_and(|limit| ms != limit && with(*decimals) == format!("{limit:.decimals$}"));
+    with((3..6).find(|decimals| !looks_like(decimals)).unwrap_or(6))
+}
+
+/// With as many digits as tell its figures from the targets.
+fn cells(candidate: &Candidate, targets: &Targets) -> Vec<String> {
     let number = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
     let list = |numbers: Vec<String>| numbers.join(", ");
     let weight = |weight: &f64| format!("{weight:.3}");
@@ -283,10 +293,10 @@ fn cells(candidate: &Candidate) -> Vec<String> {
             None if candidate.models.len() > 1 => "last answer".into(),
             None => String::new(),
         },
-        percent(candidate.accuracy),
-        format!("{:.3}", candidate.mean_ms),
+        percent_apart(candidate.accuracy, targets.accuracy),
+        ms_apart(candidate.mean_ms, targets.mean_ms),
         format!("{:.3}", candidate.p75_ms),
-        format!("{:.3}", candidate.p99_ms),
+        ms_apart(candidate.p99_ms, targets.p99_ms),
         candidate
             .returned
             .iter()
@@ -388,6 +398,20 @@ mod tests {
         cascade.weights = Some(vec![0.5, 0.5]);
         assert_eq!(named(&cascade), "small + large, c = 0.55, k = 10, α = 0.5, averaged");
         assert_eq!(named(&candidate(&["small"], &[1.0])), "small");
+    }
+
+    /// What misses a limit by little does not look as if it met it.
+    #[test]
+    fn figures_are_told_from_the_limits_that_they_miss() {
+        let targets = Targets {
+            accuracy: 0.9501,
+            mean_ms: Some(0.9999),
+            p99_ms: Some(0.999_98),
+        };
+        let cells = cells(&candidate(&["small"], &[1.0]), &targets);
+        assert_eq!(cells[5..9], ["95.00\u{a0}%", "1.0000", "1.000", "1.00000"]);
+        assert_eq!(ms_apart(1.0, None), "1.000");
+        assert_eq!(ms_apart(1.0, Some(1.0)), "1.000");
     }
 
     #[test]

@@ -49,12 +49,20 @@ impl Columns {
         })
     }
 
+    /// Where the column called `name` is, if there is one.
+    ///
+    /// # Errors
+    /// [`TraceError::Lacks`] where there is more than one.
+    pub fn position(&self, name: &str) -> Result<Option<usize>, TraceError> {
+        only_position(&self.path, &self.header, name)
+    }
+
     /// Where the column called `name` is.
     ///
     /// # Errors
     /// [`TraceError::NoColumn`], or [`TraceError::Lacks`] where there is more than one.
     pub fn find(&self, name: &str) -> Result<usize, TraceError> {
-        only_position(&self.path, &self.header, name)?.ok_or_else(|| {
+        self.position(name)?.ok_or_else(|| {
             // What is no table at all may have any number of them, however long.
             let more = (self.header.len() > COLUMNS_SHOWN).then(|| "…".to_owned());
             let columns = { self.header.iter().take(COLUMNS_SHOWN) }.map(|name| cut(name.as_bytes()));

@@ -83,6 +83,7 @@ impl DifficultyDraws {
         Outcome {
             confidence: chance as f32,
             correct: stream.unit() < chance,
+            wrong: None,
         }
     }
 }

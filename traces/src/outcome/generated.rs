@@ -38,10 +38,12 @@ impl GeneratedOutcomes {
             Outcome {
                 confidence: confidence as f32,
                 correct: small_right,
+                wrong: None,
             },
             Outcome {
                 confidence: large_chance as f32,
                 correct: stream.unit() < large_chance,
+                wrong: None,
             },
         ]
     }

@@ -67,17 +67,19 @@ impl DrawnSpec {
 
     /// What an average by these weights brings; nothing where that is not known.
     pub fn average_gain(&self, weights: &[f64]) -> Option<f64> {
-        let known = self.averages.iter().find(|known| alike(&known.weights, weights));
+        let known = self.averages.iter().find(|known| known.is_by(weights));
         known.map(|known| known.gain)
     }
 }
 
-/// Whether two lists of weights have the same proportions.
-fn alike(one: &[f64], other: &[f64]) -> bool {
-    const ROUNDING: f64 = 1e-9;
-    let sums: [f64; 2] = [one, other].map(|weights| weights.iter().sum());
-    let same = |(a, b): (&f64, &f64)| (a / sums[0] - b / sums[1]).abs() < ROUNDING;
-    one.len() == other.len() && one.iter().zip(other).all(same)
+impl KnownAverage {
+    /// Whether it is an average by these weights: of the same proportions.
+    pub fn is_by(&self, weights: &[f64]) -> bool {
+        const ROUNDING: f64 = 1e-9;
+        let sums: [f64; 2] = [&self.weights, weights].map(|weights| weights.iter().sum());
+        let same = |(a, b): (&f64, &f64)| (a / sums[0] - b / sums[1]).abs() < ROUNDING;
+        self.weights.len() == weights.len() && self.weights.iter().zip(weights).all(same)
+    }
 }
 
 /// Where outcomes come from.
@@ -243,6 +245,14 @@ impl OutcomeSource {
         }
     }
 
+    /// How many different wrong answers models give to one item, at most, as far as that is known.
+    pub fn wrong_answers(&self) -> u32 {
+        match &self.kind {
+            Kind::Table(outcomes) => outcomes.table().wrong_answers(),
+            Kind::Difficulty(_) | Kind::Generated { .. } => 0,
+        }
+    }
+
     /// What the model with this index among the names makes of `ticket`.
     pub fn of(&self, ticket: Ticket, model: usize) -> Outcome {
         self.shifted(ticket, model, [0.0; 2])
@@ -289,6 +299,7 @@ impl OutcomeSource {
                     Outcome {
                         confidence: confidence as f32,
                         correct: own < quantiles::value_at(chances, confidence) + shift,
+                        wrong: None,
                     }
                 }
             },

@@ -8,7 +8,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::fit::cascade::{self, TwoLevels};
 use tenantry_traces::outcome::{
     Difficulties, DifficultyDraws, DifficultySpec, DispatchCoins, GeneratedOutcomes, Outcome, OutcomeSource,
-    OutcomeTable, OutcomesSpec,
+    OutcomeTable, OutcomesSpec, TableSpec,
 };
 
 const TICKETS: u64 = 400_000;
@@ -209,6 +209,7 @@ fn a_fit_takes_all_items_of_one_confidence_together() {
             let of = |right_of_100: usize| Outcome {
                 confidence,
                 correct: item < 9 * right_of_100,
+                wrong: None,
             };
             items.push([of(small_right_of_100), of(large_right_of_100)]);
         }
@@ -283,13 +284,14 @@ fn mnli_is_as_hard_as_a_hundred_berts_say() {
     assert!((0..1000).all(|ticket| source.of(ticket, 1) == draws.of(ticket, 1)));
 }
 
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
 #[test]
 fn broken_tables_say_where() {
-    let file = |text: &str| {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        file
-    };
     let counts = file("index,n_correct_of_100\n0,100\n1,101\n");
     let error = Difficulties::read(counts.path()).unwrap_err().to_string();
     assert!(
@@ -354,4 +356,46 @@ fn broken_tables_say_where() {
     let table = file("a_conf,a_pred,r_pred,note,note\n0.5,x,\"x\",,\n0.5,x,y,,\n");
     let read = OutcomeTable::read(table.path(), &["a"], Some("r")).unwrap();
     assert_eq!([0, 1].map(|item| read.item(item)[0].correct), [true, false]);
+}
+
+/// Of an item it is kept which models gave the same wrong answer, in no more memory than who was right.
+#[test]
+fn models_that_are_wrong_alike_are_known() {
+    let numbers = |table: &str, reference| {
+        let read = OutcomeTable::read(file(table).path(), &["a", "b", "c"], reference).unwrap();
+        let of_item = |item| {
+            let numbers = read
+                .item(item)
+                .iter()
+                .map(|outcome| outcome.wrong.map_or(0, |number| number.get()));
+            numbers.collect::<Vec<_>>()
+        };
+        (read.wrong_answers(), (0..read.items()).map(of_item).collect::<Vec<_>>())
+    };
+    let compared = "a_conf,a_pred,b_conf,b_pred,c_conf,c_pred,r_pred\n\
+                    0.5,x,0.5,y,0.5,y,x\n0.5,z,0.5,x,0.5,y,x\n0.5,y,0.5,z,0.5,y,x\n0.5,x,0.5,x,0.5,x,x\n";
+    let alike = vec![vec![0, 1, 1], vec![1, 0, 2], vec![1, 2, 1], vec![0, 0, 0]];
+    assert_eq!(numbers(compared, Some("r")), (2, alike));
+    // Labelled, with the answers of two models.
+    let flagged = "a_conf,a_correct,a_pred,b_conf,b_correct,b_pred,c_conf,c_correct\n\
+                   0.5,0,x,0.5,0,x,0.5,0\n0.5,0,x,0.5,0,y,0.5,1\n";
+    assert_eq!(numbers(flagged, None), (2, vec![vec![1, 1, 0], vec![1, 2, 0]]));
+    let bare = "a_conf,a_correct,b_conf,b_correct,c_conf,c_correct\n0.5,0,0.5,0,0.5,1\n";
+    assert_eq!(numbers(bare, None), (0, vec![vec![0; 3]]));
+    assert_eq!(size_of::<Outcome>(), 8);
+}
+
+/// Which models' answers a table has is known before it is read.
+#[test]
+fn models_whose_answers_a_table_lacks_are_named() {
+    let table = file("a_conf,a_correct,a_pred,b_conf,b_correct,r_pred\n0.5,0,x,0.5,0,y\n");
+    let of = |reference: Option<&str>| TableSpec {
+        path: table.path().into(),
+        models: [("one", "a"), ("two", "b")]
+            .map(|(model, column)| (model.into(), column.into()))
+            .into(),
+        reference: reference.map(str::to_owned),
+    };
+    assert_eq!(of(None).without_answers().unwrap(), ["two"]);
+    assert_eq!(of(Some("r")).without_answers().unwrap(), [""; 0]);
 }

@@ -129,6 +129,38 @@ fn of_equally_near_candidates_the_fastest_is_the_nearest() {
     }
 }
 
+/// Steps between which no confidence lies send the same items on, however the answers are joined: that is one way, not many.
+#[test]
+fn ways_that_do_the_same_are_named_once() {
+    let small = model("small", 5.0, &[0.99, 0.99, 0.6, 0.4]);
+    let large = model("large", 20.0, &[0.99, 0.99, 0.9, 0.3]);
+    let candidates = repository(vec![small, large]).candidates(&step(), None).unwrap();
+    let cascades = candidates.iter().filter(|candidate| candidate.models.len() == 2);
+    let of_half: Vec<&Candidate> = cascades.filter(|candidate| candidate.returned == [0.5, 0.5]).collect();
+    assert!(of_half.len() > 10, "many cut-offs and two joins do that");
+    // All are right about three of four, so that the fastest are the nearest: the small model, and cascades that ask the large one hardly ever.
+    let nearest = select(&candidates, &targets(1.0)).unwrap_err();
+    let returned: Vec<&[f64]> = nearest.iter().map(|candidate| &candidate.returned[..]).collect();
+    assert!(
+        returned.len() == 3 && returned[..2] == [&[1.0][..], &[1.0, 0.0]],
+        "{returned:?}"
+    );
+    assert!(returned[2][1] > 0.1, "{returned:?}");
+    let simplest = nearest.iter().all(|candidate| candidate.weights.is_none());
+    assert!(simplest, "of what does the same, no average: {nearest:?}");
+}
+
+/// A slope that is asked for twice is no other one.
+#[test]
+fn a_slope_is_tried_once() {
+    let with = |slopes: &[f64]| Rules {
+        slopes: slopes.to_vec(),
+        ..Rules::default()
+    };
+    let tried = |slopes: &[f64]| pair().candidates(&with(slopes), None).unwrap();
+    assert_eq!(tried(&[10.0, 1e6, 10.0]), tried(&[10.0, 1e6]));
+}
+
 /// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at p99.
 #[test]
 fn tails_are_of_items_and_not_of_means() {

@@ -89,7 +89,15 @@ impl Drawn {
             }
         }
         if averages {
+            let wrong = source.wrong_answers();
             for (index, (stage, of)) in stages.iter().zip(&route.stages).enumerate() {
+                if !of_numbers && wrong >= stage.classes {
+                    return Err(AnswersError::Answers {
+                        model: of.pool.name.clone(),
+                        classes: stage.classes,
+                        wrong,
+                    });
+                }
                 let least = source.least_confidence(stage.model);
                 // Confidences are rounded.
                 if let Some(least) = least.filter(|least| least * stage.classes as f32 <= 1.0 - ROUNDING) {
@@ -152,7 +160,8 @@ impl Drawn {
                     // Of the other classes' probabilities only the sum is known.
                     let each = (1.0 - confidence) / (classes - 1) as f64;
                     let mut probabilities = vec![each; classes];
-                    probabilities[self.class(ticket, stage)] = confidence;
+                    // Of a number there is right and wrong.
+                    probabilities[self.class(ticket, stage).min(classes - 1)] = confidence;
                     (weights[stage], probabilities)
                 };
                 let answered: Vec<(f64, Vec<f64>)> = asked.map(answered).collect();
@@ -178,10 +187,15 @@ impl Drawn {
         self.source.shifted(ticket, self.stages[stage].model, [gain, loss])
     }
 
-    /// The class that a stage's model answers: 0 is the right one, and of the wrong ones any, all alike and each model on its own.
+    /// The class that a stage's model answers: 0 is the right one, and of the wrong ones that which a table has; where nobody says which, any, all alike
+    /// and each model on its own.
     fn class(&self, ticket: u64, stage: usize) -> usize {
-        if self.outcome(ticket, stage, 0.0).correct {
+        let outcome = self.outcome(ticket, stage, 0.0);
+        if outcome.correct {
             return 0;
+        }
+        if let Some(wrong) = outcome.wrong {
+            return usize::from(wrong.get());
         }
         let wrong = u64::from(self.stages[stage].classes - 1);
         let part = (1 << 32) | self.stages[stage].model as u64;

@@ -104,6 +104,20 @@ pub enum AnswersError {
         /// Its least confidence.
         least: f32,
     },
+    /// Probabilities are averaged of fewer classes than models have answers.
+    #[error(
+        "stage {model}: classes must be {} at least, since models give {wrong} different wrong answers to one item, got \
+         {classes}",
+        wrong + 1
+    )]
+    Answers {
+        /// A stage's model.
+        model: String,
+        /// What its head puts out.
+        classes: u32,
+        /// Different wrong answers to one item, at most.
+        wrong: u32,
+    },
     /// Chances are averaged.
     #[error("join: must be last or a vote, since a chance of being right is no probability of the answer, got average")]
     Chances,
