@@ -301,8 +301,8 @@ impl Origin {
             }
             AnswersError::Answers { classes, wrong, .. } => {
                 let must = format!(
-                    "{} at least, since the table's models give {wrong} different wrong answers to one item, or \
-                     `cascade.join` last or a vote",
+                    "{} at least, since the table's models give {wrong} wrong answers to one item that are spelt \
+                     differently, or `cascade.join` last",
                     wrong + 1
                 );
                 Problem::new(root.key("systems").index(system).key("classes"), must, classes)

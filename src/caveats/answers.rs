@@ -46,7 +46,7 @@ const STEP: f64 = 0.005;
 /// What a dispatcher asks of the answers of a generator's small model that the paper does not say.
 fn made_up(reroute: Reroute, small: &str) -> Option<String> {
     const ROUNDING: f64 = 1e-9;
-    let (cut_off, slope) = (reroute.cut_off(), reroute.slope());
+    let cut_off = reroute.cut_off();
     let half_way = f64::midpoint(1.0, cut_off);
     let [low, high] = STATED_CONFIDENCES;
     if !(low - ROUNDING..=high + ROUNDING).contains(&half_way) {
@@ -55,45 +55,50 @@ fn made_up(reroute: Reroute, small: &str) -> Option<String> {
              there is made up, since the paper has them from {low} to {high} only."
         ));
     }
-    let width = FALLS_WITHIN * (1.0 - cut_off) / slope;
-    (width > STEP).then(|| {
-        let [from, to] = [half_way - 0.5 * width, half_way + 0.5 * width].map(|end| end.clamp(cut_off, 1.0));
+    // The same for each cut-off and k, so that a sweep over them says it once.
+    (FALLS_WITHIN * (1.0 - cut_off) > STEP * reroute.slope()).then(|| {
         format!(
-            "with k = {slope} the chance that answers of {small} go on falls over confidences from {from:.3} to \
-             {to:.3}; how they lie there is made up, since the paper's shares are read as those of a step."
+            "with a k as gentle as here, whether answers of {small} go on hangs on how their confidences lie between those \
+             that the paper has shares of, which is made up: its shares are read as those of a step."
         )
     })
 }
 
-/// A sentence on three or more models of a table whose answers are joined, and of which it does not say which wrong ones they are. (Of two, one is
-/// right or none is; and of two classes one is wrong.)
+/// A sentence on three or more models whose answers are joined, of which nobody says which wrong ones they are. (Of two, one is right or none is; and of
+/// two classes one is wrong.)
 fn wrong_answers_drawn(answers: Option<&AnswersSpec>, system: &SystemSpec) -> Option<String> {
     let route = system.route.as_ref()?;
-    let joined = match &route.join {
-        AnswerJoin::Last => return None,
-        AnswerJoin::Average(_) => "an average",
-        AnswerJoin::Vote(_) => "a vote",
-    };
-    let OutcomesSpec::Table(table) = outcomes(answers)? else {
-        return None;
-    };
     let classes = route.stages.iter().map(|stage| stage.pool.classes).max()?;
     if route.stages.len() < 3 || classes < 3 {
         return None;
     }
-    // A table that cannot be read is refused elsewhere.
-    let without = table.without_answers().ok()?;
-    let asked = |model: &&str| route.stages.iter().any(|stage| stage.pool.name == **model);
-    let unknown: Vec<String> = without.into_iter().filter(asked).map(str::to_owned).collect();
-    (!unknown.is_empty()).then(|| {
-        format!(
-            "{}: which wrong answers {} give, of {classes} classes, is drawn, since {} has no columns MODEL_pred of them: \
-             {joined} of {} models may be right more often than in truth, where models that err together often give the \
-             same answer.",
-            system.name,
-            human::listed(&unknown),
-            table.path.display(),
-            route.stages.len()
-        )
-    })
+    let outcomes = outcomes(answers)?;
+    let joined = match (&route.join, outcomes) {
+        (AnswerJoin::Last, _) => return None,
+        // What averages of others bring is stated, not counted.
+        (AnswerJoin::Average(_), OutcomesSpec::Generated(_) | OutcomesSpec::Difficulty(_)) => return None,
+        (AnswerJoin::Average(_), OutcomesSpec::Table(_)) => "an average",
+        (AnswerJoin::Vote(_), _) => "a vote",
+    };
+    let lacking = match outcomes {
+        OutcomesSpec::Generated(_) | OutcomesSpec::Difficulty(_) => String::new(),
+        OutcomesSpec::Table(table) => {
+            // A table that cannot be read is refused elsewhere.
+            let without = table.without_answers().ok()?;
+            let is_asked = |model: &str| route.stages.iter().any(|stage| stage.pool.name == model);
+            let columns: Vec<String> = { without.into_iter() }
+                .filter_map(|(model, column)| is_asked(model).then_some(column))
+                .collect();
+            if columns.is_empty() {
+                return None;
+            }
+            format!(", where {} has no {}", table.path.display(), human::listed(&columns))
+        }
+    };
+    Some(format!(
+        "{}: which of {classes} classes a wrong answer is, is drawn{lacking}: {joined} of {} models may be right more often \
+         than in truth, where models that err together often give the same answer.",
+        system.name,
+        route.stages.len()
+    ))
 }

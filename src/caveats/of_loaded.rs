@@ -59,7 +59,9 @@ impl Loaded {
             caveats.extend(as_compiled(card, &run.system));
             caveats.extend(more_memory_than_there_is(card, run));
             caveats.extend(unpriced_looks(card, &run.system));
-            caveats.extend(drawn_answer_caveats(run.answers.as_ref(), &run.system));
+            if run.repeat == 0 {
+                caveats.extend(drawn_answer_caveats(run.answers.as_ref(), &run.system));
+            }
             caveats.extend(pruned_in_vain(&run.system));
             caveats.extend(unpriced_models(card, &run.system));
             caveats.extend(lookups_in_page_cache(card, &run.system));
@@ -87,7 +89,8 @@ impl Loaded {
     /// What a reader must know of answers that no model gave, whatever machine ran.
     pub fn answer_caveats(&self) -> Vec<String> {
         let of_run = |run: &RunSpec| drawn_answer_caveats(run.answers.as_ref(), &run.system);
-        self.runs.iter().flat_map(of_run).collect()
+        let firsts = self.runs.iter().filter(|run| run.repeat == 0);
+        firsts.flat_map(of_run).collect()
     }
 
     /// Tasks that are refused, each alone: by what the scenario or their files' headers say.

@@ -76,6 +76,10 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
         let kept = counted(runs.len() as u64, "run", "runs");
         say(output, &format!("kept of this plan: {kept}"));
     }
+    for path in kept.of_others()? {
+        let note = "is of another plan, scenario, card, recording or build, and is left";
+        say(output, &format!("note: {} {note}", path.display()));
+    }
     let known = Arc::new(runs.map_or_else(Known::default, Known::with));
     let planned = answer(&scenario, plan, &known, &interrupt, &bar);
     bar.finish_and_clear();

@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::output::make_folder;
 use crate::planning::accuracy::Answers;
 
-/// Of a plan that is not finished.
-const PARTIAL: &str = "plan.partial.json";
+/// What the names of files with the runs of plans that are not finished begin and end with; between the two is the [plan's digest](digits).
+const PARTIAL: [&str; 2] = ["plan.", ".partial.json"];
 
 /// What is run: an offer by its place among the plan's ways and its card, the cards, the tenants, and how many times the scenario's load. What
 /// a card costs changes nothing of it.
@@ -82,29 +82,50 @@ impl<'a> KeptRuns<'a> {
         KeptRuns { folder, digest }
     }
 
+    /// Each plan has a file of its own, so that no interruption writes over what another plan took hours for.
     fn path(&self) -> PathBuf {
-        self.folder.join(PARTIAL)
+        let [begin, end] = PARTIAL;
+        self.folder.join(format!("{begin}{}{end}", digits(self.digest)))
     }
 
     /// What was kept, if this plan was interrupted.
     ///
     /// # Errors
-    /// A file that cannot be read, and the runs of another plan: an interruption of this one would write over them, which may have taken hours.
+    /// A file that cannot be read, or is not of this plan whatever its name says.
     pub fn read(&self) -> Result<Option<PlanRuns>, Failure> {
         let path = self.path();
         if !path.exists() {
             return Ok(None);
         }
         let bytes = std::fs::read(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
-        // Another version's may have another form, and is another plan's.
         match serde_json::from_slice::<Partial>(&bytes) {
             Ok(partial) if partial.digest == self.digest => Ok(Some(partial.runs.into_iter().collect())),
             _ => Err(Failure::BadInput(format!(
-                "--out: must be a folder without another plan's runs, got {}, whose {PARTIAL} is of another plan, scenario, \
-                 card, recording or build; remove it where nobody goes on with that",
-                self.folder.display()
+                "{}: must be the runs that this plan kept, got something else; remove it",
+                path.display()
             ))),
         }
+    }
+
+    /// What plans of other scenarios, cards, recordings or builds have kept in the folder, by name.
+    ///
+    /// # Errors
+    /// A folder that cannot be read.
+    pub fn of_others(&self) -> Result<Vec<PathBuf>, Failure> {
+        let [begin, end] = PARTIAL;
+        let is_kept = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(begin) && name.ends_with(end)) && *path != self.path()
+        };
+        if !self.folder.exists() {
+            return Ok(Vec::new());
+        }
+        let entries = std::fs::read_dir(self.folder).map_err(Failure::running)?;
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(Failure::running));
+        let mut paths = paths.collect::<Result<Vec<PathBuf>, Failure>>()?;
+        paths.retain(is_kept);
+        paths.sort();
+        Ok(paths)
     }
 
     /// Keeps them.
@@ -130,4 +151,9 @@ impl<'a> KeptRuns<'a> {
         let path = self.path();
         std::fs::remove_file(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))
     }
+}
+
+/// As much of a plan's digest as tells plans apart.
+fn digits(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
 }

@@ -230,13 +230,14 @@ fn what_is_not_of_the_paper_s_shares_is_told_of() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let beyond = "how many of them lie there is made up, since the paper has them from 0.875 to 0.975 only";
-    let between = "go on falls over confidences from 0.960 to 0.990; how they lie there is made up";
+    let between = "with a k as gentle as here, whether answers of distilbert go on hangs on how their confidences lie";
     for (cut_off, slope, is_beyond, is_between) in [
         ("0.99", "1e6", true, false),
         ("0.95", "1e6", false, false),
         ("0.75", "1e6", false, false),
         ("0.7", "1e6", true, false),
         ("0.95", "10", false, true),
+        ("0.95", "0", false, true),
         ("0.95", "100", false, false),
     ] {
         let said = said(cut_off, slope);
@@ -271,11 +272,11 @@ fn wrong_answers_that_are_drawn_are_told_of() {
     };
     let vote = "{vote: [1, 1, 1]}";
     let told = said("flags.csv", 4, vote);
-    let note = "cocktail: which wrong answers a and b give, of 4 classes, is drawn, since flags.csv has no columns \
-                MODEL_pred of them: a vote of 3 models may be right more often than in truth";
+    let note = "cocktail: which of 4 classes a wrong answer is, is drawn, where flags.csv has no a_pred and b_pred: a vote of \
+                3 models may be right more often than in truth";
     assert!(told.contains(note), "{told}");
     let average = said("flags.csv", 4, "{average: [1, 1, 1]}");
-    assert!(average.contains("of them: an average of 3 models may"), "{average}");
+    assert!(average.contains("b_pred: an average of 3 models may"), "{average}");
     // What was answered is there, of two classes one is wrong, and nothing is joined.
     for (table, classes, join) in [
         ("answers.csv", 4, vote),

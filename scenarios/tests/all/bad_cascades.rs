@@ -241,8 +241,8 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
         .replace("large: b }", "large: b }, reference: r");
     assert_eq!(
         errors(&of_answered),
-        "s.yaml:14: systems[0].classes: must be 3 at least, since the table's models give 2 different wrong answers to \
-         one item, or `cascade.join` last or a vote, got 2"
+        "s.yaml:14: systems[0].classes: must be 3 at least, since the table's models give 2 wrong answers to one item \
+         that are spelt differently, or `cascade.join` last, got 2"
     );
     assert_eq!(errors(&three(&of_answered)), "nothing wrong");
     let missing = text.replace("large: b }", "large: c }");

@@ -245,6 +245,14 @@ impl OutcomeSource {
         }
     }
 
+    /// Whether nobody says what a model of a table answered to some item that it has wrong.
+    pub fn has_unknown_answers(&self, model: usize) -> bool {
+        match &self.kind {
+            Kind::Table(outcomes) => outcomes.table().has_unknown_answers(model),
+            Kind::Difficulty(_) | Kind::Generated { .. } => false,
+        }
+    }
+
     /// How many different wrong answers models give to one item, at most, as far as that is known.
     pub fn wrong_answers(&self) -> u32 {
         match &self.kind {

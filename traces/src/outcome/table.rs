@@ -18,12 +18,12 @@ pub struct OutcomeTable {
 
 impl OutcomeTable {
     /// Reads the columns `MODEL_conf` and `MODEL_correct` (0 or 1) of each of `models` from a CSV, and what the model answered from `MODEL_pred`
-    /// where there is such a column. Where a table has answers but no gold labels, name a `reference` model: right is then what equals it, by the
-    /// columns `MODEL_pred`.
+    /// where there is such a column; an empty answer is one that nobody knows. Where a table has answers but no gold labels, name a `reference`
+    /// model: right is then what equals it, by the columns `MODEL_pred`. Answers are the same if they are spelt alike.
     ///
     /// # Errors
     /// [`TraceError::NoColumn`] where a column is missing; [`TraceError::Lacks`] where it is there twice, or there are no items; [`TraceError::Line`] where a line is broken, an empty
-    /// answer among them, which is none that could be right.
+    /// answer among them where answers are compared, which is none that could be right.
     pub fn read(path: &Path, models: &[&str], reference: Option<&str>) -> Result<OutcomeTable, TraceError> {
         let table = open(path, models)?;
         let columns = models
@@ -94,6 +94,12 @@ impl OutcomeTable {
         of_model.map(|outcome| outcome.confidence).fold(1.0, f32::min)
     }
 
+    /// Whether nobody says what a model answered to some item that it has wrong.
+    pub fn has_unknown_answers(&self, model: usize) -> bool {
+        let mut of_model = self.outcomes.iter().skip(model).step_by(self.models);
+        of_model.any(|outcome| !outcome.correct && outcome.wrong.is_none())
+    }
+
     /// How many different wrong answers models give to one item, at most; 0 where nobody says what they answered.
     pub fn wrong_answers(&self) -> u32 {
         let numbers = self.outcomes.iter().filter_map(|outcome| outcome.wrong);
@@ -107,19 +113,20 @@ impl OutcomeTable {
 }
 
 impl TableSpec {
-    /// The models, by name, of which the table says whether they are right and not what they answered.
+    /// The models, by name, of which the table says whether they are right and not what they answered, each with the column that would.
     ///
     /// # Errors
     /// As [`OutcomeTable::read`], of the first line.
-    pub fn without_answers(&self) -> Result<Vec<&str>, TraceError> {
+    pub fn without_answers(&self) -> Result<Vec<(&str, String)>, TraceError> {
         if self.reference.is_some() {
             return Ok(Vec::new());
         }
         let table = Columns::open(&self.path)?;
         let mut without = Vec::new();
         for (model, column) in &self.models {
-            if table.position(&answers_of(column))?.is_none() {
-                without.push(model.as_str());
+            let answers = answers_of(column);
+            if table.position(&answers)?.is_none() {
+                without.push((model.as_str(), answers));
             }
         }
         Ok(without)
@@ -165,11 +172,9 @@ impl Answer {
     fn of<'a>(&self, row: &Row<'a>) -> Result<(bool, Option<&'a [u8]>), String> {
         match *self {
             Answer::Flagged { correct, answer } => {
-                let correct = row.parse(correct, parse_flag)?;
-                Ok((
-                    correct,
-                    answer.map(|answer| row.parse(answer, parse_answer)).transpose()?,
-                ))
+                let answer = answer.map(|answer| row.parse(answer, |field| Ok(field.trim_ascii())));
+                let answer = answer.transpose()?.filter(|answer| !answer.is_empty());
+                Ok((row.parse(correct, parse_flag)?, answer))
             }
             Answer::Compared { answer, reference } => {
                 let answer = row.parse(answer, parse_answer)?;

@@ -380,6 +380,14 @@ fn models_that_are_wrong_alike_are_known() {
     let flagged = "a_conf,a_correct,a_pred,b_conf,b_correct,b_pred,c_conf,c_correct\n\
                    0.5,0,x,0.5,0,x,0.5,0\n0.5,0,x,0.5,0,y,0.5,1\n";
     assert_eq!(numbers(flagged, None), (2, vec![vec![1, 1, 0], vec![1, 2, 0]]));
+    // Of some items nobody knows what a model answered.
+    let empty = "a_conf,a_correct,a_pred,b_conf,b_correct,b_pred,c_conf,c_correct,c_pred\n0.5,0,x,0.5,0, ,0.5,0,x\n";
+    assert_eq!(numbers(empty, None), (1, vec![vec![1, 0, 1]]));
+    let read = OutcomeTable::read(file(empty).path(), &["a", "b", "c"], None).unwrap();
+    assert_eq!(
+        [0, 1, 2].map(|model| read.has_unknown_answers(model)),
+        [false, true, false]
+    );
     let bare = "a_conf,a_correct,b_conf,b_correct,c_conf,c_correct\n0.5,0,0.5,0,0.5,1\n";
     assert_eq!(numbers(bare, None), (0, vec![vec![0; 3]]));
     assert_eq!(size_of::<Outcome>(), 8);
@@ -396,6 +404,6 @@ fn models_whose_answers_a_table_lacks_are_named() {
             .into(),
         reference: reference.map(str::to_owned),
     };
-    assert_eq!(of(None).without_answers().unwrap(), ["two"]);
-    assert_eq!(of(Some("r")).without_answers().unwrap(), [""; 0]);
+    assert_eq!(of(None).without_answers().unwrap(), [("two", "b_pred".to_owned())]);
+    assert_eq!(of(Some("r")).without_answers().unwrap(), []);
 }

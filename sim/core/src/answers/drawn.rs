@@ -88,16 +88,21 @@ impl Drawn {
                 return Err(AnswersError::Small { index, model });
             }
         }
-        if averages {
+        // What is wrong by a draw is one of the classes, and so a vote counts these too where it meets what a table's models answered.
+        let is_drawn = |stage: &Stage| stage.pruned.is_some() || source.has_unknown_answers(stage.model);
+        let votes = matches!(route.join, AnswerJoin::Vote(_)) && stages.len() > 1;
+        if !of_numbers && (averages || votes && stages.iter().any(is_drawn)) {
             let wrong = source.wrong_answers();
+            if let Some(index) = stages.iter().position(|stage| wrong >= stage.classes) {
+                return Err(AnswersError::Answers {
+                    model: route.stages[index].pool.name.clone(),
+                    classes: stages[index].classes,
+                    wrong,
+                });
+            }
+        }
+        if averages {
             for (index, (stage, of)) in stages.iter().zip(&route.stages).enumerate() {
-                if !of_numbers && wrong >= stage.classes {
-                    return Err(AnswersError::Answers {
-                        model: of.pool.name.clone(),
-                        classes: stage.classes,
-                        wrong,
-                    });
-                }
                 let least = source.least_confidence(stage.model);
                 // Confidences are rounded.
                 if let Some(least) = least.filter(|least| least * stage.classes as f32 <= 1.0 - ROUNDING) {

@@ -104,7 +104,7 @@ pub enum AnswersError {
         /// Its least confidence.
         least: f32,
     },
-    /// Probabilities are averaged of fewer classes than models have answers.
+    /// Answers are averaged, or some of them drawn and put to a vote, of fewer classes than models have answers.
     #[error(
         "stage {model}: classes must be {} at least, since models give {wrong} different wrong answers to one item, got \
          {classes}",
