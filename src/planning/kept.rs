@@ -12,8 +12,9 @@ use crate::caveats::Extrapolated;
 use crate::failure::Failure;
 use crate::output::make_folder;
 use crate::planning::accuracy::Answers;
+use crate::sweep::identity::short;
 
-/// What the names of files with the runs of plans that are not finished begin and end with; between the two is the [plan's digest](digits).
+/// What the names of files with the runs of plans that are not finished begin and end with; between the two is the plan's digest, as [`short`] has it.
 const PARTIAL: [&str; 2] = ["plan.", ".partial.json"];
 
 /// What is run: an offer by its place among the plan's ways and its card, the cards, the tenants, and how many times the scenario's load. What
@@ -85,7 +86,7 @@ impl<'a> KeptRuns<'a> {
     /// Each plan has a file of its own, so that no interruption writes over what another plan took hours for.
     fn path(&self) -> PathBuf {
         let [begin, end] = PARTIAL;
-        self.folder.join(format!("{begin}{}{end}", digits(self.digest)))
+        self.folder.join(format!("{begin}{}{end}", short(self.digest)))
     }
 
     /// What was kept, if this plan was interrupted.
@@ -151,9 +152,4 @@ impl<'a> KeptRuns<'a> {
         let path = self.path();
         std::fs::remove_file(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))
     }
-}
-
-/// As much of a plan's digest as tells plans apart.
-fn digits(digest: &str) -> &str {
-    digest.get(..12).unwrap_or(digest)
 }

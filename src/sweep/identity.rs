@@ -173,8 +173,8 @@ impl Sweep {
     }
 }
 
-/// What a message shows of a digest.
-fn short(digest: &str) -> String {
+/// What a message or a file's name shows of a digest.
+pub fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
 }
 
