@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use tch::{Device, Kind, Tensor};
-use tenantry_core::policy::pet_header::PoolerActivation;
+use tenantry_core::pet::header::PoolerActivation;
 use tenantry_core::spec::{HeadTask, PoolSpec};
 use tenantry_profiles::{DType, ModelKind, ModelShape, of_checkpoint};
 

@@ -10,7 +10,7 @@ use memmap2::Mmap;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use tch::{Kind, Tensor};
-use tenantry_core::policy::pet_tensors::{FINITE, INFINITE, are_finite};
+use tenantry_core::pet::tensors::{FINITE, INFINITE, are_finite};
 use tenantry_traces::whole;
 
 use crate::error::ExecutorError;

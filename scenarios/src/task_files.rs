@@ -4,8 +4,8 @@ use std::path::Path;
 
 use safetensors::SafeTensors;
 use tenantry_core::command::TaskFault;
-use tenantry_core::policy::pet_header::PetHeader;
-use tenantry_core::policy::pet_tensors::{self, HeadInFile, Stored, StoredTensor};
+use tenantry_core::pet::header::PetHeader;
+use tenantry_core::pet::tensors::{self, HeadInFile, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
 /// A file and what its header says of its task.
@@ -59,8 +59,8 @@ impl StoredTask {
                 (name.as_str(), tensor)
             })
             .collect();
-        let resident = pet_tensors::check(kind, model, &stored);
-        let with_head = resident.and_then(|resident| Ok((resident, pet_tensors::check_head(model, classes, &stored)?)));
+        let resident = tensors::check(kind, model, &stored);
+        let with_head = resident.and_then(|resident| Ok((resident, tensors::check_head(model, classes, &stored)?)));
         match with_head {
             Ok((resident, head)) => {
                 let bytes = 4 * (resident.numbers + resident.indices);
@@ -78,7 +78,7 @@ mod tests {
     use safetensors::Dtype;
     use safetensors::tensor::TensorView;
 
-    use tenantry_core::policy::pet_header::{ACTIVATION, KIND, SHARED_MODEL};
+    use tenantry_core::pet::header::{ACTIVATION, KIND, SHARED_MODEL};
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! From the raw `tasks:` of a system to a [`TasksSpec`], and from `tenants.kinds` to its registrations.
 
 use tenantry_core::command::TaskFault;
+use tenantry_core::pet::work::PetSizes;
 use tenantry_core::policy::coordinated::Batching;
-use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
     EngineSpec, FineTuned, FullModels, PlanningSpec, PoolSpec, Registration, SharedModel, StreamsSpec, SystemSpec,
     TaskFile, TasksSpec,

@@ -5,7 +5,7 @@ use std::iter;
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
-use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
+use tenantry_core::pet::work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths, RuntimeSpec, ShapeKind, StreamSpec};
 use tenantry_profiles::{
     BeyondLimits, Card, Changing, Contention, DType, Device, DeviceKind, Family, LeftOut, ModelShape, PetKind, Source,

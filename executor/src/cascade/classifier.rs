@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
-use tenantry_core::policy::pet_header::PoolerActivation;
+use tenantry_core::pet::header::PoolerActivation;
 use tenantry_profiles::DType;
 
 use super::config::{ClassifierConfig, Family, ROBERTA_SKIPPED};

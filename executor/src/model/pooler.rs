@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
-use tenantry_core::policy::pet_header::PoolerActivation;
+use tenantry_core::pet::header::PoolerActivation;
 
 use super::LinearParameters;
 use crate::error::ExecutorError;

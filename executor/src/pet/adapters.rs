@@ -6,8 +6,8 @@
 //! `[bottleneck, hidden]`, and `.up_bias`, floats.
 
 use tch::Tensor;
-use tenantry_core::policy::pet_tensors::{Misfit, Resident};
-use tenantry_core::policy::pet_work::{PetSizes, merges};
+use tenantry_core::pet::tensors::{Misfit, Resident};
+use tenantry_core::pet::work::{PetSizes, merges};
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};

@@ -4,8 +4,8 @@
 //! model's.
 
 use tch::Tensor;
-use tenantry_core::policy::pet_tensors::{Misfit, Resident};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::pet::tensors::{Misfit, Resident};
+use tenantry_core::pet::work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Norm, Operators, parameter};

@@ -5,8 +5,8 @@
 //! `.delta.values`, and `.bias_delta`, `[out]`. Resident: δ in CSR, and the sum of both biases.
 
 use tch::Tensor;
-use tenantry_core::policy::pet_tensors::{Misfit, Resident};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::pet::tensors::{Misfit, Resident};
+use tenantry_core::pet::work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};

@@ -1,6 +1,6 @@
 //! What can be wrong with a task: each is refused alone.
 
-use tenantry_core::policy::pet_tensors::Misfit;
+use tenantry_core::pet::tensors::Misfit;
 
 use crate::error::ExecutorError;
 

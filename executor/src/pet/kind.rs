@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use tch::Tensor;
-use tenantry_core::policy::pet_tensors::{Misfit, Resident};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::pet::tensors::{Misfit, Resident};
+use tenantry_core::pet::work::PetSizes;
 use tenantry_profiles::ModelShape;
 
 use super::adapters::Adapters;

@@ -6,8 +6,8 @@
 //! loaded; a shared model that is overwritten afterwards must load its tasks again.
 
 use tch::{Device, Kind as Number, Tensor};
-use tenantry_core::policy::pet_tensors::{Misfit, Resident};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::pet::tensors::{Misfit, Resident};
+use tenantry_core::pet::work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};

@@ -11,7 +11,7 @@
 //! that its operators run on. [`Registry::own_model`] merges a task into a full model of its own, as systems serve it that know no tasks.
 //!
 //! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. To be planned and simulated too, by a core that knows no tensors, it is one
-//! more file there that implements `Rules` (`policy/pet_kinds/`: its tensors' names and shapes, bytes and work) and a line, and a name in the profiles'
+//! more file there that implements `Rules` (`pet/kinds/`: its tensors' names and shapes, bytes and work) and a line, and a name in the profiles'
 //! [`PetKind`](tenantry_profiles::PetKind), whose other arms are two: that line, and its launches and bytes in the profiles' `roofline/ops.rs`. Read
 //! `bit_fit.rs` for the shortest, then `batch.rs` for the forward pass.
 
@@ -40,7 +40,7 @@ pub use own_model::OwnModel;
 pub use parameters::{Array, Parameters, Reader, StoredHead};
 pub use registry::{Registry, Triplet};
 pub use streams::Streams;
-pub use tenantry_core::policy::pet_tensors::{Misfit, Resident};
+pub use tenantry_core::pet::tensors::{Misfit, Resident};
 
 pub(crate) use batch::Member;
 pub(crate) use loaded::LoadedOperators;

@@ -7,8 +7,8 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tch::{Kind as Number, Tensor};
-use tenantry_core::policy::pet_header::{KIND, POOLER_ACTIVATION, PetHeader, PoolerActivation, SHARED_MODEL};
-use tenantry_core::policy::pet_tensors::{self, HEAD, HeadInFile, Misfit, POOLER, Resident, Stored, StoredTensor};
+use tenantry_core::pet::header::{KIND, POOLER_ACTIVATION, PetHeader, PoolerActivation, SHARED_MODEL};
+use tenantry_core::pet::tensors::{self, HEAD, HeadInFile, Misfit, POOLER, Resident, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 use tenantry_traces::whole::{header_in_order, write_whole};
 
@@ -130,7 +130,7 @@ impl Parameters {
     /// One that does not fit a model of this shape, or a system of so many classes.
     pub fn head(&self, shape: &ModelShape, classes: u32) -> Result<Option<StoredHead<'_>>, Misfit> {
         let of = |names: [&str; 2]| names.map(|name| &self.arrays[name]);
-        let pooler = match pet_tensors::check_head(shape, classes, &self.stored())? {
+        let pooler = match tensors::check_head(shape, classes, &self.stored())? {
             HeadInFile::None => return Ok(None),
             HeadInFile::Linear => None,
             HeadInFile::Pooled => Some((of(POOLER), self.pooler_activation)),
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The first that does not fit.
     pub fn check(&self, kind: PetKind, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let resident = pet_tensors::check(kind, shape, &self.parameters.stored())?;
+        let resident = tensors::check(kind, shape, &self.parameters.stored())?;
         self.read
             .borrow_mut()
             .extend(self.parameters.arrays.keys().map(String::as_str));

@@ -6,7 +6,7 @@ mod registering;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tch::{Device, Kind as Number, Tensor};
-use tenantry_core::policy::pet_work::{PetSizes, merges, resident_bytes};
+use tenantry_core::pet::work::{PetSizes, merges, resident_bytes};
 use tenantry_core::spec::FineTuned;
 use tenantry_profiles::{DType, ModelShape, PetKind};
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tch::{Kind, Tensor};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::pet::work::PetSizes;
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 
 use super::reference::{EncoderReference, as_it_is, double};

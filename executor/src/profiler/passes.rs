@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
 use tch::Tensor;
-use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
+use tenantry_core::pet::work::{PetSizes, resident_bytes};
 use tenantry_profiles::{Changing, ModelShape, ResumeRow};
 
 use super::axes::on;

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use tch::{Kind as Number, Tensor};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::pet::work::PetSizes;
 use tenantry_profiles::{ConcurrentPetRow, DType, ModelShape, PetKind, PetRow, Tables};
 
 use super::Suite;

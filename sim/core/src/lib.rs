@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod log;
 pub mod machine;
 pub mod op;
+pub mod pet;
 pub mod policy;
 pub mod run;
 pub mod server;

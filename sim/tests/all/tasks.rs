@@ -7,8 +7,8 @@ use crate::common::{cluster, log_of, request, run_checked_on, run_listed};
 use proptest::prelude::*;
 use tenantry_core::command::TaskFault;
 use tenantry_core::log::replay;
+use tenantry_core::pet::work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::policy::coordinated::Batching;
-use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
     EngineSpec, FineTuned, FullModels, PlaceSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TaskFile,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tch::Device;
-use tenantry_core::policy::pet_work::linear_weights;
+use tenantry_core::pet::work::linear_weights;
 use tenantry_core::spec::{PoolSpec, Registration, TasksSpec};
 use tenantry_profiles::{ModelShape, PetKind};
 

@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use tenantry_core::command::TaskFault;
 use tenantry_core::log::{Log, replay};
+use tenantry_core::pet::header::PoolerActivation;
+use tenantry_core::pet::tensors::{HEAD, POOLER};
+use tenantry_core::pet::work::PetSizes;
 use tenantry_core::policy::coordinated::Batching;
-use tenantry_core::policy::pet_header::PoolerActivation;
-use tenantry_core::policy::pet_tensors::{HEAD, POOLER};
-use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{FineTuned, FullModels, PlanningSpec, SharedModel, StreamsSpec, SystemSpec};
 use tenantry_core::testing;

@@ -16,9 +16,9 @@ use tenantry_profiles::{
     AdapterSurface, Beyond, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind,
 };
 
-use super::pet_work::{PetSizes, layer_work, linear_layers};
 use super::side_by_side::{Operator, SideBySide};
 use crate::op::PetGroup;
+use crate::pet::work::{PetSizes, layer_work, linear_layers};
 use crate::spec::{PoolSpec, TasksSpec};
 
 /// A card's prices, by shared model.

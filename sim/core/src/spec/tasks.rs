@@ -6,8 +6,8 @@ use tenantry_profiles::{ModelShape, PetKind, PoolBatching};
 use tenantry_traces::Duration;
 
 use crate::command::TaskFault;
+use crate::pet::work::{PetSizes, merges};
 use crate::policy::coordinated::Batching;
-use crate::policy::pet_work::{PetSizes, merges};
 
 /// Tasks that are registered with a pool, each tenant's its own, and how they are served. The pool's model is the first shared
 /// model; what it says of batches, padding, pipeline, swapping and tenants' state is not used.

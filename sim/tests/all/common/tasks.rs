@@ -1,8 +1,8 @@
 //! Systems of tasks that share models, on the virtual machine.
 
 use tenantry_core::RunRecord;
+use tenantry_core::pet::work::PetSizes;
 use tenantry_core::policy::coordinated::Batching;
-use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
     EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TasksSpec,
 };

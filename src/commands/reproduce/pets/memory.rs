@@ -1,7 +1,7 @@
 //! How many tasks lie on a card, and what they take: Tables 1 and 5, Fig. 10.
 
 use serde_json::Value;
-use tenantry_core::policy::pet_work::linear_weights;
+use tenantry_core::pet::work::linear_weights;
 use tenantry_profiles::ModelShape;
 use tenantry_reports::RunSummary;
 

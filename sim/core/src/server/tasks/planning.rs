@@ -146,7 +146,7 @@ mod tests {
     use super::super::TaskServer;
     use crate::command::Commands;
     use crate::event::Event;
-    use crate::policy::pet_work::PetSizes;
+    use crate::pet::work::PetSizes;
     use crate::spec::{EngineSpec, FineTuned, FullModels, PlanningSpec, PoolSpec, Registration, TasksSpec};
     use crate::testing;
     use tenantry_traces::Time;

@@ -4,7 +4,7 @@
 use tenantry_profiles::{ModelShape, PetKind, near_miss};
 
 use crate::command::TaskFault;
-use crate::policy::pet_work::{activation_bytes, mask_elements, resident_bytes};
+use crate::pet::work::{activation_bytes, mask_elements, resident_bytes};
 use crate::server::ServerError;
 use crate::spec::{ClusterSpec, EngineSpec, PoolSpec, Registration, TasksSpec};
 

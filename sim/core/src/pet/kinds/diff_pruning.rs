@@ -3,8 +3,8 @@
 use super::Element::{F32, I32};
 use super::Size::{AtLeast, Is};
 use super::{NUMBER, Part, Place, Rules, TokenWork, Unfit, beside, csr_bytes};
-use crate::policy::pet_tensors::Resident;
-use crate::policy::pet_work::PetSizes;
+use crate::pet::tensors::Resident;
+use crate::pet::work::PetSizes;
 
 pub(super) struct DiffPruning;
 

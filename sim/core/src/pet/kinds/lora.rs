@@ -3,7 +3,7 @@
 use super::Element::F32;
 use super::Size::{AtLeast, Is};
 use super::{NUMBER, Part, Place, Rules, TokenWork, beside};
-use crate::policy::pet_work::PetSizes;
+use crate::pet::work::PetSizes;
 
 pub(super) struct Lora;
 

@@ -2,7 +2,7 @@
 
 use tenantry_profiles::PetKind;
 
-use super::pet_tensors::Misfit;
+use super::tensors::Misfit;
 
 /// The shared model's name.
 pub const SHARED_MODEL: &str = "shared_model";

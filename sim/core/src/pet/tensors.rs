@@ -1,11 +1,11 @@
-//! Whether a task's tensors are those that its kind has (`pet_kinds`): names, element types, shapes, and what these do not show. One check for whoever
+//! Whether a task's tensors are those that its kind has (`kinds`): names, element types, shapes, and what these do not show. One check for whoever
 //! simulates a file and for whoever computes with it, so that both refuse the same files for the same reasons, and give the others as much memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::pet_kinds::{Element, Part, Place, Size, Unfit, rules};
+use super::kinds::{Element, Part, Place, Size, Unfit, rules};
 use crate::command::TaskFault;
 
 impl Element {
@@ -293,7 +293,7 @@ pub fn are_finite(dtype: &str, data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pet_work::{PetSizes, layer_bytes};
+    use crate::pet::work::{PetSizes, layer_bytes};
 
     type Tensor = (String, String, Vec<usize>, Vec<u8>);
 

@@ -1,7 +1,7 @@
 //! What each kind of parameter-efficient task is to whoever plans, prices and checks it without computing it: its tensors, what they weigh on the
 //! device, and what its operators do.
 //!
-//! A new kind is one file here that implements [`Rules`], and its line in [`rules`]; `pet_work` and `pet_tensors` add up what the files say. Read
+//! A new kind is one file here that implements [`Rules`], and its line in [`rules`]; `work` and `tensors` add up what the files say. Read
 //! `bit_fit.rs` for the shortest.
 
 mod adapters;
@@ -12,8 +12,8 @@ mod mask_bert;
 
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::pet_tensors::Resident;
-use super::pet_work::PetSizes;
+use super::tensors::Resident;
+use super::work::PetSizes;
 
 /// Bytes of a number and of a sparse matrix's index.
 pub(super) const NUMBER: u64 = 4;

@@ -1,4 +1,4 @@
-//! What a task's own parameters weigh and what its operators do: sums over a model's layers of what each kind says of a place (`pet_kinds`).
+//! What a task's own parameters weigh and what its operators do: sums over a model's layers of what each kind says of a place (`kinds`).
 //!
 //! Sizes are those that the executor keeps on the device: 32-bit numbers, sparse matrices as CSR with 32-bit indices. A mask of
 //! MaskBert is therefore not resident as bits but as the weights that it takes away, which costs 8 bytes for each zero:
@@ -6,7 +6,7 @@
 
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::pet_kinds::{NUMBER, Place, rules};
+use super::kinds::{NUMBER, Place, rules};
 
 /// Sizes of the five kinds' parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]

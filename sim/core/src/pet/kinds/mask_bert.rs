@@ -3,8 +3,8 @@
 use super::Element::U8;
 use super::Size::Is;
 use super::{Part, Place, Rules, TokenWork, Unfit, beside, csr_bytes};
-use crate::policy::pet_tensors::Resident;
-use crate::policy::pet_work::PetSizes;
+use crate::pet::tensors::Resident;
+use crate::pet::work::PetSizes;
 
 pub(super) struct MaskBert;
 
