@@ -1,5 +1,6 @@
 //! The gallery: real questions, each answered here at small scale.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -44,31 +45,11 @@ fn each_question_is_one_says_who_asks_and_is_in_the_index() {
     }
 }
 
-#[test]
-fn each_question_runs() {
-    for (name, _) in questions() {
-        let place = tempfile::tempdir().unwrap();
-        let scenario = gallery().join(format!("{name}.yaml"));
-        let small = ["--set", "workload.stop={requests: 200}", "--set", "workload.warm_up=0s"];
-        let arguments = ["simulate", scenario.to_str().unwrap(), "--out", "out"];
-        let value = good_json(place.path(), &[&arguments[..], &small].concat());
-        let runs = value["runs"].as_array().unwrap();
-        assert!(runs.len() > 1, "{name} compares something");
-        for run in runs {
-            let requests = &run["requests"];
-            assert_eq!(requests["offered"], 200, "{name}: {run}");
-            assert!(requests["finished"].as_u64().unwrap() > 0, "{name}: {run}");
-        }
-        let page = fs::read_to_string(place.path().join("out/report.html")).unwrap();
-        assert!(page.contains("chart-latency"), "{name}");
-    }
-}
-
 /// What stands in the docs is what comes out today.
 #[test]
 fn each_question_has_its_page_with_todays_answer() {
     let docs = gallery().join("../../docs/gallery");
-    let mut bytes = 0;
+    let (mut bytes, mut figures) = (0, BTreeSet::new());
     for (name, _) in questions() {
         let file = docs.join(format!("{name}.html"));
         let page =
@@ -79,9 +60,13 @@ fn each_question_has_its_page_with_todays_answer() {
         let arguments = ["simulate", scenario.to_str().unwrap(), "--out", "out"];
         let value = good_json(place.path(), &arguments);
         let index = fs::read_to_string(docs.join("../gallery.md")).unwrap();
-        let p98s: Vec<f64> = value["runs"]
-            .as_array()
-            .unwrap()
+        let runs = value["runs"].as_array().unwrap();
+        assert!(runs.len() > 1, "{name} compares something");
+        for run in runs {
+            assert!(run["requests"]["finished"].as_u64().unwrap() > 0, "{name}: {run}");
+            figures.extend(run.as_object().unwrap().keys().cloned());
+        }
+        let p98s: Vec<f64> = runs
             .iter()
             .filter_map(|run| run["latency_ms"]["p98"].as_f64())
             .collect();
@@ -91,6 +76,7 @@ fn each_question_has_its_page_with_todays_answer() {
             assert!(is_there, "docs/gallery.md, {name}: no run has a {said}: {p98s:?}");
         }
         let fresh = fs::read_to_string(place.path().join("out/report.html")).unwrap();
+        assert!(fresh.contains("chart-latency"), "{name}");
         assert_eq!(
             answer(&page),
             answer(&fresh),
@@ -99,6 +85,13 @@ fn each_question_has_its_page_with_todays_answer() {
         for no_place in ["<dt>Host</dt>", "<dt>Started</dt>", "<dt>Took</dt>"] {
             assert!(!page.contains(no_place), "{name}: {no_place}");
         }
+    }
+    let explained = fs::read_to_string(docs.join("../outputs.md")).unwrap();
+    for figure in figures {
+        assert!(
+            explained.contains(&format!("`{figure}`")),
+            "docs/outputs.md has no `{figure}`"
+        );
     }
     assert!(bytes < 5_500_000, "docs/gallery's pages have {bytes} bytes");
     let pages = fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path());
