@@ -123,7 +123,7 @@ fn a_plan_goes_on_with_the_runs_that_were_kept() {
         let options = &planned.report.options;
         assert!(options.iter().all(|option| option.runs > 0), "{options:?}");
         let all = Arc::into_inner(all).unwrap().into_runs();
-        for part in [1, 2, 3] {
+        for part in [1, 2] {
             let some = all.iter().enumerate().filter(|(at, _)| at % part == 0);
             let written: Vec<_> = some.map(|(_, (key, run))| (key.clone(), run.clone())).collect();
             let written = serde_json::to_string(&written).unwrap();

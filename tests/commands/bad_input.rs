@@ -382,41 +382,6 @@ fn a_full_disk_leaves_no_half_files() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-#[cfg(unix)]
-#[test]
-fn an_interrupt_saves_what_was_finished() {
-    let folder = folder();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
-        .current_dir(folder.path())
-        .args([
-            "simulate",
-            "s.yaml",
-            "--jobs",
-            "1",
-            "--out",
-            "out",
-            "--set",
-            "workload.stop={requests: 1000000000}",
-        ])
-        .stderr(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
-    let status = child.wait().unwrap();
-    assert_eq!(status.code(), Some(130));
-    let summary: serde_json::Value =
-        serde_json::from_slice(&fs::read(folder.path().join("out/summary.json")).unwrap()).unwrap();
-    let run = &summary["runs"][0];
-    assert_eq!(run["interrupted"], true);
-    assert!(run["requests"]["finished"].as_u64().unwrap() > 0, "{run}");
-}
-
 /// Paths are told in JSON, which is UTF-8: what is not is said before anything is done.
 #[cfg(unix)]
 #[test]

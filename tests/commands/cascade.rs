@@ -2,10 +2,11 @@
 //! `cascade_interrupted.rs` has what goes on, `cascade_refused.rs` what does not go together.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use crate::common::{good, good_json, tenantry};
+use crate::common::{good, good_json, names, tenantry};
 use tempfile::TempDir;
 use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
 use tenantry_executor::find_device;
@@ -13,8 +14,19 @@ use tenantry_traces::outcome::{SavedCalibration, SavedOutputs};
 
 pub const PROFILE: [&str; 6] = ["cascade", "profile", "small", "large", "--items", "profile.csv"];
 
-/// `small/`, `large/`, `profile.csv` and `test.csv`.
+/// `small/`, `large/`, `profile.csv` and `test.csv`, in a folder of one's own. The models are trained once for all tests.
 pub fn example() -> TempDir {
+    static TRAINED: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (file, bytes) in TRAINED.get_or_init(|| all_files(trained().path())) {
+        let file = folder.path().join(file);
+        fs::create_dir_all(file.parent().expect("it lies in the folder")).expect("it is writable");
+        fs::write(file, bytes).expect("it is writable");
+    }
+    folder
+}
+
+fn trained() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = |name, [layers, hidden, heads]: [u32; 3]| ExampleModel {
         name,
@@ -39,6 +51,20 @@ pub fn example() -> TempDir {
     )
     .expect("it can be written");
     folder
+}
+
+/// What a folder and those in it hold, by paths from there.
+fn all_files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for name in names(folder) {
+        match folder.join(&name) {
+            within if within.is_dir() => {
+                files.extend(all_files(&within).into_iter().map(|(file, bytes)| (Path::new(&name).join(file), bytes)));
+            }
+            file => files.push((name.into(), fs::read(file).expect("it was just written"))),
+        }
+    }
+    files
 }
 
 pub fn with<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {

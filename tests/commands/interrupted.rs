@@ -77,7 +77,7 @@ fn a_finished_simulation_keeps_its_place() {
     assert_eq!(said, beside);
     assert_eq!(contents(&out), finished);
     let runs = json(&partial.join("summary.json"))["runs"].clone();
-    let whole = |run: &&Value| run["requests"]["finished"] == 200;
+    let whole = |run: &&Value| run["requests"]["finished"] == 200 && run.get("interrupted").is_none();
     assert_eq!(runs.as_array().unwrap().iter().filter(whole).count(), 2, "{runs}");
     assert!(partial.join("requests.parquet").exists());
 
@@ -88,6 +88,8 @@ fn a_finished_simulation_keeps_its_place() {
     let said = stopped_in_run(1, at, &["simulate", "s.yaml", "--jobs", "1", "--set", ENDLESS]);
     assert_eq!(said, "interrupted: what was simulated until then is in out");
     assert!(!partial.exists());
+    let stopped = json(&out.join("summary.json"))["runs"][0].clone();
+    assert_eq!(stopped["interrupted"], true, "{stopped}");
     assert_ne!(contents(&out), partial_out);
     good(at, &["simulate", "s.yaml", "--out", "out"]);
     assert_eq!(contents(&out)["summary.csv"], finished["summary.csv"]);

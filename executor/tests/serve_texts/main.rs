@@ -5,7 +5,8 @@ mod levels;
 mod profiles;
 mod regressions;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::{Device, Tensor};
@@ -52,6 +53,45 @@ const MODELS: [(&str, [u32; 3]); 3] = [("small", [1, 16, 2]), ("middle", [1, 24,
 fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
     use_one_core();
     let folder = tempfile::tempdir().unwrap();
+    let files = match levels {
+        2 => trained_once(folder.path()),
+        _ => train(folder.path(), levels),
+    };
+    // Both are served.
+    let method = match levels {
+        3 => CalibrationMethod::Dirichlet,
+        _ => CalibrationMethod::Temperature,
+    };
+    profiled(folder, files, method, routes)
+}
+
+/// The two models that most tests ask for, written there; they are trained for the first of these.
+fn trained_once(folder: &Path) -> ExampleFiles {
+    static TRAINED: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
+    let trained = TRAINED.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let files = train(folder.path(), 2);
+        let of_model = |model: &PathBuf| ["config.json", "model.safetensors", "tokenizer.json"].map(|name| model.join(name));
+        let files = files.models.iter().flat_map(of_model).chain([files.profile, files.test]);
+        let read = |file: PathBuf| {
+            let bytes = std::fs::read(&file).unwrap();
+            (file.strip_prefix(folder.path()).unwrap().to_owned(), bytes)
+        };
+        files.map(read).collect()
+    });
+    for (file, bytes) in trained {
+        let file = folder.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+    }
+    ExampleFiles {
+        models: ["small", "large"].map(|name| folder.join(name)).into(),
+        profile: folder.join("profile.csv"),
+        test: folder.join("test.csv"),
+    }
+}
+
+fn train(folder: &Path, levels: usize) -> ExampleFiles {
     let model = |(name, [layers, hidden, heads]): (&'static str, [u32; 3])| ExampleModel {
         name,
         layers,
@@ -68,14 +108,7 @@ fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
             .map(model)
             .collect(),
     };
-    let never = AtomicBool::new(false);
-    let files = make_example(folder.path(), &size, 7, Device::Cpu, &never, &mut |_, _, _| {}).unwrap();
-    // Both are served.
-    let method = match levels {
-        3 => CalibrationMethod::Dirichlet,
-        _ => CalibrationMethod::Temperature,
-    };
-    profiled(folder, files, method, routes)
+    make_example(folder, &size, 7, Device::Cpu, &AtomicBool::new(false), &mut |_, _, _| {}).unwrap()
 }
 
 /// What these models put out for the test items, saved in the folder.

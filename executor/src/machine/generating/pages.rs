@@ -84,8 +84,8 @@ mod tests {
     }
 
     proptest! {
-        // Some four million moves.
-        #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+        // A million moves.
+        #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
         #[test]
         fn no_page_is_lost_or_shared(total in 1u32..200, moves in moves()) {

@@ -297,8 +297,8 @@ mod tests {
     }
 
     proptest! {
-        // Some two million moves.
-        #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+        // Some half a million moves.
+        #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
         #[test]
         fn no_page_is_lost_or_shared_by_those_who_should_not(total in 8u32..60, moves in moves()) {
