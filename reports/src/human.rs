@@ -54,7 +54,7 @@ pub fn percent_apart(share: f64, other: f64) -> String {
 }
 
 /// What is shown with as many digits as tell it from another value, or with the most.
-fn apart<D>(value: f64, other: f64, mut digits: RangeInclusive<D>, show: fn(f64, D) -> String) -> String
+pub fn apart<D>(value: f64, other: f64, mut digits: RangeInclusive<D>, show: fn(f64, D) -> String) -> String
 where
     D: Copy,
     RangeInclusive<D>: Iterator<Item = D>,

@@ -103,7 +103,7 @@ where
             "{} with {}, where {} are {}{}{unanswered}",
             cards(self.evaluator, nearest.cell),
             system(self.evaluator, nearest.cell),
-            human::percent(nearest.in_time),
+            human::percent_apart(nearest.in_time, self.evaluator.quantile()),
             self.kept(),
             self.reached(nearest).unwrap_or_default()
         )
@@ -111,9 +111,10 @@ where
 
     /// The quantile that a target for whole answers is about: how near is near, a share does not say.
     fn reached(&self, nearest: Nearest) -> Option<String> {
-        let slo = self.scenario.slo.filter(|slo| slo.target.latency.is_some())?;
+        let slo = self.scenario.slo?;
+        let limit_ms = slo.target.latency?.as_millis_f64();
         let at = rounded(slo.quantile * 100.0);
-        let reached = human::milliseconds(nearest.latency_ms);
+        let reached = human::milliseconds_apart(nearest.latency_ms, limit_ms);
         nearest.latency_ms.is_finite().then(|| format!(" (p{at} is {reached})"))
     }
 }

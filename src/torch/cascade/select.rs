@@ -7,12 +7,12 @@ use serde_json::json;
 use tenantry_cascade::CascadeError;
 use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
 use tenantry_cascade::search::{EarlyStops, Search, Targets, select};
-use tenantry_reports::human::percent_apart;
+use tenantry_reports::human::{apart, percent_apart};
 use tenantry_reports::manifest::quoted;
 use tenantry_reports::whole::remove_earlier;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
-use super::{few_beyond_p99, median, scenario, table};
+use super::{few_beyond_p99, median, profiled_in, scenario, table};
 use tenantry::caveats::few_items_caveat;
 use tenantry::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
 use tenantry::failure::Failure;
@@ -20,7 +20,7 @@ use tenantry::output::{check_ending, check_file, counted, next, print, say, writ
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
     check(args)?;
-    let profiled = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
+    let profiled = profiled_in(&args.profiled)?;
     if let Some(scenario) = &args.scenario {
         check_file("--scenario", scenario, read_for(&profiled, &args.profiled))?;
         check_ending("--scenario", scenario, &[".yaml", ".yml"])?;
@@ -134,7 +134,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
 fn check(args: &CascadeSelectArgs) -> Result<(), Failure> {
     check_percent(args.accuracy)?;
     for (name, target) in [("--mean-ms", args.mean_ms), ("--p99-ms", args.p99_ms)] {
-        if let Some(got) = target.filter(|ms| !(*ms > 0.0 && ms.is_finite())) {
+        if let Some(got) = target.filter(|ms| *ms <= 0.0) {
             return Err(Failure::BadInput(format!("{name}: must be above 0, got {got}")));
         }
     }
@@ -271,10 +271,9 @@ fn described(candidate: &Candidate) -> serde_json::Value {
 
 /// Milliseconds with three decimals, and more where they would look like a limit that they are not.
 fn ms_apart(ms: f64, limit: Option<f64>) -> String {
-    let with = |decimals: usize| format!("{ms:.decimals$}");
-    let looks_like =
-        |decimals: &usize| limit.is_some_and(|limit| ms != limit && with(*decimals) == format!("{limit:.decimals$}"));
-    with((3..6).find(|decimals| !looks_like(decimals)).unwrap_or(6))
+    apart(ms, limit.unwrap_or(ms), 3..=6, |ms, decimals| {
+        format!("{ms:.decimals$}")
+    })
 }
 
 /// With as many digits as tell its figures from the targets.
