@@ -32,11 +32,7 @@ const MEASURE: &str =
 
 /// A card by name or path, as an argument gives it.
 pub fn find_card(name: &str) -> Result<Card, Failure> {
-    let found = Card::find(name, &card_folders());
-    found.map_err(|error| match &error {
-        ProfileError::UnknownCard { .. } => Failure::BadInput(format!("{error} ({MEASURE})")),
-        _ => Failure::bad_input(error),
-    })
+    card_of_option("card", name)
 }
 
 /// The folder of a card that is there.
@@ -46,12 +42,9 @@ pub fn folder_of(name: &str) -> Option<PathBuf> {
 
 /// A card that an option of the command line names.
 pub fn card_of_option(option: &str, name: &str) -> Result<Card, Failure> {
-    find_card(name).map_err(|failure| match failure {
-        Failure::BadInput(message) => match message.strip_prefix("card: ") {
-            Some(message) => Failure::BadInput(format!("{option}: {message}")),
-            None => Failure::BadInput(message),
-        },
-        failure => failure,
+    Card::find(name, &card_folders()).map_err(|error| match error {
+        ProfileError::UnknownCard { .. } => Failure::BadInput(format!("{option}: {error} ({MEASURE})")),
+        error => Failure::bad_input(error),
     })
 }
 

@@ -1,9 +1,10 @@
 //! Why a command did not do what it was asked, and the exit code that scripts rely on.
 
-use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::{fmt, io};
 
-use tenantry_profiles::ProfileError;
+use tenantry_profiles::{Access, ProfileError};
 use tenantry_traces::TraceError;
 
 /// Why a command failed.
@@ -49,13 +50,30 @@ impl Failure {
     pub fn bad_input(error: impl fmt::Display) -> Failure {
         Failure::BadInput(error.to_string())
     }
+
+    /// A file of the input cannot be read.
+    pub fn unreadable(file: &Path, error: &io::Error) -> Failure {
+        let file = file.display();
+        Failure::BadInput(format!("{file}: must be a file that can be read, got: {error}"))
+    }
+
+    /// Why, without what kind of failure it is.
+    pub fn reason(&self) -> &str {
+        match self {
+            Failure::Running(why) | Failure::BadInput(why) | Failure::LimitNotMet(why) | Failure::Interrupted(why) => {
+                why
+            }
+        }
+    }
 }
 
 /// What a profile or datasheet has wrong is the input's fault; a folder that cannot be written is not.
 impl From<ProfileError> for Failure {
     fn from(error: ProfileError) -> Failure {
         match error {
-            ProfileError::Io { must: "writable", .. } => Failure::running(error),
+            ProfileError::Io {
+                access: Access::Write, ..
+            } => Failure::running(error),
             _ => Failure::bad_input(error),
         }
     }
@@ -79,5 +97,31 @@ impl fmt::Display for Failure {
             Failure::LimitNotMet(message) => write!(f, "limit not met: {message}"),
             Failure::Interrupted(message) => write!(f, "interrupted: {message}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scripts tell by the exit code what to look at, whatever the words are.
+    #[test]
+    fn a_profile_that_cannot_be_read_is_bad_input_and_one_that_cannot_be_written_is_none() {
+        let failure = |access| {
+            Failure::from(ProfileError::Io {
+                path: "card".to_owned(),
+                access,
+                source: io::Error::other("broken"),
+            })
+        };
+        let (read, write) = (failure(Access::Read), failure(Access::Write));
+        assert!(matches!(read, Failure::BadInput(_)) && matches!(write, Failure::Running(_)));
+        assert_eq!(read.reason(), "card: must be a file that can be read, got: broken");
+        assert_eq!(
+            write.reason(),
+            "card: must be a folder that can be written to, got: broken"
+        );
+        let alike = Failure::unreadable(Path::new("card"), &io::Error::other("broken"));
+        assert_eq!(alike.to_string(), read.to_string());
     }
 }

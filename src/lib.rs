@@ -23,8 +23,6 @@ mod time_range;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use cli::{CascadeCommand, Cli, Command, DoctorArgs, ExecuteArgs, OutputArgs, ProfileArgs, ValidateArgs};
 use failure::Failure;
 
@@ -55,7 +53,7 @@ pub fn main(on_device: impl FnOnce(OnDevice, &OutputArgs) -> Result<(), Failure>
         eprintln!("{failure}");
         return failure.exit_code();
     }
-    let Cli { output, command } = Cli::parse();
+    let Cli { output, command } = Cli::of_process();
     let result = match command {
         Command::Simulate(args) => commands::simulate::run(&args, &output),
         Command::Plan(args) => commands::plan::run(&args, &output),

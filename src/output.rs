@@ -150,6 +150,19 @@ pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Refuses what is no folder that `command` can have left its results in.
+pub fn check_left_by(command: &str, folder: &Path) -> Result<(), Failure> {
+    let got = match folder.is_dir() {
+        true => return Ok(()),
+        false if folder.exists() => "a file",
+        false => "no such folder",
+    };
+    let folder = folder.display();
+    Err(Failure::BadInput(format!(
+        "{folder}: must be a folder that `{command}` left, got {got}"
+    )))
+}
+
 /// Refuses a path beside which nothing can be written, before anything is to be kept there.
 pub fn check_beside(flag: &str, path: &Path) -> Result<(), Failure> {
     let got = path.display();

@@ -1,6 +1,6 @@
 //! What can be wrong with a profile, in the form `file:LINE: field: must be …, got …; did you mean …?`.
 
-use std::io;
+use std::{fmt, io};
 
 use crate::family::Family;
 use crate::slice::{DTYPE, dtype_of};
@@ -11,22 +11,22 @@ pub(crate) const BETWEEN_TABLES: &str = ", ";
 /// A profile that could not be found, read, understood or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// A file or folder could not be read or written.
-    #[error("{path}: must be {must}, got: {source}")]
+    /// A file could not be read, or a folder not be written to.
+    #[error("{path}: must be {access}, got: {source}")]
     Io {
         /// The file or folder.
         path: String,
-        /// What it had to be: readable, writable.
-        must: &'static str,
+        /// What was tried.
+        access: Access,
         /// What the operating system said.
         source: io::Error,
     },
     /// Something in a profile is wrong.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// No card has the name asked for.
+    /// No card has the name asked for. Who asked knows where the name stands.
     #[error(
-        "card: must be a folder with a card.yaml or one of {}, got {name}{}",
+        "must be a folder with a card.yaml or one of {}, got {name}{}",
         list(available),
         suggestion(suggested)
     )]
@@ -40,13 +40,31 @@ pub enum ProfileError {
     },
 }
 
-/// One wrong value in a profile.
+/// What was tried with a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read a file.
+    Read,
+    /// To write to a folder.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "a file that can be read",
+            Access::Write => "a folder that can be written to",
+        })
+    }
+}
+
+/// One wrong value in a profile, or in what one is made of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {field}: must be {must}, got {got}{}", suggestion(suggested))]
+#[error("{place}: {}must be {must}, got {got}{}", colon(field), suggestion(suggested))]
 pub struct Invalid {
-    /// The file, as the user can open it, with the line where one is at fault: `cards/cpu/copy.csv:7`.
+    /// The file, as the user can open it, with the line where one is at fault: `cards/cpu/copy.csv:7`; or an argument: `--gpu`.
     pub place: String,
-    /// The column of a table or the dotted path of a field.
+    /// The column of a table or the dotted path of a field; empty where the place is all there is to say.
     pub field: String,
     /// What the value must be.
     pub must: String,
@@ -68,6 +86,11 @@ impl Invalid {
         }
     }
 
+    /// Of an argument of the command line, as it is called there.
+    pub(crate) fn argument(argument: &str, must: impl Into<String>, got: impl Into<String>) -> Invalid {
+        Invalid::new(argument, "", must, got)
+    }
+
     /// The same, in a line of the file.
     pub(crate) fn in_line(self, line: u64) -> Invalid {
         Invalid {
@@ -79,6 +102,13 @@ impl Invalid {
     /// The same, with the value probably meant.
     pub(crate) fn suggest(self, suggested: Option<String>) -> Invalid {
         Invalid { suggested, ..self }
+    }
+}
+
+fn colon(field: &str) -> String {
+    match field {
+        "" => String::new(),
+        field => format!("{field}: "),
     }
 }
 

@@ -68,7 +68,7 @@ pub use checkpoint::of_checkpoint;
 pub use compare::{Ratios, Unlike, compare, unlike_models};
 pub use cost::{Beyond, Cost, Drawn, Place, Spread};
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
-pub use error::{Invalid, MissingTable, ProfileError};
+pub use error::{Access, Invalid, MissingTable, ProfileError};
 pub use family::Family;
 pub use hand_over::{HandOver, Resume, Rhythm};
 pub use here::{UNKNOWN_PROCESSOR, boot, cores, processor};

@@ -10,7 +10,7 @@ use itertools::Itertools;
 
 use crate::card::Card;
 use crate::cells::one_of;
-use crate::error::{Invalid, ProfileError};
+use crate::error::{Access, Invalid, ProfileError};
 use crate::family::Family;
 use crate::model::ModelShape;
 use crate::names::near_miss;
@@ -55,7 +55,7 @@ impl Card {
 
         let unwritable = |source| ProfileError::Io {
             path: folder.display().to_string(),
-            must: "writable",
+            access: Access::Write,
             source,
         };
         Card::check_place(folder)?;
@@ -94,14 +94,13 @@ impl Card {
         let is_other = || -> io::Result<bool> {
             Ok(folder.exists() && !folder.join(CARD_FILE).exists() && fs::read_dir(folder)?.next().is_some())
         };
-        match is_other().map_err(|source| unreadable(folder, source))? {
-            false => Ok(()),
-            true => {
-                let place = folder.display().to_string();
-                let must = "new, empty or a profile's";
-                Err(Invalid::new(&place, "folder", must, "one that holds something else than a profile").into())
-            }
-        }
+        let got = match is_other() {
+            Ok(false) => return Ok(()),
+            Ok(true) => "one that holds something else than a profile".to_string(),
+            Err(error) => error.to_string(),
+        };
+        let place = folder.display().to_string();
+        Err(Invalid::new(&place, "folder", "new, empty or a profile's", got).into())
     }
 
     /// Whether [`load`](Self::load) would accept the card once saved: what a profiler asks before it ends.
@@ -227,7 +226,7 @@ fn read(path: &Path) -> Result<String, ProfileError> {
 fn unreadable(path: &Path, source: io::Error) -> ProfileError {
     ProfileError::Io {
         path: path.display().to_string(),
-        must: "readable",
+        access: Access::Read,
         source,
     }
 }

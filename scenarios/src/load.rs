@@ -352,7 +352,7 @@ impl Origin {
 
     /// The workload's generators know best what they can't do; they name fields by their own names.
     fn of_trace(&self, error: TraceError) -> ScenarioError {
-        if let TraceError::Io { path, source } = &error
+        if let TraceError::Io { path, source, .. } = &error
             && let Some(key) = self.naming(path)
         {
             let must = "a path that can be read, relative to the folder you are in";
@@ -370,11 +370,11 @@ impl Origin {
                 let message = format!("must have a column `{name}`, got {}", columns.join(","));
                 (Some(path), None, String::new(), message)
             }
-            TraceError::Io { path, source } => (
+            TraceError::Io { path, source, .. } => (
                 Some(path),
                 None,
                 String::new(),
-                format!("must be readable, got {source}"),
+                format!("must be a file that can be read, got {source}"),
             ),
         };
         // Readers name the column or the part of a file that is at fault before they say what it must be.

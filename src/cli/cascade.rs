@@ -12,21 +12,21 @@ pub enum CascadeCommand {
     Example(CascadeExampleArgs),
     /// Run models over labelled items, one at a time: calibrate them, and save outputs, confidences, importance and latencies.
     #[command(
-        after_help = "Example: tenantry cascade profile out/cascade/small out/cascade/large \\\n      \
+        after_help = "Example: tenantry cascade profile out/cascade/small out/cascade/large \\\n    \
                       --items out/cascade/profile.csv --out out/cascade/profiled"
     )]
     Profile(CascadeProfileArgs),
     /// Answer labelled items by each model alone and by their cascade: accuracy against latency, and calibration before and after.
     #[command(
-        after_help = "Example: tenantry cascade judge out/cascade/small out/cascade/large \\\n      \
-                      --items out/cascade/test.csv --profiled out/cascade/profiled --cut-off 0.9 --alpha 0.7"
+        after_help = "Example: tenantry cascade judge out/cascade/small out/cascade/large \\\n    \
+                      --items out/cascade/test.csv --profiled out/cascade/profiled \\\n    \
+                      --cut-off 0.9 --alpha 0.7"
     )]
     Judge(CascadeJudgeArgs),
     /// Choose models, cut-off and pruning from what `cascade profile` saved: the fastest that meets the targets.
-    #[command(
-        after_help = "Example: tenantry cascade select out/cascade/profiled --accuracy 90 --p99-ms 5\n\n\
-                            Exits with 3, and the nearest candidates, when none meets the targets."
-    )]
+    #[command(after_help = "Example: tenantry cascade select out/cascade/profiled \\\n    \
+                            --accuracy 90 --p99-ms 5\n\n\
+                            Exits with 3, and the nearest candidates, when none meets the targets.")]
     Select(CascadeSelectArgs),
 }
 
@@ -36,19 +36,19 @@ pub struct CascadeSelectArgs {
     #[arg(value_name = "FOLDER")]
     pub profiled: PathBuf,
     /// Right answers, at least, in percent.
-    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", value_parser = super::number)]
     pub accuracy: f64,
     /// Mean latency, at most, in milliseconds.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = super::number)]
     pub mean_ms: Option<f64>,
     /// Latency that 99 % of the items keep, by what each of them took, at most, in milliseconds.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = super::number)]
     pub p99_ms: Option<f64>,
     /// How steeply the chance of asking falls above the cut-off: the paper's k, each of which is tried with every cut-off.
-    #[arg(long, value_name = "K,…", value_delimiter = ',', default_values_t = SLOPES, allow_negative_numbers = true)]
+    #[arg(long, value_name = "K,…", value_delimiter = ',', default_values_t = SLOPES, value_parser = super::number)]
     pub slope: Vec<f64>,
     /// Models of a candidate, at most.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, default_value_t = 3, value_parser = super::whole(1..=8))]
     pub levels: u32,
     /// Where the search gives up: nowhere, or where the paper's does (section 5), which misses some.
     #[arg(long, value_enum, default_value_t = EarlyStopsName::None)]
@@ -79,14 +79,14 @@ pub enum EarlyStopsName {
 
 #[derive(Debug, Args)]
 pub struct CascadeExampleArgs {
-    /// The device to train on.
+    /// The device to train on: cpu, or cuda:N.
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Of the language task and of the weights.
     #[arg(long, default_value_t = 7, value_parser = super::seed)]
     pub seed: u64,
     /// Models: a small and a large one, or one between them too.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=3))]
+    #[arg(long, default_value_t = 2, value_parser = super::whole(2..=3))]
     pub levels: u32,
     /// Where the models and their items go: a folder that is not there yet.
     #[arg(long, default_value = "out/cascade")]
@@ -102,7 +102,7 @@ pub struct CascadeModelsArgs {
     /// A CSV with the columns text, label and perhaps text_pair.
     #[arg(long, value_name = "CSV")]
     pub items: PathBuf,
-    /// The device to run on.
+    /// The device to run on: cpu, or cuda:N.
     #[arg(long, default_value = "cpu")]
     pub device: String,
 }
@@ -115,7 +115,7 @@ pub struct CascadeProfileArgs {
     #[arg(long, value_enum, value_name = "METHOD", conflicts_with = "calibrated_by")]
     pub calibration: Option<CalibrationName>,
     /// How far off the right answer of a regression may be [default: 0.5].
-    #[arg(long, allow_negative_numbers = true, conflicts_with = "calibrated_by")]
+    #[arg(long, value_parser = super::number, conflicts_with = "calibrated_by")]
     pub tolerance: Option<f64>,
     /// What an earlier `cascade profile` wrote of these models: calibrated, and of a regression as tolerant, as there, rather than on these items.
     #[arg(long, value_name = "FOLDER")]
@@ -137,13 +137,13 @@ pub struct CascadeJudgeArgs {
     #[arg(long, value_name = "FOLDER")]
     pub profiled: PathBuf,
     /// Confidence up to which the next model is always asked: the paper's c.
-    #[arg(long, default_value_t = 0.9, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.9, value_parser = super::number)]
     pub cut_off: f64,
     /// How steeply the chance of asking falls above it: the paper's k, which it never gives.
-    #[arg(long, default_value_t = 10.0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 10.0, value_parser = super::number)]
     pub slope: f64,
     /// How much is pruned: words go whose attention is below this share of the mean.
-    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.7, value_parser = super::number)]
     pub alpha: f64,
     /// Of the dispatcher's coins.
     #[arg(long, default_value_t = 7, value_parser = super::seed)]

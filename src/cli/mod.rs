@@ -6,9 +6,14 @@ mod run;
 mod trace;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tenantry_reports::manifest::quoted;
 
 pub use cascade::*;
@@ -28,25 +33,51 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// What this process was asked for. Where that is help, or wrong, it is said and the process ends.
+    pub fn of_process() -> Cli {
+        let asked = command().get_matches();
+        Cli::from_arg_matches(&asked).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// All commands. Their options take numbers below 0, to say themselves what they must be: else each would be taken for a flag that nobody knows.
+pub fn command() -> clap::Command {
+    fn with_negative_numbers(command: clap::Command) -> clap::Command {
+        let is_option = |argument: &clap::Arg| argument.get_action().takes_values() && !argument.is_positional();
+        command
+            .mut_args(|argument| match is_option(&argument) {
+                true => argument.allow_negative_numbers(true),
+                false => argument,
+            })
+            .mut_subcommands(with_negative_numbers)
+    }
+    with_negative_numbers(Cli::command())
+}
+
+/// Among the options in a command's help: behind its own, and before `--help`, which clap puts at 999.
+const BEFORE_HELP: usize = 998;
+
 /// How much is said, and to whom.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Say only what is wrong.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = BEFORE_HELP)]
     pub quiet: bool,
     /// Print the result to standard output as JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = BEFORE_HELP)]
     pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a scenario's systems on the virtual machine.
-    #[command(after_help = "Example: tenantry simulate scenarios/quickstart.yaml --set tenants.count=5000")]
+    #[command(after_help = "Example: tenantry simulate quickstart --set tenants.count=5000")]
     Simulate(SimulateArgs),
     /// Search for what keeps a latency target at the least: cards, cost; or the most: tenants, load.
     #[command(after_help = "Examples:\n  tenantry plan plan/fewest-cards --out out/plan\n  \
-                      tenantry plan mine.yaml --set 'plan={find: most-tenants, tenants: {from: 10, to: 100000}}'\n\n\
+                      tenantry plan mine.yaml \\\n    \
+                      --set 'plan={find: most-tenants, tenants: {from: 10, to: 100000}}'\n\n\
                       A scenario without a section `plan` is asked for the fewest cards, 1 to 32, that keep its slo.\n\
                             Exits with 3 and the nearest when nothing keeps the target.")]
     Plan(PlanArgs),
@@ -62,11 +93,9 @@ pub enum Command {
     #[command(after_help = "Example: tenantry execute scenarios/quickstart.yaml --device cpu")]
     Execute(ExecuteArgs),
     /// Simulate and execute the same requests, and compare.
-    #[command(
-        after_help = "Example: tenantry validate scenarios/quickstart.yaml --device cpu --repeats 3\n\n\
+    #[command(after_help = "Example: tenantry validate quickstart --device cpu --repeats 3\n\n\
                             Exits with 3 when the differences exceed the scenario's `validate:` limits, and with 1 when more than 1 % of the \
-                            requests failed that the simulation answered."
-    )]
+                            requests failed that the simulation answered.")]
     Validate(ValidateArgs),
     /// Describe, convert and generate traces of requests, and fit generators to them.
     #[command(after_help = "Example: tenantry trace info requests.csv --report trace.html")]
@@ -93,17 +122,17 @@ pub enum Command {
     #[command(
         subcommand_negates_reqs = true,
         after_help = "Examples:\n  tenantry profile --device cpu --suite quick --out out/here\n  \
-                      tenantry profile --device cpu --for scenarios/quickstart.yaml --out out/cpu\n  \
+                      tenantry profile --device cpu --for quickstart --out out/cpu\n  \
                       tenantry profile show cpu\n\n\
                       An interrupted measurement (Ctrl-C) leaves OUT.partial; the same command goes on with it."
     )]
     Profile(ProfileArgs),
     /// Write a commented scenario from a few answers: asked for on a terminal, or given as flags.
-    #[command(
-        after_help = "Examples:\n  tenantry new shops.yaml\n  tenantry new shops.yaml --tenants 3000 --model \
-                      bert-base --rate 200/s --latency 100ms --card l4 --gpus 2\n  tenantry new chat.yaml \
-                      --model llama-7b --card a100-sxm --rate 5/s --output 200 --defaults"
-    )]
+    #[command(after_help = "Examples:\n  tenantry new shops.yaml\n  \
+                      tenantry new shops.yaml --tenants 3000 --model bert-base --rate 200/s \\\n    \
+                      --latency 100ms --card l4 --gpus 2\n  \
+                      tenantry new chat.yaml --model llama-7b --card a100-sxm --rate 5/s \\\n    \
+                      --output 200 --defaults")]
     New(NewArgs),
     /// Say whether a scenario is valid, and what it resolves to.
     #[command(after_help = "Example: tenantry check scenarios/quickstart.yaml")]
@@ -118,11 +147,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  tenantry scenarios\n  tenantry scenarios plan/least-cost > mine.yaml")]
     Scenarios(ScenariosArgs),
     /// Print what a shell needs to complete commands and flags.
-    #[command(
-        after_help = "Examples:\n  tenantry completions bash > ~/.local/share/bash-completion/completions/tenantry\n  \
+    #[command(after_help = "Examples:\n  tenantry completions bash \\\n    \
+                      > ~/.local/share/bash-completion/completions/tenantry\n  \
                       tenantry completions zsh > \"${fpath[1]}/_tenantry\"\n  \
-                      tenantry completions fish > ~/.config/fish/completions/tenantry.fish"
-    )]
+                      tenantry completions fish > ~/.config/fish/completions/tenantry.fish")]
     Completions(CompletionsArgs),
     /// Say what this machine has, and what to do about what is missing.
     #[command(after_help = "Examples:\n  tenantry doctor\n  tenantry doctor --device cuda:0")]
@@ -132,7 +160,7 @@ pub enum Command {
 /// Of `tenantry doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Also compute each kind of operation on this device and compare it with the CPU's in double precision.
+    /// Also compute each kind of operation on this device, cpu or cuda:N, and compare it with the CPU's in double precision.
     #[arg(long)]
     pub device: Option<String>,
 }
@@ -147,6 +175,30 @@ fn count<N: FromStr>(text: &str) -> Result<N, String> {
 fn seed(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("must be a whole number from 0 to {}, got {text}", u64::MAX))
+}
+
+/// A number, as options take it. Whose it is says which numbers it may be.
+fn number(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| format!("must be a number, got {text}"))
+}
+
+/// A whole number of these, as options take it.
+fn whole(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = text.parse::<u32>().ok().filter(|number| range.contains(number));
+        let (first, last) = (range.start(), range.end());
+        number.ok_or_else(|| format!("must be a whole number from {first} to {last}, got {text}"))
+    }
+}
+
+/// One of `all`, by its name: clap lists the names in help and errors, tells a near miss, and has shells complete them.
+fn one_of<T: Copy + Send + Sync>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(move |value| name(*value));
+    PossibleValuesParser::new(names).map(move |given| {
+        let named = all.iter().find(|value| name(**value) == given);
+        *named.expect("clap takes no other name")
+    })
 }
 
 /// A scenario with changes.

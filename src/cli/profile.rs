@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use tenantry_profiles::paper::Paper;
+use tenantry_profiles::{DType, ImportSource};
+
+use super::{number, one_of};
 
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -18,7 +23,7 @@ pub enum Suite {
 pub struct ProfileArgs {
     #[command(subcommand)]
     pub command: Option<ProfileCommand>,
-    /// The device to measure.
+    /// The device to measure: cpu, or cuda:N.
     #[arg(long, required = true)]
     pub device: Option<String>,
     /// How thorough.
@@ -30,16 +35,18 @@ pub struct ProfileArgs {
     /// Measure only these built-in models.
     #[arg(long, value_delimiter = ',', conflicts_with = "scenarios")]
     pub models: Vec<String>,
-    /// The number format of weights and activations: f32, bf16 or f16; a CPU is measured in f32 alone.
-    #[arg(long, default_value = "f32", conflicts_with = "scenarios")]
-    pub dtype: String,
+    /// The number format of weights and activations; a CPU is measured in f32 alone.
+    #[arg(long, default_value_t = DType::F32, value_parser = one_of(DType::ALL, DType::name),
+          conflicts_with = "scenarios")]
+    pub dtype: DType,
     /// Measure what this scenario needs, and no more; of several, given one by one, what all need.
     #[arg(long = "for", value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
     /// Keep what the profile that is there has, and add the tables that it lacks, measured on the same device.
     #[arg(long)]
     pub add: bool,
-    /// Like --add, and measure again those of its tables whose prices at points that were held out are off by more than 3 % in the median or 8 % at p95.
+    /// With --suite full, whose points held out say what is off: like --add, and measure again those of its tables whose prices there are off by more
+    /// than 3 % in the median or 8 % at p95.
     #[arg(long, conflicts_with = "add")]
     pub again: bool,
     /// Where the profile goes; by default `profiles/cards/DEVICE`, unless a card is there.
@@ -60,17 +67,21 @@ pub enum ProfileCommand {
     Compare(CompareArgs),
     /// Compute the card of a device that nobody measured, or of a paper's testbed.
     #[command(after_help = "Examples:\n  \
-                      tenantry profile derive --datasheet b200-sxm --models bert-base,llama-7b --out out/b200\n  \
+                      tenantry profile derive --datasheet b200-sxm \\\n    \
+                      --models bert-base,llama-7b --out out/b200\n  \
                       tenantry profile derive --datasheet my-card.yaml --out out/my-card\n  \
-                      tenantry profile derive --paper paper-p5000 --out profiles/cards/paper-p5000\n\n\
+                      tenantry profile derive --paper paper-p5000 --out out/paper-p5000\n\n\
                       What is derived is marked so, with its error, in the card and in every report that uses it.")]
     Derive(DeriveArgs),
     /// Make a card from public measurements, or add them to an imported card.
     #[command(after_help = "Examples:\n  \
-                      tenantry profile import --from llmservingsim --gpu rtx-4090 RTX4090_*_dense.csv RTX4090_*_per_sequence.csv \\\n    \
-                      RTX4090_*_attention.csv.gz RTX4090_*_profile_meta.yaml --out profiles/cards/rtx-4090\n  \
-                      tenantry profile import --from aiconfigurator --gpu h200-sxm --model bert-base h200_sxm_*.csv.gz --out out/h200\n\n\
-                      What a source lacks is derived from the datasheet and marked so. docs/profiles-imported.md lists the columns\n\
+                      tenantry profile import --from llmservingsim --gpu rtx-4090 \\\n    \
+                      RTX4090_*_dense.csv RTX4090_*_per_sequence.csv \\\n    \
+                      RTX4090_*_attention.csv.gz RTX4090_*_profile_meta.yaml \\\n    \
+                      --out profiles/cards/rtx-4090\n  \
+                      tenantry profile import --from aiconfigurator --gpu h200-sxm \\\n    \
+                      --model bert-base h200_sxm_*.csv.gz --out out/h200\n\n\
+                      What a source lacks is derived from the datasheet and marked so. docs/profiles-imported.md lists the columns \
                       that each source's tables must have; aiconfigurator's Parquet must be made CSV of bf16 rows first.")]
     Import(ImportArgs),
 }
@@ -79,8 +90,8 @@ pub enum ProfileCommand {
 pub struct ImportArgs {
     /// Whose tables they are. `tensorrt-pairs` are engines that you have built for one length and for any, as trtexec times them: a CSV of
     /// model, precision (FP32, FP16, BF16), engine (static, dynamic), batch_size, seq_len, mean_ms, median_ms, p95_ms and p99_ms.
-    #[arg(long, value_parser = source)]
-    pub from: tenantry_profiles::ImportSource,
+    #[arg(long, value_name = "SOURCE", value_parser = one_of(ImportSource::ALL, ImportSource::name))]
+    pub from: ImportSource,
     /// The GPU that they were measured on, by its datasheet's name.
     #[arg(long)]
     pub gpu: String,
@@ -88,7 +99,7 @@ pub struct ImportArgs {
     #[arg(long, value_delimiter = ',')]
     pub model: Vec<String>,
     /// The gap between two kernels, in microseconds, where a source has kernels' times only: aiconfigurator, 1 unless given.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = number)]
     pub launch_overhead_us: Option<f64>,
     /// The tables, as CSV, gzipped or not; of llmservingsim also the profile's meta.yaml, which alone says whose they are.
     #[arg(required = true, value_name = "FILES")]
@@ -102,16 +113,6 @@ pub struct ImportArgs {
 fn minutes(text: &str) -> Result<f64, String> {
     let minutes = text.parse().ok().filter(|minutes| *minutes > 0.0 && *minutes <= 1440.0);
     minutes.ok_or_else(|| format!("must be a number above 0, and at most 1440, got {text}"))
-}
-
-fn source(name: &str) -> Result<tenantry_profiles::ImportSource, String> {
-    let known = tenantry_profiles::ImportSource::ALL;
-    let found = known.iter().find(|source| source.name() == name);
-    found.copied().ok_or_else(|| {
-        let names = tenantry_profiles::ImportSource::NAMES;
-        let suggestion = tenantry_profiles::did_you_mean(name, names.iter().copied());
-        format!("must be {}, got {name}{suggestion}", names.join(", "))
-    })
 }
 
 #[derive(Debug, Args)]
@@ -154,7 +155,8 @@ pub struct DeriveArgs {
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "paper")]
     pub datasheet: Option<String>,
     /// A paper's testbed.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["datasheet", "models"])]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Paper::names()),
+          conflicts_with_all = ["datasheet", "models"])]
     pub paper: Option<String>,
     /// Derive these built-in models; by default bert-base, bert-large and llama-7b.
     #[arg(long, value_delimiter = ',')]

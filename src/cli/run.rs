@@ -45,7 +45,7 @@ pub struct SimulateArgs {
 pub struct ExecuteArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
-    /// The device to run on.
+    /// The device to run on: cpu, or cuda:N.
     #[arg(long)]
     pub device: String,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct ExecuteArgs {
 pub struct ValidateArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
-    /// The device to run on.
+    /// The device to run on: cpu, or cuda:N.
     #[arg(long)]
     pub device: String,
     /// Price ops by this profile instead of the scenario's card.

@@ -1,9 +1,11 @@
 //! Of `tenantry trace`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use tenantry_scenarios::scalar::Rate;
+use tenantry_traces::read::Format;
 
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
@@ -13,17 +15,19 @@ pub enum TraceCommand {
     /// Write a file of any known format as Tenantry's own CSV or Parquet.
     #[command(
         after_help = "Examples:\n  tenantry trace convert AzureLLMInferenceTrace_conv.csv azure.parquet\n  \
-                      tenantry trace convert counts.csv requests.csv.gz --input 128 --cut 1h..2h --scale 0.5\n  \
-                      tenantry trace convert ours.csv requests.csv \\\n      \
-                      --columns 'arrival=ts:ms,tenant=customer,input_tokens=prompt,output_tokens=completion'"
+                      tenantry trace convert counts.csv requests.csv.gz --input 128 \\\n    \
+                      --cut 1h..2h --scale 0.5\n  \
+                      tenantry trace convert ours.csv requests.csv \\\n    \
+                      --columns 'arrival=ts:ms,tenant=user,input_tokens=in,output_tokens=out'"
     )]
     Convert(TraceConvertArgs),
     /// Write a scenario's workload, or that of flags alone, to a file.
     #[command(
         override_usage = "tenantry trace generate [OPTIONS] [SCENARIO] <OUT>",
-        after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  tenantry \
-                      trace generate --arrivals '{poisson: {rate: 500/s}}' --lengths '{input: {twitter: {}}}' \
-                      \\\n      --tenants 10000 --popularity '{zipf: 1.1}' --requests 1000000 requests.csv"
+        after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  \
+                      tenantry trace generate --arrivals '{poisson: {rate: 500/s}}' \\\n    \
+                      --lengths '{input: {twitter: {}}}' --popularity '{zipf: 1.1}' \\\n    \
+                      --tenants 10000 --requests 1000000 requests.csv"
     )]
     Generate(TraceGenerateArgs),
     /// Fit a generator to one part of a recording, check it against the other, and print it as a scenario has it.
@@ -42,8 +46,8 @@ pub enum TraceCommand {
 #[derive(Debug, Default, Args)]
 pub struct ReadArgs {
     /// Read a file as this format, where its first line fits several; by default the first line tells.
-    #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = super::one_of(&Format::ALL, Format::name))]
+    pub format: Option<Format>,
     /// Leave broken lines out and count them, rather than stop at the first.
     #[arg(long)]
     pub skip_bad_lines: bool,
@@ -82,8 +86,8 @@ pub struct TraceConvertArgs {
     #[arg(long, value_parser = rate)]
     pub rate: Option<f64>,
     /// Tokens of each input, for a format without lengths.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub input: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = super::count::<NonZeroU32>)]
+    pub input: Option<NonZeroU32>,
     /// Put requests in order of time; they are kept in memory.
     #[arg(long)]
     pub sort: bool,
@@ -175,8 +179,8 @@ pub struct TraceFitArgs {
     #[arg(long, value_name = "TIME")]
     pub drop_zeros_from: Option<String>,
     /// How many tenants the printed popularity is for; by default as many as the recording has.
-    #[arg(long, value_name = "N", value_parser = super::count::<std::num::NonZeroU32>)]
-    pub tenants: Option<std::num::NonZeroU32>,
+    #[arg(long, value_name = "N", value_parser = super::count::<NonZeroU32>)]
+    pub tenants: Option<NonZeroU32>,
     /// Write the fitted keys to this file, as YAML, rather than print them.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

@@ -1,19 +1,19 @@
 //! `tenantry completions`: what a shell needs to complete commands and flags.
 
+use clap::Command;
 use clap::builder::PossibleValuesParser;
-use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use serde_json::json;
 use tenantry_profiles::ModelShape;
 use tenantry_scenarios::{presets, shipped_names};
 
 use crate::cards::card_names;
-use crate::cli::{Cli, CompletionsArgs, OutputArgs};
+use crate::cli::{CompletionsArgs, OutputArgs, command};
 use crate::failure::Failure;
 use crate::output::{print, to_stdout};
 
 pub fn run(args: &CompletionsArgs, output: &OutputArgs) -> Result<(), Failure> {
-    let mut command = with_names(Cli::command(), args.shell);
+    let mut command = with_names(command(), args.shell);
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "tenantry", &mut script);
     if output.json {

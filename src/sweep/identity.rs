@@ -202,7 +202,7 @@ impl Inputs {
     /// Reads all files, or folders, once.
     pub fn of(files: BTreeSet<PathBuf>) -> Result<Inputs, Failure> {
         let of_file = |path: PathBuf| -> Result<(PathBuf, FileContent), Failure> {
-            let content = content(&path).map_err(|error| unreadable(&path, &error))?;
+            let content = content(&path).map_err(|error| Failure::unreadable(&path, &error))?;
             Ok((path, content))
         };
         let files = files.into_iter().map(of_file);
@@ -214,7 +214,7 @@ impl Inputs {
     /// Whether all are still what they were. A run that ended while one of them changed may have read either.
     pub fn check_unchanged(&self) -> Result<(), Failure> {
         for (path, content) in &self.files {
-            let now = stamps(path).map_err(|error| unreadable(path, &error))?;
+            let now = stamps(path).map_err(|error| Failure::unreadable(path, &error))?;
             if now != content.stamps {
                 return Err(Failure::Running(format!(
                     "{}: must stay as it is while runs are made of it, got a change; what was saved before is of the \
@@ -225,10 +225,6 @@ impl Inputs {
         }
         Ok(())
     }
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::BadInput(format!("{}: must be readable, got {error}", path.display()))
 }
 
 fn content(path: &Path) -> io::Result<FileContent> {
@@ -295,6 +291,9 @@ mod tests {
         let missing = Inputs::of([place.path().join("missing")].into())
             .unwrap_err()
             .to_string();
-        assert!(missing.contains("missing: must be readable, got "), "{missing}");
+        assert!(
+            missing.contains("missing: must be a file that can be read, got: "),
+            "{missing}"
+        );
     }
 }

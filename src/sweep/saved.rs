@@ -19,7 +19,7 @@ use crate::caveats::{
 };
 use crate::failure::Failure;
 use crate::keep::earlier_than_sweep;
-use crate::output::{Started, make_folder};
+use crate::output::{Started, check_left_by, make_folder};
 use crate::sweep::identity::Sweep;
 use crate::sweep::sealed::{sealed, unsealed};
 
@@ -96,6 +96,7 @@ impl Saved {
 
     /// What `sweep` left in `folder`.
     pub fn open(folder: &Path) -> Result<Saved, Failure> {
+        check_left_by("tenantry sweep", folder)?;
         let path = folder.join(SWEEP);
         if !path.exists() {
             return Err(Failure::BadInput(format!(

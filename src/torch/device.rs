@@ -46,9 +46,10 @@ pub struct ExecutedRun {
 }
 
 impl Device {
-    /// `cpu` or `cuda:N`.
+    /// `cpu` or `cuda:N`, as `--device` gives it.
     pub fn find(name: &str) -> Result<Device, Failure> {
-        let torch = tenantry_executor::find_device(name).map_err(Failure::bad_input)?;
+        let torch = tenantry_executor::find_device(name);
+        let torch = torch.map_err(|error| Failure::BadInput(format!("--{error}")))?;
         Ok(Device {
             name: name.to_owned(),
             torch,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::device::Device;
 use tenantry::cli::{DoctorArgs, OutputArgs};
 use tenantry::commands::doctor::{Finding, measured, run as report};
 use tenantry::failure::Failure;
@@ -22,7 +23,7 @@ pub fn run(args: &DoctorArgs, output: &OutputArgs) -> Result<(), Failure> {
 
 /// Whether what a device computes is right.
 fn check(device: &str, output: &OutputArgs) -> Result<(), Failure> {
-    let torch = tenantry_executor::find_device(device).map_err(Failure::bad_input)?;
+    let torch = Device::find(device)?.torch();
     let described = tenantry_executor::describe(torch).map_err(Failure::running)?;
     let interrupt = interrupt::flag();
     let checks = precision::check(torch, DType::ALL, &interrupt);

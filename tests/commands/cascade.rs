@@ -59,7 +59,11 @@ fn all_files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     for name in names(folder) {
         match folder.join(&name) {
             within if within.is_dir() => {
-                files.extend(all_files(&within).into_iter().map(|(file, bytes)| (Path::new(&name).join(file), bytes)));
+                files.extend(
+                    all_files(&within)
+                        .into_iter()
+                        .map(|(file, bytes)| (Path::new(&name).join(file), bytes)),
+                );
             }
             file => files.push((name.into(), fs::read(file).expect("it was just written"))),
         }

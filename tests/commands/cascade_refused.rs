@@ -120,7 +120,41 @@ fn what_does_not_go_together_is_refused() {
                 2,
                 &["--cut-off: must be from 0 to 1, got 1.2"],
             ),
-            (&["cascade", "select", "nowhere", "--accuracy", "90"], 2, &["nowhere"]),
+            (
+                &["cascade", "select", "nowhere", "--accuracy", "90"],
+                2,
+                &["error: nowhere: must be a folder that `tenantry cascade profile` left, got no such folder"],
+            ),
+            (
+                &["cascade", "select", "profiled", "--accuracy", "50", "--mean-ms", "-1"],
+                2,
+                &["error: --mean-ms: must be above 0, got -1"],
+            ),
+            (
+                &["cascade", "profile", "nowhere", "--items", "profile.csv", "--out", "o"],
+                2,
+                &["error: nowhere/config.json: must be a file that can be read, got: No such file"],
+            ),
+            (
+                &["cascade", "profile", "small", "--items", "nowhere.csv", "--out", "o"],
+                2,
+                &["error: nowhere.csv: must be a file that can be read, got: No such file"],
+            ),
+            (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "--items",
+                    "profile.csv",
+                    "--device",
+                    "gpu",
+                    "--out",
+                    "o",
+                ],
+                2,
+                &["error: --device: must be cpu"],
+            ),
             (
                 &profile(&["--out", "o", "--tolerance", "0.2"]),
                 2,

@@ -14,6 +14,7 @@ mod cascade;
 mod cascade_interrupted;
 #[cfg(feature = "libtorch")]
 mod cascade_refused;
+mod command_line;
 mod dialogue;
 mod documented;
 mod gallery;

@@ -90,7 +90,7 @@ fn a_datasheet_becomes_a_card_that_says_so() {
 
     let message = refused(at, &["profile", "derive", "--datasheet", "t5", "--out", "out/x"]);
     assert!(
-        message.contains("--datasheet: name: must be a YAML file or one of"),
+        message.contains("--datasheet: must be a YAML file or one of"),
         "{message}"
     );
     fs::write(at.join("half.yaml"), "name: half\n").unwrap();
@@ -140,8 +140,6 @@ fn a_paper_becomes_a_card_with_its_results_and_what_they_hang_on() {
         "the shipped card is this one"
     );
     assert_eq!(same["first"]["digest"], same["second"]["digest"]);
-    let message = refused(at, &["profile", "derive", "--paper", "paper-p500"]);
-    assert!(message.contains("did you mean paper-p5000?"), "{message}");
 }
 
 #[test]
@@ -302,8 +300,6 @@ fn public_tables_become_a_card_source_by_source() {
     let command = both["provenance"]["command"].as_str().unwrap();
     assert_eq!(command.matches("tenantry profile import").count(), 2, "{command}");
 
-    let message = refused(at, &import("tensorrt-bret", "engines.csv"));
-    assert!(message.contains("did you mean tensorrt-bert?"), "{message}");
     let message = refused(at, &import("tensorrt-bert", "copies.csv"));
     assert!(
         message.contains("copies.csv: gpu: must be T4 16GB in some row"),
@@ -334,7 +330,10 @@ fn public_tables_become_a_card_source_by_source() {
         "{message}"
     );
     let message = refused(at, &import("tensorrt-bert", "engine.csv"));
-    assert!(message.contains("engine.csv: must be readable"), "{message}");
+    assert!(
+        message.contains("engine.csv: must be a file that can be read, got: "),
+        "{message}"
+    );
     let other = [
         "profile",
         "import",
@@ -430,12 +429,7 @@ fn a_device_is_checked_against_double_precision() {
     for device in ["gpu", "cuda:77"] {
         for command in ["doctor", "profile"] {
             let message = refused(folder.path(), &[command, "--device", device]);
-            assert!(message.contains("device: must be cpu"), "{message}");
+            assert!(message.starts_with("error: --device: must be cpu"), "{message}");
         }
     }
-    let message = refused(folder.path(), &["profile", "--device", "cpu", "--dtype", "f64"]);
-    assert!(
-        message.contains("--dtype: must be among f32, bf16, f16, got f64"),
-        "{message}"
-    );
 }

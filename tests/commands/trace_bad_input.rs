@@ -88,11 +88,6 @@ const BAD: &[Case] = &[
         &["--format: own.csv: must begin as vidur does"],
     ),
     (
-        &["trace", "info", "own.csv", "--format", "tenantri"],
-        2,
-        &["--format: must be one of", "did you mean tenantry?"],
-    ),
-    (
         &["trace", "info", "shape.csv"],
         2,
         &["shape.csv: must hold requests, counts or activity"],

@@ -1,5 +1,6 @@
 //! What can be wrong with a trace or with the specification of a workload.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::read::lines::BrokenGzip;
@@ -8,11 +9,13 @@ use crate::time::Time;
 /// Why a workload could not be read or generated.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be opened or read.
-    #[error("{path}: {source}")]
+    /// The file cannot be read, or not be written.
+    #[error("{path}: must be a file that can be {access}, got: {source}")]
     Io {
         /// The file.
         path: PathBuf,
+        /// What was tried.
+        access: Access,
         /// What the system said.
         source: std::io::Error,
     },
@@ -64,14 +67,43 @@ pub enum TraceError {
     },
 }
 
+/// What was tried with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read it.
+    Read,
+    /// To write it.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "read",
+            Access::Write => "written",
+        })
+    }
+}
+
 impl TraceError {
-    pub(crate) fn io(path: &Path, source: std::io::Error) -> TraceError {
+    /// A file that was to be read.
+    pub(crate) fn unreadable(path: &Path, source: std::io::Error) -> TraceError {
         // What is wrong with a file's contents is not what the system says.
         if let Some(broken) = source.get_ref().and_then(|error| error.downcast_ref::<BrokenGzip>()) {
             return TraceError::file(path, broken.to_string());
         }
         TraceError::Io {
             path: path.to_path_buf(),
+            access: Access::Read,
+            source,
+        }
+    }
+
+    /// A file that was to be written.
+    pub(crate) fn unwritable(path: &Path, source: std::io::Error) -> TraceError {
+        TraceError::Io {
+            path: path.to_path_buf(),
+            access: Access::Write,
             source,
         }
     }

@@ -24,7 +24,7 @@ pub mod workload;
 pub mod write;
 mod ziggurat;
 
-pub use error::{TraceError, none_but, out_of_order};
+pub use error::{Access, TraceError, none_but, out_of_order};
 pub use generate::build;
 pub use management::{Action, Change, ManageRequest, Subject};
 pub use request::{Entry, Lengths, Request, Ticket};

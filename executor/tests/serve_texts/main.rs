@@ -71,8 +71,13 @@ fn trained_once(folder: &Path) -> ExampleFiles {
     let trained = TRAINED.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let files = train(folder.path(), 2);
-        let of_model = |model: &PathBuf| ["config.json", "model.safetensors", "tokenizer.json"].map(|name| model.join(name));
-        let files = files.models.iter().flat_map(of_model).chain([files.profile, files.test]);
+        let of_model =
+            |model: &PathBuf| ["config.json", "model.safetensors", "tokenizer.json"].map(|name| model.join(name));
+        let files = files
+            .models
+            .iter()
+            .flat_map(of_model)
+            .chain([files.profile, files.test]);
         let read = |file: PathBuf| {
             let bytes = std::fs::read(&file).unwrap();
             (file.strip_prefix(folder.path()).unwrap().to_owned(), bytes)
@@ -108,7 +113,15 @@ fn train(folder: &Path, levels: usize) -> ExampleFiles {
             .map(model)
             .collect(),
     };
-    make_example(folder, &size, 7, Device::Cpu, &AtomicBool::new(false), &mut |_, _, _| {}).unwrap()
+    make_example(
+        folder,
+        &size,
+        7,
+        Device::Cpu,
+        &AtomicBool::new(false),
+        &mut |_, _, _| {},
+    )
+    .unwrap()
 }
 
 /// What these models put out for the test items, saved in the folder.

@@ -112,7 +112,7 @@ pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut D
     }
     if draft.origins.is_empty() {
         let must = "tables that compose a layer: matrix products with attention";
-        return Err(Invalid::new("FILES", "files", must, "none for any of the models"));
+        return Err(Invalid::argument("FILES", must, "none for any of the models"));
     }
     Ok(())
 }

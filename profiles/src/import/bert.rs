@@ -147,13 +147,12 @@ fn nothing_of(called: Option<&str>, nothing: bool, gpu: &Gpu, sheets: &[Sheet]) 
         (Some(sheet), Some(called)) if nothing => {
             Err(sheet.invalid("gpu", format!("{called} in some row"), "no such row"))
         }
-        (_, None) => Err(Invalid::new(
+        (_, None) => Err(Invalid::argument(
             "--gpu",
-            "value",
             "a GPU that this source has",
             gpu.sheet.name.clone(),
         )),
-        (None, _) => Err(Invalid::new("FILES", "files", "at least one", "none")),
+        (None, _) => Err(Invalid::argument("FILES", "at least one", "none")),
         _ => Ok(()),
     }
 }

@@ -28,7 +28,7 @@ const SPECIAL: [&str; 3] = ["remote socket", "very large buffer", "SM copy kerne
 pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
     let Some(link) = gpu.link() else {
         let must = "a GPU with a link of PCIe x16, which these bandwidths are of";
-        return Err(Invalid::new("--gpu", "value", must, gpu.sheet.name.as_str()));
+        return Err(Invalid::argument("--gpu", must, gpu.sheet.name.as_str()));
     };
     let (mut own, mut of_link) = (Vec::new(), Vec::new());
     for sheet in sheets {
@@ -49,7 +49,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         (true, true) => {
             let must = format!("that of this GPU ({link}) in some row");
             return Err(sheets.first().map_or_else(
-                || Invalid::new("FILES", "files", "at least one", "none"),
+                || Invalid::argument("FILES", "at least one", "none"),
                 |sheet| sheet.invalid("link", must, "no such row"),
             ));
         }

@@ -17,7 +17,7 @@ pub(super) struct Gpu {
 const RESERVE_BYTES: u64 = 2 << 30;
 
 impl Gpu {
-    /// The one that a datasheet is called by.
+    /// The one that a datasheet is called by, as `--gpu` gives it.
     pub fn find(name: &str) -> Result<Gpu, Invalid> {
         let (tensorrt, faster_transformer, copies) = match name {
             // TensorRT's table is of the 40 GB card, whose memory is a quarter slower; compute is the same.
@@ -33,8 +33,12 @@ impl Gpu {
             "v100-16g" => (Some("V100 16GB"), Some("V100"), Some("Tesla V100")),
             _ => (None, None, None),
         };
+        let sheet = Datasheet::builtin(name).map_err(|error| Invalid {
+            place: "--gpu".to_string(),
+            ..error
+        })?;
         Ok(Gpu {
-            sheet: Datasheet::builtin(name)?,
+            sheet,
             tensorrt,
             faster_transformer,
             copies,

@@ -56,7 +56,7 @@ type Mixed = BTreeMap<[u64; 4], Times>;
 
 pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
     if sheets.is_empty() {
-        return Err(Invalid::new("FILES", "files", "tables beside their meta.yaml", "none"));
+        return Err(Invalid::argument("FILES", "tables beside their meta.yaml", "none"));
     }
     match metas {
         [] => {
@@ -70,7 +70,7 @@ pub(super) fn import(metas: &[ProfileMeta], sheets: &[Sheet], gpu: &Gpu, draft: 
         several => {
             let must = "with one meta.yaml at most, which says whose all tables are";
             let got = format!("{} .yaml files", several.len());
-            return Err(Invalid::new("FILES", "files", must, got));
+            return Err(Invalid::argument("FILES", must, got));
         }
     }
     let (mut by_tokens, mut by_sequences, mut attention) = (None, None, None);

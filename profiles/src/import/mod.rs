@@ -118,7 +118,7 @@ impl Import {
                     "a GPU that computes in {dtype}, as the {} of these files are",
                     slice.family
                 );
-                return Err(Invalid::new("--gpu", "value", must, self.gpu.clone()));
+                return Err(Invalid::argument("--gpu", must, self.gpu.clone()));
             }
         }
         Ok(())
@@ -129,15 +129,10 @@ impl Import {
     /// # Errors
     /// Files that cannot be read, are not the source's, hold nothing of the GPU, or whose names say different ones.
     pub fn run(&self, name: &str, date: &str) -> Result<Card, ProfileError> {
-        // As the flag is called here, which takes names alone.
-        let gpu = Gpu::find(&self.gpu).map_err(|error| Invalid {
-            place: "--gpu".to_owned(),
-            must: error.must.replacen("a YAML file or one of", "one of", 1),
-            ..error
-        })?;
+        let gpu = Gpu::find(&self.gpu)?;
         if !(0.0..=1e3).contains(&self.launch_overhead_us) {
             let got = self.launch_overhead_us.to_string();
-            return Err(Invalid::new("--launch-overhead-us", "value", "from 0 to 1000 µs", got).into());
+            return Err(Invalid::argument("--launch-overhead-us", "from 0 to 1000 µs", got).into());
         }
         let notes_of_names = file_names::check(&self.files, &gpu)?;
         let is_meta = |path: &&PathBuf| self.source == ImportSource::Llmservingsim && ProfileMeta::is_one(path);
@@ -164,7 +159,7 @@ impl Import {
         card.tables = draft.tables;
         if card.tables.names().is_empty() {
             let must = format!("with something for a card of {} in it, for {}", self.gpu, self.source);
-            return Err(Invalid::new("FILES", "files", must, "nothing").into());
+            return Err(Invalid::argument("FILES", must, "nothing").into());
         }
         self.check_formats(&card, &gpu)?;
         peaks::check(&card, &gpu.sheet)?;

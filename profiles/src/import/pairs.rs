@@ -38,7 +38,7 @@ pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(
         }
     }
     if measured.is_empty() {
-        return Err(Invalid::new("FILES", "files", "at least one engine", "none"));
+        return Err(Invalid::argument("FILES", "at least one engine", "none"));
     }
     draft.note(
         "GPU time of whole models in TensorRT, with embedding and head, without copies; of engines built for one \

@@ -57,7 +57,7 @@ pub(super) fn check(card: &Card, sheet: &Datasheet) -> Result<(), Invalid> {
                 "{}, which at its peak of {peak:e} FLOP/s takes {least_us:.4} µs",
                 sheet.name
             );
-            return Err(Invalid::new("--gpu", "value", must, got));
+            return Err(Invalid::argument("--gpu", must, got));
         }
     }
     check_not_slower(card, &roofline)
@@ -87,7 +87,7 @@ fn check_not_slower(card: &Card, roofline: &Roofline) -> Result<(), Invalid> {
                 nearest.model_in_words()
             );
             let got = format!("{us:.4} µs for {at}, which should take {derived_us:.4} µs; is it another unit?");
-            Err(Invalid::new("FILES", "files", must, got))
+            Err(Invalid::argument("FILES", must, got))
         }
     }
 }

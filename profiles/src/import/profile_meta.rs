@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::gpus::{Gpu, model_words};
 use super::sheet::Sheet;
-use crate::error::{Invalid, ProfileError};
+use crate::error::{Access, Invalid, ProfileError};
 use crate::yaml::{in_line, read};
 
 /// What a profile must be of. One of another release has other columns.
@@ -52,7 +52,7 @@ impl ProfileMeta {
         let file = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|source| ProfileError::Io {
             path: file.clone(),
-            must: "readable",
+            access: Access::Read,
             source,
         })?;
         let said = read(&file, &text)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use csv::StringRecord;
 use flate2::read::MultiGzDecoder;
 
-use crate::error::{Invalid, ProfileError};
+use crate::error::{Access, Invalid, ProfileError};
 use crate::names::near_miss;
 use crate::tables::check_repeated;
 
@@ -55,7 +55,7 @@ impl Sheet {
         let file = path.display().to_string();
         let io = |source| ProfileError::Io {
             path: file.clone(),
-            must: "readable",
+            access: Access::Read,
             source,
         };
         let bytes = fs::read(path).map_err(io)?;

@@ -147,11 +147,8 @@ impl Paper {
     pub fn load(name: &str) -> Result<Paper, ProfileError> {
         let Some(index) = NAMES.iter().position(|known| *known == name) else {
             let suggested = near_miss(name, NAMES.iter().copied());
-            return Err(
-                Invalid::new("--paper", "name", format!("one of {}", NAMES.join(", ")), name)
-                    .suggest(suggested)
-                    .into(),
-            );
+            let must = format!("one of {}", NAMES.join(", "));
+            return Err(Invalid::argument("paper", must, name).suggest(suggested).into());
         };
         let file = format!("profiles/papers/{name}.yaml");
         let inputs: Inputs = crate::yaml::read(&file, MAKERS[index].inputs)?;
@@ -362,6 +359,9 @@ mod tests {
     #[test]
     fn an_unknown_paper_is_refused_with_the_near_miss() {
         let error = Paper::load("paper-p500").unwrap_err().to_string();
-        assert!(error.ends_with("did you mean paper-p5000?"), "{error}");
+        assert!(
+            error.starts_with("paper: must be one of ") && error.ends_with("got paper-p500; did you mean paper-p5000?"),
+            "{error}"
+        );
     }
 }

@@ -68,7 +68,7 @@ impl Datasheet {
         serde_yaml::from_str(DATASHEETS).expect("a test reads it")
     }
 
-    /// The one called `name`; the error lists the names.
+    /// The one called `name`; the error lists the names. Who asked knows where the name stands.
     ///
     /// # Errors
     /// There is none of that name.
@@ -78,9 +78,9 @@ impl Datasheet {
         match all.iter().find(|sheet| sheet.name == name) {
             Some(sheet) => Ok(sheet.clone()),
             None => {
-                let must = format!("a YAML file or one of {}", names.join(", "));
+                let must = format!("one of {}", names.join(", "));
                 let suggested = near_miss(name, names.iter().copied());
-                Err(Invalid::new("--datasheet", "name", must, name).suggest(suggested))
+                Err(Invalid::argument("datasheet", must, name).suggest(suggested))
             }
         }
     }
@@ -279,7 +279,10 @@ mod tests {
             assert!(!sheet.source.is_empty());
         }
         let error = Datasheet::builtin("h100-smx").unwrap_err().to_string();
-        assert!(error.ends_with("did you mean h100-sxm?"), "{error}");
+        assert!(
+            error.starts_with("datasheet: must be one of ") && error.ends_with("got h100-smx; did you mean h100-sxm?"),
+            "{error}"
+        );
     }
 
     #[test]

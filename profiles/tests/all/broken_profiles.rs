@@ -353,7 +353,7 @@ fn broken_folders_are_refused() {
     let message = |path: &Path| Card::load(path).unwrap_err().to_string();
 
     let absent = folder.path().join("absent");
-    assert!(message(&absent).contains("absent/card.yaml: must be readable, got: No such file"));
+    assert!(message(&absent).contains("absent/card.yaml: must be a file that can be read, got: No such file"));
 
     synthetic_card().save(&absent).unwrap();
     fs::write(absent.join("encoder_layers.csv"), "").unwrap();
@@ -380,7 +380,7 @@ fn broken_folders_are_refused() {
     );
     fs::write(absent.join("head.csv"), heads).unwrap();
     fs::write(absent.join("copy.csv"), [0xff, 0xfe]).unwrap();
-    assert!(message(&absent).contains("absent/copy.csv: must be readable, got: "));
+    assert!(message(&absent).contains("absent/copy.csv: must be a file that can be read, got: "));
 }
 
 /// A hundred rows that share no coordinate ask for a hundred million points, and are refused without room for these.
@@ -510,7 +510,7 @@ fn unknown_cards_are_answered_with_the_known() {
     assert!(matches!(error, ProfileError::UnknownCard { .. }));
     let message = error.to_string();
     assert!(
-        message.starts_with("card: must be a folder with a card.yaml or one of "),
+        message.starts_with("must be a folder with a card.yaml or one of "),
         "{message}"
     );
     assert!(message.ends_with("got sinthetic; did you mean synthetic?"), "{message}");

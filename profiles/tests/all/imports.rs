@@ -103,7 +103,7 @@ fn formats_that_a_gpu_does_not_have_are_refused() {
     };
     let error = import.run("t4", "2026-01-01").unwrap_err().to_string();
     assert!(
-        error.starts_with("--gpu: value: must be a GPU that computes in bf16, as the "),
+        error.starts_with("--gpu: must be a GPU that computes in bf16, as the "),
         "{error}"
     );
 }
@@ -346,9 +346,7 @@ fn files_that_are_not_the_sources_are_refused() {
     for no_pcie in ["jetson-tx2", "gb200"] {
         assert_eq!(
             refused(ImportSource::HostDeviceBandwidth, no_pcie, copies),
-            format!(
-                "--gpu: value: must be a GPU with a link of PCIe x16, which these bandwidths are of, got {no_pcie}"
-            )
+            format!("--gpu: must be a GPU with a link of PCIe x16, which these bandwidths are of, got {no_pcie}")
         );
     }
     let misnamed = refused(ImportSource::TensorrtBert, "t4", "gpu,precisoin\nT4 16GB,FP16\n");

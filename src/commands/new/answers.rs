@@ -9,12 +9,12 @@ use tenantry_reports::manifest::quoted;
 use tenantry_reports::trace::Collector;
 use tenantry_scenarios::{Scenario, ScenarioErrors};
 use tenantry_traces::describe::silence_before;
-use tenantry_traces::read::{Format, Record};
-use tenantry_traces::{Duration, Time, out_of_order};
+use tenantry_traces::read::{Format, Record, Records};
+use tenantry_traces::{Duration, Time, TraceError, out_of_order};
 
 use super::write;
 use crate::cards::{card_names, find_card};
-use crate::cli::{NewArgs, ReadArgs};
+use crate::cli::NewArgs;
 use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::counted;
@@ -384,31 +384,38 @@ impl OfTrace {
     }
 }
 
-/// Reads a trace, which must be of requests, each with an arrival and lengths.
-pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
+/// What the file that `--trace` names says of a scenario, where it names one.
+pub fn of_flag(trace: Option<&str>) -> Result<OfTrace, Failure> {
+    let said = trace.map_or(Ok(OfTrace::default()), of_trace);
+    said.map_err(|why| Failure::BadInput(format!("--trace: {why}")))
+}
+
+/// Reads a trace, which must be of requests, each with an arrival and lengths; else says why it is of no use.
+pub fn of_trace(trace: &str) -> Result<OfTrace, String> {
     let path = Path::new(trace);
-    let format = Format::of(path).map_err(Failure::bad_input)?;
+    let told = |error: TraceError| error.to_string();
+    let format = Format::of(path).map_err(told)?;
     if !format.replays() {
-        return Err(Failure::BadInput(format!(
-            "--trace: {trace}: must have an arrival and lengths for each request, got {}; `tenantry trace convert --help` \
-             says how requests are made of such a file",
+        return Err(format!(
+            "{trace}: must have an arrival and lengths for each request, got {}; `tenantry trace convert --help` says \
+             how requests are made of such a file",
             format.name()
-        )));
+        ));
     }
     let (mut all_say, mut first, mut last, mut generates) = (true, None, None::<Time>, false);
     let (mut tenants, mut inputs) = (HashSet::new(), BTreeMap::new());
     let mut rates = Some(Collector::new(1));
-    let mut records = source::records(path, &ReadArgs::default())?;
+    let mut records = Records::open(path, false).map_err(told)?;
     while let Some(record) = records.next() {
-        let record = record.map_err(Failure::bad_input)?;
+        let record = record.map_err(told)?;
         if let (Some(at), Some(last)) = (record.arrival, last)
             && at < last
         {
-            return Err(Failure::BadInput(format!(
-                "--trace: {}; `tenantry trace convert {} sorted.csv --sort` puts it in order",
+            return Err(format!(
+                "{}; `tenantry trace convert {} sorted.csv --sort` puts it in order",
                 records.error(out_of_order(at, last)),
                 quoted(trace)
-            )));
+            ));
         }
         let instant = Record {
             arrival: record.arrival,
@@ -428,9 +435,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, Failure> {
         }
     }
     if last.is_none() {
-        return Err(Failure::BadInput(format!(
-            "--trace: {trace}: must have requests, got none"
-        )));
+        return Err(format!("{trace}: must have requests, got none"));
     }
     let largest = tenants.iter().max().copied();
     let holes = rates.and_then(|rates| source::distorted_rate(&rates.finish(trace, format.name(), 0).figures));

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use tenantry_profiles::{ModelKind, ModelShape};
 
-use super::answers::{Answers, LaidOut, OfTrace, Usual, built_in, of_trace};
+use super::answers::{Answers, LaidOut, OfTrace, Usual, built_in, of_flag, of_trace};
 use super::ask::Dialogue;
 use crate::cli::NewArgs;
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ struct Asked {
 impl Asked {
     /// What is wrong with the flags is said before anything is asked.
     fn of(args: &NewArgs) -> Result<Asked, Failure> {
-        let of_trace = args.trace.as_deref().map_or(Ok(OfTrace::default()), of_trace)?;
+        let of_trace = of_flag(args.trace.as_deref())?;
         let asked = Asked {
             dialogue: Dialogue::new(),
             args: args.clone(),
@@ -92,7 +92,7 @@ impl Asked {
         let fits = |answer: &str| {
             let mut tried = self.args.clone();
             *flag(&mut tried) = Some(answer.to_owned());
-            let answers = Answers::of(&tried, &self.of_trace).map_err(|failure| failure.to_string())?;
+            let answers = Answers::of(&tried, &self.of_trace).map_err(|failure| failure.reason().to_owned())?;
             // All else is known to be right.
             answers
                 .scenario(&self.file, LaidOut::default())
@@ -135,9 +135,7 @@ impl Asked {
         let found = Cell::new(OfTrace::default());
         let fits = |answer: &str| match answer {
             NONE => Ok(()),
-            file => of_trace(file)
-                .map(|said| found.set(said))
-                .map_err(|failure| failure.to_string().replace("error: ", "").replace("--trace: ", "")),
+            file => of_trace(file).map(|said| found.set(said)),
         };
         let question = "A file with recorded requests, if there is one?";
         let answer = self.dialogue.text(question, NONE, fits)?;

@@ -13,7 +13,7 @@ use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::{check_file, next, print, say, write_in_folder};
 
-use answers::{Answers, Fitting, of_trace};
+use answers::{Answers, Fitting, of_flag};
 use ask::Dialogue;
 
 pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     check_file("FILE", &args.file, &args.trace)?;
     let asks = Dialogue::is_possible() && !args.defaults && !output.quiet && !output.json;
     let args = if asks { &dialogue::complete(args)? } else { args };
-    let of_trace = args.trace.as_deref().map_or(Ok(Default::default()), of_trace)?;
+    let of_trace = of_flag(args.trace.as_deref())?;
     let file = args.file.display().to_string();
     if let (Some(trace), Some(tenants)) = (&args.trace, of_trace.tenants)
         && let Some(note) = source::sparse_tenants(&quoted(trace), of_trace.who_ask, tenants - 1)

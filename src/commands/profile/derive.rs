@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tenantry_profiles::paper::{Outcome, Paper, Role, Sensitivity};
 use tenantry_profiles::roofline::{Datasheet, Roofline, derive_card};
-use tenantry_profiles::{Card, ProfileError, describe};
+use tenantry_profiles::{Card, Invalid, describe};
 use tenantry_reports::manifest::quoted;
 
 use super::{models, show, table};
@@ -58,11 +58,16 @@ fn check_replaces(card: &Card, out: &Path) -> Result<(), Failure> {
 fn datasheet(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failure> {
     let is_file = name.ends_with(".yaml") || name.ends_with(".yml");
     let sheet = if is_file {
-        let text = std::fs::read_to_string(name)
-            .map_err(|error| Failure::BadInput(format!("{name}: must be readable, got: {error}")))?;
+        let text = std::fs::read_to_string(name).map_err(|error| Failure::unreadable(Path::new(name), &error))?;
         Datasheet::read(name, &text)?
     } else {
-        Datasheet::builtin(name).map_err(ProfileError::from)?
+        Datasheet::builtin(name).map_err(|error| {
+            Failure::bad_input(Invalid {
+                place: "--datasheet".to_owned(),
+                must: format!("a YAML file or {}", error.must),
+                ..error
+            })
+        })?
     };
     let models = models(&args.models, &DEFAULT_MODELS)?;
     let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();

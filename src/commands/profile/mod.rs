@@ -49,7 +49,7 @@ fn measuring(args: &ProfileArgs) -> Option<&'static str> {
     let given = [
         ("--device", args.device.is_some()),
         ("--suite", args.suite != Suite::Quick),
-        ("--dtype", args.dtype != DType::F32.name()),
+        ("--dtype", args.dtype != DType::F32),
         ("--minutes", args.minutes.is_some()),
         ("--models", !args.models.is_empty()),
         ("--for", !args.scenarios.is_empty()),

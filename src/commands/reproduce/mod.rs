@@ -21,7 +21,7 @@ mod tabi;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cards::find_card;
+use crate::cards::card_of_option;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
 use crate::output::{Started, check_folder, style};
@@ -75,7 +75,7 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
             let message = format!("--profile: must be left out but for hmi, got {card}");
             return Err(Failure::BadInput(message));
         }
-        find_card(card)?;
+        card_of_option("--profile", card)?;
     }
     let papers = chosen(args.paper);
     let lab = Lab::new(interrupt::flag(), args.profile.clone());

@@ -1,5 +1,6 @@
 //! `tenantry trace convert`: any known format as our own.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use serde_json::json;
@@ -281,7 +282,7 @@ impl Completion<'_> {
             (None, None) => return Err(missing("arrival", "--rate 5/s, for equal gaps")),
         };
         self.seen += 1;
-        let input_tokens = match (record.input_tokens, self.args.input) {
+        let input_tokens = match (record.input_tokens, self.args.input.map(NonZeroU32::get)) {
             (Some(_), Some(tokens)) => return Err(must_be_left_out("--input", "input lengths", path, tokens)),
             (Some(tokens), None) => tokens,
             (None, Some(tokens)) => {
@@ -332,7 +333,7 @@ fn aggregated(
     out: &mut TraceFile,
     watchdog: &mut Watchdog,
 ) -> Result<Converted, Failure> {
-    let Some(input) = args.input else {
+    let Some(input) = args.input.map(NonZeroU32::get) else {
         return Err(Failure::BadInput(format!(
             "{}: must say the input length, got {}, which does not; give --input N, in tokens, for equal lengths",
             args.file.display(),

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenantry_profiles::did_you_mean;
 use tenantry_reports::human;
 use tenantry_reports::trace::{Collector, Trace, TraceFigures};
 use tenantry_traces::describe::is_sparse;
@@ -73,26 +72,13 @@ pub fn must_be_left_out(flag: &str, what: &str, path: &Path, got: impl std::fmt:
 
 /// The format of a file: the one that `--format` names, which the file must fit, or what its first line says.
 pub fn format_of(path: &Path, args: &ReadArgs) -> Result<Format, Failure> {
-    let Some(name) = &args.format else {
+    let Some(format) = args.format else {
         return Format::of(path).map_err(Failure::bad_input);
     };
-    let format = format_by_name(name)?;
     format
         .confirm(path)
         .map_err(|error| Failure::BadInput(format!("--format: {error}")))?;
     Ok(format)
-}
-
-fn format_by_name(name: &str) -> Result<Format, Failure> {
-    let found = Format::ALL.into_iter().find(|format| format.name() == name);
-    found.ok_or_else(|| {
-        let names = Format::ALL.map(Format::name);
-        let meant = did_you_mean(name, names);
-        Failure::BadInput(format!(
-            "--format: must be one of {}, got {name}{meant}",
-            names.join(", ")
-        ))
-    })
 }
 
 /// The requests of a file that holds them one by one.

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use tenantry_executor::cascade::{ExampleSize, make_example};
-use tenantry_executor::find_device;
 
 use super::{Unfinished, failure};
+use crate::device::Device;
 use tenantry::cli::{CascadeExampleArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::interrupt;
@@ -12,7 +12,7 @@ use tenantry::output::{Started, print, say};
 
 pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    let device = find_device(&args.device).map_err(Failure::bad_input)?;
+    let device = Device::find(&args.device)?.torch();
     let interrupt = interrupt::flag();
     let unfinished = Unfinished::new(&args.out)?;
     let mut watch = |model: &str, epoch: u32, loss: f64| {

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use tenantry_executor::cascade::{
     CalibrationError, EnsembleEffect, Judged, Outputs, Settings, TextModel, Verdict, judge,
 };
-use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
+use tenantry_traces::outcome::{DispatchCoins, PruneStep};
 
-use super::{Asked, failure, few_beyond_p99, table};
+use super::{Asked, failure, few_beyond_p99, profiled_in, table};
 use tenantry::cli::{CascadeJudgeArgs, OutputArgs};
 use tenantry::failure::Failure;
 use tenantry::interrupt;
@@ -14,7 +14,7 @@ use tenantry::output::{counted, print, say};
 
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let reroute = super::reroute(args.cut_off, args.slope)?;
-    if !(args.alpha >= 0.0 && args.alpha.is_finite()) {
+    if args.alpha < 0.0 {
         let message = format!("--alpha: must be at least 0, got {}", args.alpha);
         return Err(Failure::BadInput(message));
     }
@@ -217,7 +217,7 @@ fn profiles(
     args: &CascadeJudgeArgs,
     pruned: impl Fn(usize) -> Vec<PruneStep>,
 ) -> Result<(Vec<Outputs>, Vec<String>), Failure> {
-    let folder = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
+    let folder = profiled_in(&args.profiled)?;
     let mut of_whole_items = Vec::new();
     let mut outputs = |(level, model): (usize, &TextModel)| {
         let Some(profiled) = folder.find(model.name()) else {

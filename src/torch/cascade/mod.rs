@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 
 use tenantry_cascade::Reroute;
 use tenantry_executor::cascade::{Item, TextModel, read_items};
-use tenantry_executor::{ExecutorError, find_device, use_one_core};
+use tenantry_executor::{ExecutorError, use_one_core};
 use tenantry_profiles::DType;
 use tenantry_reports::terminal;
+use tenantry_traces::outcome::ProfiledModels;
 use tenantry_traces::whole;
 
+use crate::device::Device;
 use tenantry::caveats::few_items_caveat;
 use tenantry::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
 use tenantry::failure::Failure;
-use tenantry::output::{check_folder, style};
+use tenantry::output::{check_folder, check_left_by, style};
 
 pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure> {
     // As everywhere in serving, an op runs on one core.
@@ -46,27 +48,41 @@ struct Asked {
 
 impl Asked {
     fn read(args: &CascadeModelsArgs) -> Result<Asked, Failure> {
-        let device = find_device(&args.device).map_err(Failure::bad_input)?;
+        let device = Device::find(&args.device)?.torch();
         let model = |folder: &PathBuf| TextModel::read(folder, DType::F32, device);
         let models: Vec<TextModel> = args
             .models
             .iter()
             .map(model)
             .collect::<Result<_, _>>()
-            .map_err(Failure::bad_input)?;
+            .map_err(of_input)?;
         for (index, model) in models.iter().enumerate() {
             if models[..index].iter().any(|other| other.name() == model.name()) {
                 let message = format!("MODEL: must be folders of different names, got {} twice", model.name());
                 return Err(Failure::BadInput(message));
             }
         }
-        let items = read_items(&args.items, models[0].answer()).map_err(Failure::bad_input)?;
+        let items = read_items(&args.items, models[0].answer()).map_err(of_input)?;
         Ok(Asked {
             models,
             items,
-            items_hash: tenantry_executor::cascade::hash_items(&args.items).map_err(Failure::bad_input)?,
+            items_hash: tenantry_executor::cascade::hash_items(&args.items).map_err(of_input)?,
         })
     }
+}
+
+/// What is wrong with a model or with items, whose files are only read.
+fn of_input(error: ExecutorError) -> Failure {
+    match error {
+        ExecutorError::File { path, source } => Failure::unreadable(&path, &source),
+        error => Failure::bad_input(error),
+    }
+}
+
+/// What `cascade profile` left in a folder.
+fn profiled_in(folder: &Path) -> Result<ProfiledModels, Failure> {
+    check_left_by("tenantry cascade profile", folder)?;
+    ProfiledModels::read(folder).map_err(Failure::bad_input)
 }
 
 /// A note on a quantile of these items' latencies of which they say little.

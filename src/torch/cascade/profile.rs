@@ -13,9 +13,8 @@ use tenantry_executor::cascade::{
     TextModel, profile,
 };
 use tenantry_profiles::did_you_mean;
-use tenantry_traces::outcome::ProfiledModels;
 
-use super::{Asked, Unfinished, failure, median, table};
+use super::{Asked, Unfinished, failure, median, profiled_in, table};
 use tenantry::cli::{CalibrationName, CascadeProfileArgs, OutputArgs, RouteArg};
 use tenantry::failure::Failure;
 use tenantry::interrupt;
@@ -25,7 +24,7 @@ use tenantry::output::{print, say};
 const TOLERANCE: f64 = 0.5;
 
 pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
-    if let Some(got) = args.tolerance.filter(|got| !(*got > 0.0 && got.is_finite())) {
+    if let Some(got) = args.tolerance.filter(|got| *got <= 0.0) {
         return Err(Failure::BadInput(format!("--tolerance: must be above 0, got {got}")));
     }
     let interrupt = interrupt::flag();
@@ -310,7 +309,7 @@ fn not_the_fastest_first(passes: &[(&str, f32)]) -> Option<String> {
 
 /// How the models were calibrated that an earlier profile has; those of them that are `asked` about must be the same to the bit.
 fn calibrations(folder: &Path, asked: &[TextModel]) -> Result<BTreeMap<String, Fitted>, Failure> {
-    let models = ProfiledModels::read(folder).map_err(Failure::bad_input)?.models;
+    let models = profiled_in(folder)?.models;
     let calibrated = models.into_iter().map(|model| {
         let whole = model.whole;
         if let Some(asked) = asked.iter().find(|asked| asked.name() == whole.model) {

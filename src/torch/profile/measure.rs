@@ -213,7 +213,7 @@ fn command(args: &ProfileArgs, device: &str) -> String {
     if !args.models.is_empty() {
         command += &format!(" --models {}", args.models.join(","));
     }
-    if args.scenarios.is_empty() && args.dtype != DType::F32.name() {
+    if args.scenarios.is_empty() && args.dtype != DType::F32 {
         command += &format!(" --dtype {}", args.dtype);
     }
     for (given, flag) in [(args.add, " --add"), (args.again, " --again")] {

@@ -64,17 +64,9 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
         ops: Ops::all(&models, &DEFAULT_BOTTLENECKS, ranks),
         models,
         classes: DEFAULT_CLASSES.to_vec(),
-        dtype: Some(named(&args.dtype)?),
+        dtype: Some(args.dtype),
         served: Served::default(),
         texts: Vec::new(),
-    })
-}
-
-fn named(dtype: &str) -> Result<DType, Failure> {
-    let known = DType::ALL.iter().find(|known| known.name() == dtype);
-    known.copied().ok_or_else(|| {
-        let must = DType::NAMES.join(", ");
-        Failure::BadInput(format!("--dtype: must be among {must}, got {dtype}"))
     })
 }
 

@@ -239,7 +239,7 @@ impl SavedOutputs {
     /// label is none of the classes, a confidence is outside [0, 1] or not the greatest probability, probabilities are not 1 in all, a time is
     /// not above 0, or a number is none.
     pub fn read(path: &Path) -> Result<SavedOutputs, TraceError> {
-        let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
+        let bytes = std::fs::read(path).map_err(|source| TraceError::unreadable(path, source))?;
         let file = File::parse(path, &bytes)?;
         let classes: Option<Vec<String>> = match file.metadata.get("classes") {
             Some(names) => {

@@ -384,7 +384,7 @@ enum Start {
 impl Start {
     fn of(path: &Path) -> Result<Start, TraceError> {
         let mut magic = Vec::new();
-        let kind = std::fs::metadata(path).map_err(|source| TraceError::io(path, source))?;
+        let kind = std::fs::metadata(path).map_err(|source| TraceError::unreadable(path, source))?;
         let kind = kind.file_type();
         // What a pipe gave to this look nobody would read again; and to open one waits for who writes.
         if !kind.is_file() && !kind.is_dir() {
@@ -395,9 +395,9 @@ impl Start {
                     .into(),
             });
         }
-        let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
+        let file = File::open(path).map_err(|source| TraceError::unreadable(path, source))?;
         let read = file.take(parquet::MAGIC.len() as u64).read_to_end(&mut magic);
-        read.map_err(|source| TraceError::io(path, source))?;
+        read.map_err(|source| TraceError::unreadable(path, source))?;
         if magic == parquet::MAGIC {
             return Ok(Start::Parquet);
         }

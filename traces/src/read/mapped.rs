@@ -189,7 +189,7 @@ impl Table {
             let read = self.reader.read_byte_record(&mut self.row);
             self.line = self.first_line();
             let any = read.map_err(|error| match error.into_kind() {
-                csv::ErrorKind::Io(source) => TraceError::io(&self.path, source),
+                csv::ErrorKind::Io(source) => TraceError::unreadable(&self.path, source),
                 other => TraceError::file(&self.path, format!("must be a CSV, got {other:?}")),
             })?;
             if self.reader.get_ref().limit() == 0 {

@@ -56,8 +56,8 @@ pub(super) struct Rows {
 
 impl Rows {
     pub fn open(path: &Path) -> Result<Rows, TraceError> {
-        let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
-        let bounded = Bounded::new(file).map_err(|source| TraceError::io(path, source))?;
+        let file = File::open(path).map_err(|source| TraceError::unreadable(path, source))?;
+        let bounded = Bounded::new(file).map_err(|source| TraceError::unreadable(path, source))?;
         bounded.check_footer().map_err(|error| broken(path, &error))?;
         let file = unpanicked(|| SerializedFileReader::new(bounded))
             .map_err(|what| broken(path, &what))?

@@ -187,7 +187,9 @@ enum Position {
 impl Array {
     fn open(path: &Path) -> Result<Array, TraceError> {
         let mut inner = open_bytes(path)?;
-        let start = inner.fill_buf().map_err(|source| TraceError::io(path, source))?;
+        let start = inner
+            .fill_buf()
+            .map_err(|source| TraceError::unreadable(path, source))?;
         if start.starts_with(BYTE_ORDER_MARK) {
             inner.consume(BYTE_ORDER_MARK.len());
         }
@@ -247,7 +249,7 @@ impl Array {
         let mut deserializer = serde_json::Deserializer::from_reader(&mut self.reader);
         match serde_json::Value::deserialize(&mut deserializer) {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_io() => Err(TraceError::io(&self.path, error.into())),
+            Err(error) if error.is_io() => Err(TraceError::unreadable(&self.path, error.into())),
             Err(error) => Err(self.error(format!("must be JSON, got {}", without_position(&error)))),
         }
     }
@@ -269,7 +271,7 @@ impl Array {
             let buffer = self
                 .reader
                 .fill_buf()
-                .map_err(|source| TraceError::io(&self.path, source))?;
+                .map_err(|source| TraceError::unreadable(&self.path, source))?;
             let Some(&byte) = buffer.first() else {
                 return Ok(None);
             };

@@ -59,7 +59,7 @@ impl TokenizerJson {
 /// # Errors
 /// As [`TokenizerJson::open`].
 pub fn open(path: &Path) -> Result<Tokenizer, TraceError> {
-    let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
+    let bytes = std::fs::read(path).map_err(|source| TraceError::unreadable(path, source))?;
     let no_tokenizer =
         |got: &dyn std::fmt::Display| TraceError::file(path, format!("must be a tokenizer.json, got {got}"));
     // The library takes JSON for granted in places, and would say nothing of where it ends.

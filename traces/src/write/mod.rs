@@ -58,7 +58,7 @@ impl TraceFile {
             let message = "must end in .parquet, .csv or .csv.gz to be written, got another name";
             return Err(TraceError::file(path, message));
         };
-        let (file, beside) = whole::begin(path).map_err(|source| TraceError::io(path, source))?;
+        let (file, beside) = whole::begin(path).map_err(|source| TraceError::unwritable(path, source))?;
         let buffered = |file| BufWriter::with_capacity(BUFFER_BYTES, file);
         let sink = match *kind {
             ".parquet" => parquet::Writer::new(buffered(file), changes).map(Sink::Parquet),
@@ -71,7 +71,7 @@ impl TraceFile {
         Ok(TraceFile {
             path: path.to_path_buf(),
             beside,
-            sink: sink.map_err(|source| TraceError::io(path, source))?,
+            sink: sink.map_err(|source| TraceError::unwritable(path, source))?,
         })
     }
 
@@ -85,7 +85,7 @@ impl TraceFile {
             Sink::Gzip(writer) => writer.write(request),
             Sink::Parquet(writer) => writer.write(request),
         }
-        .map_err(|source| TraceError::io(&self.path, source))
+        .map_err(|source| TraceError::unwritable(&self.path, source))
     }
 
     /// Appends a management request.
@@ -98,7 +98,7 @@ impl TraceFile {
             Sink::Gzip(writer) => writer.write_change(request),
             Sink::Parquet(writer) => writer.write_change(request),
         }
-        .map_err(|source| TraceError::io(&self.path, source))
+        .map_err(|source| TraceError::unwritable(&self.path, source))
     }
 
     /// Writes what is left, and gives the file its name in place of what had it.
@@ -107,7 +107,7 @@ impl TraceFile {
     /// As [`TraceFile::write`].
     pub fn finish(self) -> Result<(), TraceError> {
         let TraceFile { path, beside, sink } = self;
-        finish(sink, beside, &path).map_err(|source| TraceError::io(&path, source))
+        finish(sink, beside, &path).map_err(|source| TraceError::unwritable(&path, source))
     }
 
     /// Writes all requests of an open loop; returns how many. A client's giving up is not part of a trace and is left out.
@@ -147,7 +147,7 @@ pub fn write_names<'a>(path: &Path, of: &str, names: impl IntoIterator<Item = &'
     let bytes = written.and_then(|()| rows.into_inner().map_err(csv::IntoInnerError::into_error));
     bytes
         .and_then(|bytes| whole::write_whole(path, &bytes))
-        .map_err(|source| TraceError::io(path, source))
+        .map_err(|source| TraceError::unwritable(path, source))
 }
 
 fn finish(sink: Sink, beside: TempPath, path: &Path) -> io::Result<()> {

@@ -409,7 +409,7 @@ fn a_cut_parquet_file_is_an_error_with_its_name() {
         let path = folder_of_all.join(name);
         let error = TraceFile::create(&path).map(|_| ()).unwrap_err().to_string();
         let said = format!(
-            "{}: cannot write in the folder {}: ",
+            "{}: must be a file that can be written, got: cannot write in the folder {}: ",
             path.display(),
             folder_of_all.join(folder).display()
         );

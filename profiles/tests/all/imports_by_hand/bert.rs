@@ -71,7 +71,7 @@ fn times_that_cannot_be_are_refused() {
     // 22.3 GFLOP at 65 TFLOP/s are 344 µs, summed up in half precision half of that.
     let fast = refused("1.9,2.0,2.1", "0.10,0.11,0.12");
     assert!(
-        fast.starts_with("--gpu: value: must be a GPU that takes ")
+        fast.starts_with("--gpu: must be a GPU that takes ")
             && fast.contains("for bert-base in f16, batch 1, 128 tokens"),
         "{fast}"
     );
@@ -201,10 +201,7 @@ fn fastertransformers_layers_are_a_twelfth_and_unpadded_ones_tell_what_padding_c
     );
     has_note(&card, "8×32: 50 %");
     let refused = import(ImportSource::FastertransformerBert, "h100-sxm", &[], &[&text]).unwrap_err();
-    assert_eq!(
-        refused,
-        "--gpu: value: must be a GPU that this source has, got h100-sxm"
-    );
+    assert_eq!(refused, "--gpu: must be a GPU that this source has, got h100-sxm");
 }
 
 /// Kernels that take any shape are the layers' measure, whichever source comes last; engines for one length stay whole models.
@@ -253,7 +250,7 @@ fn lengths_and_units_that_cannot_be_are_refused() {
     let lines: Vec<String> = TENSORRT.lines().map(in_us).collect();
     let error = refused(&lines.join("\n"));
     assert!(
-        error.starts_with("FILES: files: must be with times of encoder_layer for bert-base in f16 at most 100 times"),
+        error.starts_with("FILES: must be with times of encoder_layer for bert-base in f16 at most 100 times"),
         "{error}"
     );
     assert!(error.ends_with("is it another unit?"), "{error}");

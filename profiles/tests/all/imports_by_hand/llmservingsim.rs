@@ -93,14 +93,14 @@ fn tables_without_what_says_whose_they_are_are_taken_for_the_releases_and_say_so
             .any(|note| note.contains("no meta.yaml was given"))
     };
     assert!(said(&card) && !said(&import(&[META, DECODES]).unwrap()));
-    let must = "FILES: files: must be with one meta.yaml at most, which says whose all tables are";
+    let must = "FILES: must be with one meta.yaml at most, which says whose all tables are";
     assert_eq!(
         import(&[META, DECODES, META]).unwrap_err(),
         format!("{must}, got 2 .yaml files")
     );
     assert_eq!(
         import(&[META]).unwrap_err(),
-        "FILES: files: must be tables beside their meta.yaml, got none"
+        "FILES: must be tables beside their meta.yaml, got none"
     );
 }
 
