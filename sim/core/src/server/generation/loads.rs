@@ -20,6 +20,12 @@ impl ByLoad {
         &self.0[..self.0.partition_point(|&(of, _)| of < load)]
     }
 
+    /// What the one with fewest requests has.
+    #[inline]
+    pub fn least(&self) -> u32 {
+        self.0[0].0
+    }
+
     /// Of those with fewer requests than so many, the one with fewest that fits.
     pub fn least_loaded(&self, below: u32, fits: impl Fn(InstanceId) -> bool) -> Option<InstanceId> {
         { self.below(below).iter().map(|&(_, id)| id) }.find(|&id| fits(id))

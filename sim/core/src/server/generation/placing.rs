@@ -11,14 +11,25 @@ impl GenerationServer {
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
     /// request waits for its next step to know, while others are placed. Where tenants have turns, that is so for [`asking::ASKS_IN_TURN`] runs: after
     /// these all others wait too, or smaller requests would take what room there is for ever.
-    #[inline]
+    #[inline(always)]
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
-        // Mostly nobody waits.
-        if self.queue.first().is_some() || !self.parked.is_empty() {
+        // Mostly nobody waits, or all instances are full.
+        if (!self.queue.is_empty() && !self.are_full()) || !self.parked.is_empty() {
             self.dispatch_waiting(now, commands);
         }
     }
 
+    /// Whether no instance takes another request, whatever pages it has.
+    #[inline]
+    fn are_full(&self) -> bool {
+        let least = match self.instances.as_slice() {
+            [only] => only.load(),
+            _ => self.by_load.least(),
+        };
+        least >= self.spec.max_batch
+    }
+
+    #[inline(never)]
     fn dispatch_waiting(&mut self, now: Time, commands: &mut Commands) {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
@@ -54,7 +65,7 @@ impl GenerationServer {
     /// The request that is next, and where it goes: at once, or when that instance's run is over.
     #[inline]
     pub(super) fn next_placement(&self) -> Option<(RequestId, InstanceId)> {
-        let first = self.queue.first()?;
+        let first = self.queue.first().filter(|_| !self.are_full())?;
         if self.spec.join == JoinSpec::QueuePerTenant
             && let Some(placement) = self.next_of_a_turn(first)
         {

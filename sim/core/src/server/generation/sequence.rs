@@ -321,14 +321,13 @@ impl Queue {
     }
 
     fn take_out(&mut self, id: RequestId, sequence: &Sequence) {
-        let at = match self.all.front() {
-            Some(&(.., first)) if first == id => 0,
+        match self.all.front() {
+            Some(&(.., first)) if first == id => drop(self.all.pop_front()),
             _ => {
                 let at = self.all.binary_search(&sequence.waiting(id));
-                at.expect("a request that waits is in the queue")
+                self.all.remove(at.expect("a request that waits is in the queue"));
             }
-        };
-        self.all.remove(at);
+        }
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.remove(&(sequence.tenant, sequence.arrival, sequence.ticket, id));
         }
@@ -347,7 +346,14 @@ impl Queue {
         has_turn || self.all.binary_search(&sequence.waiting(id)).is_ok()
     }
 
+    /// Whether nobody waits who has not asked an instance.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.turns.is_empty()
+    }
+
     /// Who is next.
+    #[inline]
     pub fn first(&self) -> Option<RequestId> {
         match &self.counters {
             None => self.all.front().map(|&(_, _, id)| id),

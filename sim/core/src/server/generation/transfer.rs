@@ -67,7 +67,16 @@ impl GenerationServer {
     }
 
     /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has asked one lets others go.
+    #[inline]
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
+        // Mostly nobody is.
+        if !self.parked.is_empty() {
+            self.dispatch_those_parked(now, commands);
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_those_parked(&mut self, now: Time, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
             match self.has_pages(id, to, Instance::free_pages) {
                 true => self.transfer(now, id, to, commands),
