@@ -177,14 +177,20 @@ impl Rooms {
         }
     }
 
-    /// The most tokens, up to a page's, for which no more than so many requests have less room.
-    fn that_leave_out(&self, most: u32) -> u32 {
-        let mut requests = 0;
+    /// The most tokens, up to a page's, for which no more than so many requests have less room, and how many these are.
+    fn that_leave_out(&self, most: u32) -> (u32, u32) {
+        let mut requests = 0_u32;
         let fits = |of: &&u32| {
-            requests += **of;
-            requests <= most
+            // No more than there are, as in `total`.
+            let more = requests.wrapping_add(**of);
+            let fits = more <= most;
+            if fits {
+                requests = more;
+            }
+            fits
         };
-        self.by_tokens.iter().take_while(fits).count() as u32
+        let tokens = self.by_tokens.iter().take_while(fits).count() as u32;
+        (tokens, requests)
     }
 }
 
@@ -266,34 +272,57 @@ impl Pages {
     /// step to end before what its tenant has of its own, or its prompt's look-up, begins to come in.
     pub fn steps_of_half(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
         let half = self.unused().min(self.free().div_ceil(2));
-        let steps = (self.steps(rooms, most + 1, half) - 1).max(1);
-        (steps, self.taken_by(rooms, steps + 1).min(self.unused()))
+        let (steps, promised) = match self.steps(rooms, most + 1, half) {
+            (1, _) => (1, self.taken_by(rooms, 2)),
+            (steps, pages) => (steps - 1, pages),
+        };
+        (steps, promised.min(self.unused()))
     }
 
-    /// How many steps of requests so many of the unused pages are enough for, at most `most`. One at least: for that there are pages before a run
-    /// begins.
-    pub fn steps(&self, rooms: &Rooms, most: u32, pages: u32) -> u32 {
+    /// How many steps of requests so many of the unused pages are enough for, at most `most`, and how many of them these take. One at least: for
+    /// that there are pages before a run begins.
+    #[inline]
+    pub fn steps(&self, rooms: &Rooms, most: u32, pages: u32) -> (u32, u32) {
         let (requests, page) = (rooms.requests, self.page.tokens());
         // Mostly there are enough for all.
         if most == 1 || u64::from(pages) >= u64::from(requests) * u64::from(self.page.taken_by(most)) {
-            return most;
+            return (most, self.taken_by(rooms, most));
         }
         // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the least: they
         // last until the first of the others needs one.
         let (pages_each, left) = (pages / requests, pages % requests);
         let whole = pages_each.saturating_mul(page);
-        most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1)
+        let (tokens, first) = rooms.that_leave_out(left);
+        match whole.saturating_add(tokens) {
+            steps if tokens > 0 && steps <= most => (steps, pages_each * requests + first),
+            steps => {
+                let steps = steps.clamp(1, most);
+                (steps, self.taken_by(rooms, steps))
+            }
+        }
     }
 
     /// How many pages so many steps take, one at least.
-    pub fn taken_by(&self, rooms: &Rooms, steps: u32) -> u32 {
+    fn taken_by(&self, rooms: &Rooms, steps: u32) -> u32 {
         let whole = self.page.filled_by(steps - 1);
         whole * rooms.requests + rooms.with_less(steps - whole * self.page.tokens())
     }
 
     /// Hands out so many pages more.
+    #[inline]
     pub fn take(&mut self, pages: u32) {
-        self.resize_to(&mut 0, pages);
+        self.handed_out += u64::from(pages);
+        self.used += pages;
+        self.check_used();
+    }
+
+    #[inline]
+    fn check_used(&mut self) {
+        assert!(
+            self.used + self.promised <= self.total,
+            "more pages are used than there are"
+        );
+        self.peak = self.peak.max(self.used);
     }
 
     /// Lets `held` pages grow, or shrink, to those of `tokens`.
@@ -311,11 +340,7 @@ impl Pages {
         self.handed_out += u64::from(wanted.saturating_sub(*held));
         self.next_place += u64::from(held.saturating_sub(wanted));
         self.used = self.used - *held + wanted;
-        assert!(
-            self.used + self.promised <= self.total,
-            "more pages are used than there are"
-        );
-        self.peak = self.peak.max(self.used);
+        self.check_used();
         *held = wanted;
     }
 
@@ -387,8 +412,7 @@ mod tests {
             let (all, rooms) = (Pages::new(PageSize::new(16), 1_000), rooms(&tokens));
             let taken = |steps: u32| tokens.iter().map(|&tokens| steps.saturating_sub(tokens).div_ceil(16)).sum::<u32>();
             let expected = (1..=most).rev().find(|&steps| taken(steps) <= pages).unwrap_or(1);
-            let steps = all.steps(&rooms, most, pages);
-            prop_assert_eq!((steps, all.taken_by(&rooms, steps)), (expected, taken(expected)));
+            prop_assert_eq!(all.steps(&rooms, most, pages), (expected, taken(expected)));
         }
 
         /// However much there is of everything, it is planned or refused, and what is planned fits.

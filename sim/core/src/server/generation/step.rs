@@ -130,8 +130,7 @@ impl GenerationServer {
         let pages = &self.instances[instance.index()].pages;
         // Nobody joins a static batch, and nobody makes a second token where prompts are taken in apart.
         let (max_steps, promised) = if is_static || self.only_prefills(instance) {
-            let steps = pages.steps(&self.rooms, max_steps, pages.unused());
-            (steps, pages.taken_by(&self.rooms, steps))
+            pages.steps(&self.rooms, max_steps, pages.unused())
         } else {
             pages.steps_of_half(&self.rooms, max_steps)
         };
