@@ -53,6 +53,11 @@ impl ContentionPpm {
         };
         ContentionPpm(LANE_KINDS.map(|kind| std::array::from_fn(|what| beside(kind, what))))
     }
+
+    /// Whether lanes of different kinds never slow each other.
+    pub fn is_nothing(&self) -> bool {
+        self.0.as_flattened().iter().all(|&factor| factor == ONE)
+    }
 }
 
 /// Lanes of a card on which an op runs: by kind, and all.
@@ -106,6 +111,9 @@ impl VirtualMachine {
     /// How much slower the op that a lane of this kind runs is for what runs beside it on its card.
     #[inline]
     pub(super) fn stretch(&self, kind: LaneKind, card: usize, op: OpRef) -> u64 {
+        if self.undisturbed {
+            return ONE;
+        }
         let beside = &self.beside[card];
         match beside.busy {
             1 if kind != LaneKind::Link => ONE,
@@ -183,7 +191,7 @@ impl VirtualMachine {
     #[inline(always)]
     pub(super) fn restretch_neighbours(&mut self, lane: LaneId, card: usize, alone: u32) {
         // Mostly it is.
-        if self.beside[card].busy != alone {
+        if !self.undisturbed && self.beside[card].busy != alone {
             self.restretch_others(lane, card);
         }
     }

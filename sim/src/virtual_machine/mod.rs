@@ -23,6 +23,7 @@ use tenantry_core::policy::coordinated::{Planner, PoolPlan};
 use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::{PlotSpec, StopSpec};
 use tenantry_core::timers::Timers;
+use tenantry_core::topology::LaneKind;
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_profiles::Contention;
 use tenantry_traces::{Duration, Time};
@@ -49,6 +50,8 @@ pub struct VirtualMachine {
     cores: Option<Cores>,
     prices: Prices,
     contention: ContentionPpm,
+    /// Whether nothing ever slows anything else on its card: then nobody asks.
+    undisturbed: bool,
     looked_up: Option<LookupCounts>,
     plot: Option<PlotSpec>,
     board: Board,
@@ -121,13 +124,20 @@ impl VirtualMachine {
         if is_one_processor {
             lanes_of_gpu.fill((0..topology.lanes.len() as u32).map(LaneId).collect());
         }
+        let contention = ContentionPpm::new(contention);
+        let has_links = topology.lanes.iter().any(|lane| lane.kind == LaneKind::Link);
+        let compute_apart = lanes_of_gpu.iter().all(|lanes| {
+            let computing = |lane: &&LaneId| topology.lanes[lane.index()].kind == LaneKind::Compute;
+            lanes.iter().filter(computing).count() <= 1
+        });
         VirtualMachine {
+            undisturbed: contention.is_nothing() && cores.is_none() && compute_apart && !has_links,
             lanes_of_gpu,
             cores,
             looked_up: prices.plot().map(|_| LookupCounts::default()),
             plot: prices.plot(),
             prices,
-            contention: ContentionPpm::new(contention),
+            contention,
             board: Board::new(topology.lanes.len()),
             lanes: { topology.lanes.iter() }
                 .map(|lane| Lane {
