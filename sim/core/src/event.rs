@@ -130,6 +130,7 @@ impl RunOutcome<'_> {
     }
 
     /// Steps after the first that were over at a time or later, where the last was at `ended`.
+    #[inline]
     pub fn further_steps_since(&self, from: Time, ended: Time) -> u32 {
         if self.first_step_ended >= from {
             return self.steps.saturating_sub(1);

@@ -276,6 +276,7 @@ impl OpKind {
     }
 
     /// Whether it takes its batch through a model once: a decoder's run does so step by step.
+    #[inline]
     pub fn is_pass(&self) -> bool {
         matches!(self, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_))
     }

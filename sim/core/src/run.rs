@@ -136,9 +136,14 @@ pub fn run(
             hear(server, ledger, &mut watch, &mut commands, at, $now, $event)
         };
     }
+    // When the next of the workload is due, asked for again when something has come of it or has been finished.
+    let (mut due, mut asks) = (None, true);
     loop {
-        let due = workload.peek()?;
-        if ended.is_none() && server.in_flight() == 0 && workload.peek_request()?.is_none() {
+        if asks {
+            due = workload.peek()?;
+            asks = false;
+        }
+        if ended.is_none() && ledger.is_empty() && workload.peek_request()?.is_none() {
             ended = Some(at);
             ledger.ended(at, server, machine);
         }
@@ -149,6 +154,7 @@ pub fn run(
         let (now, is_first) = match machine.next(due) {
             Ok(Next::Event(now, ref event)) => (now, hear!(now, event)?),
             Ok(Next::Due(now)) => {
+                asks = true;
                 let is_first = match workload.next()? {
                     Some(Entry::Request(request)) => hear!(now, &Event::Arrived(server.as_read(request)))?,
                     Some(Entry::Cancel { ticket, .. }) => hear!(now, &Event::Cancelled(ticket))?,
@@ -174,6 +180,7 @@ pub fn run(
                     watch.judged(finish.ticket, right);
                 }
                 workload.finished(now, finish.ticket);
+                asks = true;
             }
             watch.command(now, command, &commands);
             machine.perform(now, command, &commands).map_err(RunError::Machine)?;

@@ -10,7 +10,7 @@ use crate::durations::{InRuns, Tally};
 use crate::event::{Done, Event};
 use crate::in_time::Target;
 use crate::machine::{LookupCounts, Machine};
-use crate::op::{Op, Submission};
+use crate::op::{BatchShape, Op, Submission};
 use crate::run::RunEnd;
 use crate::server::cascade::StageCounts;
 use crate::server::generation::GenerationCounts;
@@ -133,6 +133,12 @@ impl Ledger {
         self.at_warm_up.is_some()
     }
 
+    /// Whether nobody is inside: all who came have left.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_flight == 0
+    }
+
     /// The warm-up is over when the first event after it comes, before it is handled: what was swapped and answered by single models until now is not
     /// counted, nor which tokens were made.
     pub(crate) fn warmed_up(&mut self, server: &mut Server) {
@@ -201,12 +207,15 @@ impl Ledger {
         Ok(())
     }
 
+    #[inline]
     fn submitted(&mut self, now: Time, submission: &Submission, ops: &[Op]) {
         // A decoder's steps are counted when they are over, and its adapters' copies are no batches.
-        if !ops.iter().any(|op| op.kind.is_pass()) {
-            return;
+        if ops.iter().any(|op| op.kind.is_pass()) {
+            self.passes(now, submission.shape);
         }
-        let shape = submission.shape;
+    }
+
+    fn passes(&mut self, now: Time, shape: BatchShape) {
         let counts = now >= self.warm_up;
         self.batches(now, 1, counts.into(), shape.requests);
         if counts {

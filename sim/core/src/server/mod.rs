@@ -134,6 +134,7 @@ impl Server {
     }
 
     /// A request with the length that its text has for the model that reads it first, as all are told of it.
+    #[inline]
     pub fn as_read(&self, request: Request) -> Request {
         match self {
             Server::Cascade(server) => server.as_read(request),
@@ -142,6 +143,7 @@ impl Server {
     }
 
     /// Takes an event and says what is to be done about it.
+    #[inline]
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         either!(self, server => server.handle(now, event, commands));
     }
