@@ -89,11 +89,13 @@ impl Prices {
     }
 
     /// From handing an op to a sleeping lane until it starts, in nanoseconds.
+    #[inline]
     pub fn wake_ns(&self, rhythm: Rhythm, spread: &mut OpSpread) -> u64 {
         spread.of_drawn(self.wake.at(rhythm))
     }
 
     /// From the end of an op until the server or another lane hears of it, in nanoseconds.
+    #[inline]
     pub fn tell_ns(&self, rhythm: Rhythm, spread: &mut OpSpread) -> u64 {
         spread.of_drawn(self.tell.at(rhythm))
     }
