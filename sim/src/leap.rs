@@ -80,6 +80,8 @@ fn worked(ns: u64, carry: u64, factor: u64) -> (u64, u64) {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunPlan {
     pub costs: StepCosts,
+    /// By how much its blocks of steps vary; nothing where none does.
+    pub typical: Option<Drawn>,
     pub requests: u32,
     /// Steps at which it ends, if nobody interrupts it.
     pub steps: u32,
@@ -146,8 +148,9 @@ impl Leap {
     /// How far a block of the run's steps is from the median, drawn once for all of its segments.
     #[inline]
     pub fn jitter_ppm(&mut self, block: u64, draw: impl FnOnce(&Drawn) -> Option<u64>) -> Option<u64> {
+        let typical = self.plan.typical.as_ref()?;
         if self.drawn.is_none_or(|(drawn, _)| drawn != block) {
-            self.drawn = draw(&self.plan.costs.typical).map(|ppm| (block, ppm));
+            self.drawn = draw(typical).map(|ppm| (block, ppm));
         }
         self.drawn.map(|(_, ppm)| ppm)
     }

@@ -12,8 +12,8 @@ use std::num::NonZeroU64;
 use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Added, Beyond, Card, CollectiveOperation, Cost, Decoder, Drawn, Family, MissingTable, Surface,
-    TokensOf, WholeSteps,
+    AdapterSurface, Added, Beyond, Card, CollectiveOperation, Decoder, Drawn, Family, MissingTable, Surface, TokensOf,
+    WholeSteps,
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
@@ -133,7 +133,7 @@ impl AllReduce {
 }
 
 /// The steps of one run. All but the first make a token for each of `sequences`, at a context that grows by one a step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepCosts {
     pub first_ns: u64,
     /// Of each later step, without attention.
@@ -143,8 +143,6 @@ pub(crate) struct StepCosts {
     sequences: u32,
     /// Of the second step: tokens that each sequence attends to on average, rounded down.
     context: u32,
-    /// Of the dense part, as a measure of how much a step's duration varies.
-    pub typical: Drawn,
     /// Tokens that the first step looks up.
     pub looked_up_first: u32,
     /// That each later one does.
@@ -162,22 +160,6 @@ impl StepCosts {
         match steps {
             0 => 0,
             steps => u64::from(self.looked_up_first) + u64::from(steps - 1) * u64::from(self.looked_up_later),
-        }
-    }
-}
-
-impl Default for StepCosts {
-    /// Of no step.
-    fn default() -> StepCosts {
-        StepCosts {
-            first_ns: 0,
-            base_ns: 0,
-            before_ns: 0,
-            sequences: 0,
-            context: 0,
-            typical: Cost::NOTHING.into(),
-            looked_up_first: 0,
-            looked_up_later: 0,
         }
     }
 }
@@ -249,12 +231,13 @@ impl StepPrices {
         })
     }
 
-    /// The steps of a run that takes the members' prompts in, beside those who go on.
+    /// The steps of a run that takes the members' prompts in, beside those who go on. [`worked_ns`](Self::worked_ns) knows of no more than so many.
     pub fn run(
         &mut self,
         members: &[Member],
         going_on: GoingOn,
         tenants: u32,
+        steps: u32,
         extrapolated: &mut Extrapolated,
     ) -> StepCosts {
         let mut chunks = std::mem::take(&mut self.chunks);
@@ -278,8 +261,11 @@ impl StepPrices {
         let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
         let now = mean(attended, decodes);
         let context = mean(attended_next, sequences);
-        // Mostly all is, and what is not costs more to be told than to be asked for.
-        if !self.decoder.covers(&chunks, decodes, now) {
+        if chunks.is_empty() && decodes > 0 {
+            // All else of such a step is noted where it is first asked for.
+            extrapolated.note(self.decoder.decode.beyond(decodes, now), Family::DecoderDecode);
+        } else if !self.decoder.covers(&chunks, decodes, now) {
+            // Mostly all is covered, and what is not costs more to be told than to be asked for.
             self.decoder.beyond(&chunks, decodes, now, |family, beyond| {
                 extrapolated.note(Some(beyond), family);
             });
@@ -315,26 +301,26 @@ impl StepPrices {
         let whole = self.whole.as_ref();
         let whole = whole.and_then(|whole| whole.beyond([chunk_tokens, sequences, attended]));
         extrapolated.note(whole, Family::DecoderStep);
-        StepCosts {
+        let mut costs = StepCosts {
             first_ns: scaled(first_base_ns + first, self.scale_ppm(chunk_tokens, sequences, attended)),
             base_ns,
             before_ns: 0,
             sequences,
             context,
-            typical: match &self.whole {
-                Some(whole) => whole.cost(whole.nearest(1, sequences, context)).into(),
-                None => self.dense(sequences),
-            },
             looked_up_first: looked_up_first.tokens(),
             looked_up_later: looked_up_later.tokens(),
+        };
+        if steps > 1 {
+            // Sums up as far as they reach.
+            let sums = self.sums_beyond(sequences, costs.context_at(steps));
+            costs.before_ns = sums.up_to(&costs, 1);
+            self.note_last(&costs, steps, extrapolated);
         }
+        costs
     }
 
     /// Notes where the last of so many steps is beyond what was measured: its attention, or all of it.
-    pub fn note_last(&self, costs: &StepCosts, steps: u32, extrapolated: &mut Extrapolated) {
-        if steps <= 1 {
-            return;
-        }
+    fn note_last(&self, costs: &StepCosts, steps: u32, extrapolated: &mut Extrapolated) {
         let (sequences, context) = (costs.sequences, costs.context_at(steps - 1) as u32);
         extrapolated.note(self.decoder.decode.beyond(sequences, context), Family::DecoderDecode);
         let whole = self.whole.as_ref();
@@ -353,7 +339,19 @@ impl StepPrices {
         let at = context as usize;
         let sums = &self.sums_beyond(decodes, at + 1).attention_ns;
         let of_decodes = sums[at + 1] - sums[at];
-        of_decodes + self.decoder.attention_ns(chunks, 0, 0) * layers
+        match chunks {
+            [] => of_decodes,
+            _ => of_decodes + self.decoder.attention_ns(chunks, 0, 0) * layers,
+        }
+    }
+
+    /// A measure of how much the duration of a run's steps varies: that of its dense part does, or of all where whole steps were measured.
+    pub fn typical(&mut self, costs: &StepCosts) -> Drawn {
+        let (sequences, context) = (costs.sequences, costs.context);
+        match &self.whole {
+            Some(whole) => whole.cost(whole.nearest(1, sequences, context)).into(),
+            None => self.dense(sequences),
+        }
     }
 
     /// The dense part of a step in which each sequence makes a token.
@@ -449,14 +447,6 @@ impl StepPrices {
         let retrieval = retrieval.map_or(0, |retrieval| retrieval.median_ns(looked_up));
         let layer = self.decoder.dense.median_ns(tokens.into()) + lora + adapter + exchange;
         layers * layer + self.decoder.ends.median_ns(sequences, tokens) + retrieval
-    }
-
-    /// Sums up as far as so many steps of a run reach: [`worked_ns`](Self::worked_ns) knows of no more.
-    pub fn reach(&mut self, costs: &mut StepCosts, steps: u32) {
-        if steps > 1 {
-            let sums = self.sums_beyond(costs.sequences, costs.context_at(steps));
-            costs.before_ns = sums.up_to(costs, 1);
-        }
     }
 
     /// So many steps of a run, from its first on, in nanoseconds.

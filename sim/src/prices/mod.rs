@@ -298,26 +298,27 @@ impl Prices {
         lookup.ns(tokens, |cost| draw.of(cost))
     }
 
-    /// The steps of a decoder's run.
-    pub(crate) fn run(&mut self, members: &[Member], going_on: GoingOn, tenants: u32) -> StepCosts {
-        let ModelPrices::Decoder(steps) = &mut self.models[0] else {
+    /// The steps of a decoder's run, of which so many will be asked for.
+    pub(crate) fn run(&mut self, members: &[Member], going_on: GoingOn, tenants: u32, steps: u32) -> StepCosts {
+        let ModelPrices::Decoder(prices) = &mut self.models[0] else {
             unreachable!("an encoder's pool makes no steps")
         };
-        steps.run(members, going_on, tenants, &mut self.extrapolated)
+        prices.run(members, going_on, tenants, steps, &mut self.extrapolated)
     }
 
-    /// So many steps of a run will be asked for: notes where the last is beyond what was measured.
-    pub(crate) fn reach(&mut self, costs: &mut StepCosts, steps: u32) {
-        if let ModelPrices::Decoder(prices) = &mut self.models[0] {
-            prices.reach(costs, steps);
-            prices.note_last(costs, steps, &mut self.extrapolated);
+    /// A measure of how much the blocks of a run's steps vary; nothing where nothing does.
+    #[inline]
+    pub(crate) fn typical(&mut self, costs: &StepCosts) -> Option<Drawn> {
+        self.draws?;
+        match &mut self.models[0] {
+            ModelPrices::Decoder(prices) => Some(prices.typical(costs)),
+            ModelPrices::Encoder(_) | ModelPrices::Tasks(_) | ModelPrices::Runtimes(_) => None,
         }
     }
 
     /// What these steps of a decoder's run, counted from 0, take beside nothing else and without jitter, in nanoseconds.
     pub fn steps_ns(&mut self, members: &[Member], going_on: GoingOn, tenants: u32, steps: Range<u32>) -> u64 {
-        let mut costs = self.run(members, going_on, tenants);
-        self.reach(&mut costs, steps.end);
+        let costs = self.run(members, going_on, tenants, steps.end);
         self.steps().worked_ns(&costs, steps.end) - self.steps().worked_ns(&costs, steps.start)
     }
 

@@ -97,9 +97,9 @@ impl VirtualMachine {
         let steps = last_tokens
             .steps(run.until)
             .map_or(run.max_steps, |steps| steps.min(run.max_steps));
-        let mut costs = self.prices.run(members, run.going_on, submission.shape.tenants);
-        self.prices.reach(&mut costs, steps);
+        let costs = self.prices.run(members, run.going_on, submission.shape.tenants, steps);
         self.leaps[slot].plan = RunPlan {
+            typical: self.prices.typical(&costs),
             costs,
             requests: submission.shape.requests,
             steps: steps.max(1),
