@@ -194,14 +194,23 @@ impl Leap {
     }
 
     /// Notes when steps of the segment were over that others are told apart by, up to so many of the run.
-    #[inline]
+    #[inline(always)]
     fn mark(&mut self, prices: &StepPrices, until: u32) {
-        while let step = (self.marks.len() as u32 + 1) * STEPS_ALIKE
-            && step <= until
-        {
-            let at = self.after(prices.worked_ns(&self.plan.costs, step)).at;
-            self.marks.push(at);
+        // Mostly there are none since the last.
+        while self.next_mark() <= until {
+            self.note_mark(prices);
         }
+    }
+
+    #[inline]
+    fn next_mark(&self) -> u32 {
+        (self.marks.len() as u32 + 1) * STEPS_ALIKE
+    }
+
+    #[inline(never)]
+    fn note_mark(&mut self, prices: &StepPrices) {
+        let at = self.after(prices.worked_ns(&self.plan.costs, self.next_mark())).at;
+        self.marks.push(at);
     }
 
     /// The run is over: gives away its marks for a list that is no longer needed.

@@ -262,18 +262,19 @@ impl VirtualMachine {
         if let Work::Steps = work {
             let slot = batch.slot as usize;
             let leap = &mut self.leaps[slot];
-            state.steps += u64::from(leap.steps());
+            let steps = leap.steps();
+            state.steps += u64::from(steps);
             if slot >= self.outcomes.len() {
                 self.outcomes.resize_with(slot + 1, Outcome::default);
             }
             let outcome = &mut self.outcomes[slot];
             outcome.requests = leap.plan.requests;
-            outcome.steps = leap.steps();
+            outcome.steps = steps;
             outcome.first_step_ended = leap.first_step_ended;
             leap.take_marks(self.prices.steps(), &mut outcome.marks);
             let instance = self.board.instance(batch);
-            self.last_tokens[instance.index()].ran(leap.steps(), &mut outcome.ended);
-            looked_up = leap.plan.costs.looked_up(leap.steps());
+            self.last_tokens[instance.index()].ran(steps, &mut outcome.ended);
+            looked_up = leap.plan.costs.looked_up(steps);
         }
         state.busy += busy_between(started.max(self.count_from), self.now);
         state.last_work = busy_between(started, self.now);
