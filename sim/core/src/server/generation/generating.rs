@@ -5,8 +5,6 @@
 //! a request remembers how far that was when it joined, and the difference is what became of it ([`Generating::book`]). What policies
 //! and machines want to know of all of them at once is kept as a sum, or by what does not change while everybody makes steps.
 
-use std::collections::VecDeque;
-
 use tenantry_traces::{Duration, Time};
 
 use super::gaps::{RunGaps, between};
@@ -48,8 +46,9 @@ pub(super) struct Generating {
     /// By tenant: requests. And how many tenants have any.
     of_tenant: Vec<u32>,
     different_tenants: u32,
-    /// What each has in the cache, in tokens, less the steps done: the most first. Who joins has mostly the least, who leaves the most.
-    ahead: VecDeque<i64>,
+    /// What each has in the cache, in tokens, less the steps done; in no order, since few are here, and only the most is asked for.
+    ahead: Vec<i64>,
+    most_ahead: Option<i64>,
     /// Runs that had more requests than all after them: each one's number, and its requests.
     largest: Vec<(u64, u32)>,
     /// When the last token was made.
@@ -68,7 +67,8 @@ impl Generating {
             by_phase: vec![0; 2 * page.tokens() as usize],
             of_tenant: vec![0; tenants as usize],
             different_tenants: 0,
-            ahead: VecDeque::new(),
+            ahead: Vec::new(),
+            most_ahead: None,
             largest: Vec::new(),
             last_token: Time::ZERO,
             longest_gaps: Vec::new(),
@@ -102,7 +102,8 @@ impl Generating {
         *of_tenant += 1;
         self.different_tenants += u32::from(*of_tenant == 1);
         let ahead = ahead(sequence.cached_tokens, self.done);
-        self.ahead.insert(self.place(ahead), ahead);
+        self.ahead.push(ahead);
+        self.most_ahead = self.most_ahead.max(Some(ahead));
         self.done
     }
 
@@ -110,12 +111,12 @@ impl Generating {
     pub fn leave(&mut self, sequence: &mut Sequence) {
         let since = sequence.since;
         let phases = self.phases(sequence.cached_tokens, since);
-        let left = self.ahead.remove(self.place(ahead(sequence.cached_tokens, since)));
-        assert_eq!(
-            left,
-            Some(ahead(sequence.cached_tokens, since)),
-            "who leaves has joined"
-        );
+        let ahead = ahead(sequence.cached_tokens, since);
+        let at = self.ahead.iter().position(|&other| other == ahead);
+        self.ahead.swap_remove(at.expect("who leaves has joined"));
+        if self.most_ahead == Some(ahead) {
+            self.most_ahead = self.ahead.iter().copied().max();
+        }
         self.book(sequence);
         self.requests -= 1;
         self.cached_tokens -= u64::from(sequence.cached_tokens);
@@ -259,14 +260,7 @@ impl Generating {
 
     /// The most tokens that a request has in the cache.
     pub fn longest(&self) -> u32 {
-        let most = self.ahead.front();
-        most.map_or(0, |most| (most + self.done.steps as i64) as u32)
-    }
-
-    /// Where somebody is in [`ahead`](Self::ahead), or before whom who comes.
-    #[inline]
-    fn place(&self, ahead: i64) -> usize {
-        self.ahead.partition_point(|&other| other > ahead)
+        self.most_ahead.map_or(0, |most| (most + self.done.steps as i64) as u32)
     }
 }
 
