@@ -10,9 +10,14 @@ impl GenerationServer {
             computed: done.timing.lane + done.timing.busy,
             told: now.since(ended),
         };
-        // Mostly somebody has only come to join.
-        let nobody_leaves = outcome.ended.is_empty() && outcome.failed.is_empty() && self.given_up == 0;
-        let leaving = match nobody_leaves {
+        // Mostly somebody has only come to join, or one has its last token.
+        let others_leave = !outcome.failed.is_empty() || self.given_up > 0;
+        let nobody_leaves = outcome.ended.is_empty() && !others_leave;
+        let answered = match outcome.ended {
+            [ended] if !others_leave && self.spec.join != JoinSpec::HeadRunStatic => Some(ended.request),
+            _ => None,
+        };
+        let leaving = match nobody_leaves || answered.is_some() {
             true => Vec::new(),
             false => self.leaving(instance, &outcome),
         };
@@ -45,7 +50,10 @@ impl GenerationServer {
         self.instances[instance.index()].prompts = prompts;
         let early = self.early(&outcome).map(|early| early.step);
         self.gaps.further(&self.run_gaps, makers, early);
-        if !nobody_leaves {
+        if let Some(id) = answered {
+            self.leave(now, id, instance, commands);
+            self.finish(now, id, Verdict::Served, commands);
+        } else if !nobody_leaves {
             self.let_leave(now, leaving, instance, commands);
             self.return_ended(now, instance, commands);
         }
@@ -63,6 +71,7 @@ impl GenerationServer {
         self.advance(now, instance, commands);
     }
 
+    #[inline(never)]
     fn let_leave(
         &mut self,
         now: Time,
@@ -133,6 +142,7 @@ impl GenerationServer {
 
     /// Who leaves at the end of a run, in the order in which they joined, but those of a static batch who have their last token. A client that
     /// has given up hears of nothing else.
+    #[inline(never)]
     fn leaving(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Verdict)> {
         let running = &self.instances[instance.index()].running;
         let mut leaving = std::mem::take(&mut self.leaving);
