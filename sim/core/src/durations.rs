@@ -193,7 +193,8 @@ impl Tally {
         self.count_recent();
         let mut durations = Durations::default();
         for (cell, count) in self.counts.into_iter().enumerate().filter(|&(_, count)| count > 0) {
-            durations.record_times(Duration(shortest(cell)), count);
+            let recorded = durations.histogram.record_n(shortest(cell), count);
+            recorded.expect("the histogram resizes itself");
         }
         Durations {
             sum_ns: self.sum_ns,

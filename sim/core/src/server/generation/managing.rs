@@ -4,6 +4,7 @@ use super::*;
 use crate::op::Manage;
 
 impl GenerationServer {
+    #[inline(never)]
     pub(super) fn manage(&mut self, now: Time, request: ManageRequest, commands: &mut Commands) {
         match self.tenancy.begin(request, commands) {
             Begun::Nothing => {}

@@ -359,6 +359,8 @@ impl GenerationServer {
         Duration(cards * self.now.0.saturating_sub(self.occupied_since.0))
     }
 
+    /// Apart, as all that is not an end: who hands ends on, which come most, needs little then.
+    #[inline(never)]
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
         let refused = self
             .check(request)
@@ -393,6 +395,7 @@ impl GenerationServer {
 
     /// A request that runs leaves at the next step, one whose keys and values are being copied when
     /// they have been.
+    #[inline(never)]
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
         let Some(id) = self.sequences.with_ticket(ticket).next() else {
             return;

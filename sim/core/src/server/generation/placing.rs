@@ -423,6 +423,7 @@ impl GenerationServer {
     ///
     /// Only one whose requests have all made a token since they came to it: else requests whose prompts, or whose tenants' adapters, take
     /// longer than the period could be moved for ever.
+    #[inline(never)]
     pub(super) fn consolidate(&mut self, now: Time, commands: &mut Commands) {
         self.consolidation_set = false;
         let Some(consolidate) = self.spec.consolidate else {

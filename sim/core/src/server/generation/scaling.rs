@@ -192,6 +192,7 @@ impl GenerationServer {
 
     /// What became due since the last event: cards that have had no load for long enough are given back, and those that are up load their
     /// model.
+    #[inline(never)]
     pub(super) fn before_event(&mut self, now: Time, commands: &mut Commands) {
         while let Some((at, instance)) = self.next_return().filter(|&(at, _)| at <= now) {
             self.give_back(at, instance, commands);
@@ -266,6 +267,7 @@ impl GenerationServer {
     }
 
     /// Asks for a card if none is lightly loaded, or none has room for who is next, unless one is on its way.
+    #[inline(never)]
     pub(super) fn after_event(&mut self, now: Time, commands: &mut Commands) {
         self.hear_of_loads(now);
         let Some(cards) = &mut self.cards else { return };
