@@ -123,6 +123,11 @@ impl Axis {
     }
 
     fn search(&self, value: u64) -> usize {
+        // Mostly it is small, or beyond what was measured.
+        let last = self.cells.len() - 1;
+        if value >= self.cells[last].from {
+            return last;
+        }
         self.cells[1..].partition_point(|cell| cell.from <= value)
     }
 }

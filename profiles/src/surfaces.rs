@@ -17,6 +17,7 @@ impl Surface {
     }
 
     /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
+    #[inline]
     pub fn median_ns(&self, batch: u32, tokens: u32) -> u64 {
         self.0.median_ns([batch.into(), tokens.into()])
     }
@@ -50,6 +51,7 @@ impl Curve {
     }
 
     /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
+    #[inline]
     pub fn median_ns(&self, x: u64) -> u64 {
         self.0.median_ns([x])
     }
