@@ -1,4 +1,5 @@
-//! Compiles the shim for streams, and tells the linker where this package's programs and tests find LibTorch and HiGHS when they start.
+//! Compiles the shim for streams, and tells the linker where this package's programs and tests find LibTorch and HiGHS
+//! when they start.
 
 #[path = "../scripts/rpath.rs"]
 mod rpath;

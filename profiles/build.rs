@@ -23,18 +23,13 @@ fn main() -> io::Result<()> {
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<io::Result<Vec<_>>>()?;
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
 }
 
 fn name(path: &Path) -> String {
-    path.file_name()
-        .expect("a folder's entry has a name")
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().expect("a folder's entry has a name").to_string_lossy().into_owned()
 }
 
 /// Hidden folders are what an interrupted save leaves.

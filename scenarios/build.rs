@@ -1,4 +1,5 @@
-//! Embeds the shipped scenarios in the library: one table of (name, text), sorted. Those in a folder are named after it: `hmi/fig-12`.
+//! Embeds the shipped scenarios in the library: one table of (name, text), sorted. Those in a folder are named after
+//! it: `hmi/fig-12`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,10 +18,7 @@ fn main() -> io::Result<()> {
         }
     }
     let mut table = String::from("&[\n");
-    for file in files
-        .iter()
-        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
-    {
+    for file in files.iter().filter(|path| path.extension().is_some_and(|ending| ending == "yaml")) {
         let path = file.strip_prefix(".").unwrap_or(file).display().to_string();
         let name = path.trim_end_matches(".yaml");
         let text = format!("include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/\", {path:?}))");
@@ -32,9 +30,7 @@ fn main() -> io::Result<()> {
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<io::Result<Vec<_>>>()?;
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
 }

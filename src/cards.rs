@@ -64,18 +64,15 @@ pub fn card_of(scenario: &Scenario, name: &str) -> Result<Card, Failure> {
     })
 }
 
-/// The name of a scenario's card that finds it from any folder: its own where it comes with the program, else its folder's path.
+/// The name of a scenario's card that finds it from any folder: its own where it comes with the program, else its
+/// folder's path.
 pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
     let Some(folder) = Card::folder(name, &card_folders()) else {
         return Ok(name.to_owned());
     };
     let card = Card::load(&folder).map_err(Failure::bad_input)?;
     let same = |embedded: &Card| embedded.digest() == card.digest();
-    if Card::embedded(name)
-        .map_err(Failure::bad_input)?
-        .as_ref()
-        .is_some_and(same)
-    {
+    if Card::embedded(name).map_err(Failure::bad_input)?.as_ref().is_some_and(same) {
         return Ok(name.to_owned());
     }
     let folder = std::path::absolute(&folder).map_err(Failure::running)?;
@@ -92,15 +89,15 @@ pub fn needs(run: &RunSpec) -> impl Iterator<Item = Need> {
             TenantState::Adapters { bottleneck, .. } => Some(bottleneck),
             TenantState::Model | TenantState::Head => None,
         },
-        rank: { pool.generation.as_ref() }.and_then(|generation| Some(generation.lora?.rank)),
-        tensor_parallel: { pool.generation.as_ref() }.map_or(1, |generation| generation.tensor_parallel),
+        rank: pool.generation.as_ref().and_then(|generation| Some(generation.lora?.rank)),
+        tensor_parallel: pool.generation.as_ref().map_or(1, |generation| generation.tensor_parallel),
     };
     let stages = route.iter().flat_map(|route| &route.stages).map(|stage| &stage.pool);
     let pools = [pool].into_iter().chain(stages);
     let of_pools = pools.map(move |pool| need(&pool.model, pool.dtype, pool));
-    let streams = { pool.runtimes.iter() }.flat_map(|runtimes| &runtimes.streams);
+    let streams = pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
     let of_streams = streams.map(move |stream| need(&stream.model, stream.dtype, pool));
-    let shared = { pool.tasks.iter() }.flat_map(|tasks| tasks.models(&pool.model));
+    let shared = pool.tasks.iter().flat_map(|tasks| tasks.models(&pool.model));
     let of_tasks = shared.map(move |model| need(model, pool.dtype, pool));
     of_pools.chain(of_streams).chain(of_tasks)
 }
@@ -110,7 +107,8 @@ pub fn workload(run: &RunSpec) -> Result<Box<dyn Workload + Send>, Failure> {
     tenantry_traces::build(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))
 }
 
-/// What is wrong with a workload, which is so whichever system serves it: a field is one of the scenario's file, where there is one.
+/// What is wrong with a workload, which is so whichever system serves it: a field is one of the scenario's file, where
+/// there is one.
 pub fn workload_failure(file: Option<&str>, error: &TraceError) -> Failure {
     match (error, file) {
         (TraceError::Spec { .. }, Some(file)) => Failure::BadInput(format!("{file}: {error}")),
@@ -126,8 +124,9 @@ pub fn reading_failure(file: Option<&str>, error: &TraceError) -> Failure {
     }
 }
 
-/// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
-/// each where the whole workload decides; or why it cannot be had there. Texts and tables that are known are in `lookups`.
+/// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and
+/// how many there are of each where the whole workload decides; or why it cannot be had there. Texts and tables that
+/// are known are in `lookups`.
 pub fn on_card(run: &RunSpec, card: &Card, lookups: &Lookups) -> Result<Result<SystemSpec, String>, Failure> {
     let mut system = run.system.clone();
     if let Some(plot) = system.pool.plot.as_mut().filter(|plot| plot.met == Met::Counted) {
@@ -185,7 +184,8 @@ fn does_not_fit(run: &RunSpec, card: &Card, error: &ServerError) -> Option<Strin
         };
         missing(run, &Server::on_card(card, &larger, &run.system, run.tenants).err()?)
     };
-    // What is missed first is not all: tenants' parameters come after what they share, and a model after the one before it.
+    // What is missed first is not all: tenants' parameters come after what they share, and a model after the one before
+    // it.
     let (mut enough, mut of_tenants) = (there.gpu_memory_bytes, "");
     // No card that a scenario may have is larger, however much more would be missed there.
     while enough <= ClusterSpec::CARD_BYTES_MAX
@@ -227,7 +227,7 @@ fn missing(run: &RunSpec, error: &ServerError) -> Option<Missing> {
             available_bytes,
         } => {
             // Cards that share a model share what it takes.
-            let cards = { pool.generation.as_ref() }.map_or(1, |generation| generation.tensor_parallel.into());
+            let cards = pool.generation.as_ref().map_or(1, |generation| generation.tensor_parallel.into());
             Some(Missing {
                 model: model.clone(),
                 bytes: (needed_bytes - available_bytes).div_ceil(cards),
@@ -252,9 +252,7 @@ fn size(bytes: u64, round: fn(f64) -> f64) -> String {
     // Scenarios know no larger unit.
     const GIB: (f64, &str) = (1_073_741_824.0, "GiB");
     let bytes = bytes as f64;
-    let (unit, name) = { Some(human::binary_unit(bytes)) }
-        .filter(|(unit, _)| *unit <= GIB.0)
-        .unwrap_or(GIB);
+    let (unit, name) = Some(human::binary_unit(bytes)).filter(|(unit, _)| *unit <= GIB.0).unwrap_or(GIB);
     let amount = bytes / unit;
     let decimals = match amount {
         _ if unit == 1.0 => 0,
@@ -266,8 +264,8 @@ fn size(bytes: u64, round: fn(f64) -> f64) -> String {
     format!("{:.*} {name}", decimals as usize, round(amount * scale) / scale)
 }
 
-/// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
-/// its ops has a price, and its models fit.
+/// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it
+/// can: each of its ops has a price, and its models fit.
 pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     server(run, card).err().or_else(|| {
         let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
@@ -280,7 +278,8 @@ pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     })
 }
 
-/// What is missing where a run asks for it: the command measures all that its file needs, and tasks are computed in single precision only.
+/// What is missing where a run asks for it: the command measures all that its file needs, and tasks are computed in
+/// single precision only.
 pub fn without_price(run: &RunSpec, missing: MissingTable) -> MissingTable {
     let missing = missing.asked_by(&run.file);
     match run.system.pool.tasks {

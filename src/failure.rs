@@ -79,8 +79,8 @@ impl From<ProfileError> for Failure {
     }
 }
 
-/// Of a trace that is written, or read in the middle of something else. A file that the user names as input is better off with
-/// [`Failure::bad_input`], even where it cannot be opened.
+/// Of a trace that is written, or read in the middle of something else. A file that the user names as input is better
+/// off with [`Failure::bad_input`], even where it cannot be opened.
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
         match error {

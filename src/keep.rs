@@ -1,4 +1,5 @@
-//! What is kept of runs beside their figures: `requests.parquet`, `answers.parquet`, `timeline.json`, and the requests as a trace.
+//! What is kept of runs beside their figures: `requests.parquet`, `answers.parquet`, `timeline.json`, and the requests
+//! as a trace.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -52,8 +53,8 @@ const OF_RUNS: [&str; 8] = [
     TIMELINE_FILE,
 ];
 
-/// A sentence on what an earlier command left in a folder that one which has no such files writes to. It may also be the user's own: it
-/// stays.
+/// A sentence on what an earlier command left in a folder that one which has no such files writes to. It may also be
+/// the user's own: it stays.
 fn earlier(folder: &Path, names: impl Iterator<Item = &'static str>, of: &str) -> Option<String> {
     let there: Vec<String> = names
         .map(|name| folder.join(name))
@@ -144,7 +145,7 @@ impl Keep {
             (ANSWERS, answers),
             (TIMELINE_FILE, window.is_some()),
         ];
-        let not_written = { written.into_iter() }.filter_map(|(name, written)| (!written).then_some(name));
+        let not_written = written.into_iter().filter_map(|(name, written)| (!written).then_some(name));
         let not_written: Vec<_> = not_written.collect();
         for name in OF_RUNS.into_iter().filter(|name| !not_written.contains(name)) {
             let own = format!("{name} of --out");
@@ -172,7 +173,7 @@ impl Keep {
             let window = window.clone().unwrap_or(warm_up..warm_up + TIMELINE);
             TimelinePart::new(&self.out.join(TIMELINE_FILE), window, index as u64 + 1, labels)
         });
-        let requests = { self.requests }.then(|| RequestsPart::new(&self.out.join(REQUESTS), labels, warm_up));
+        let requests = self.requests.then(|| RequestsPart::new(&self.out.join(REQUESTS), labels, warm_up));
         let record = self.record.as_ref().filter(|_| index == 0);
         let manages = run.workload.management != ManagementSpec::None;
         let answers = self.answers.then(|| WatchedAnswers {
@@ -192,9 +193,10 @@ impl Keep {
         Ok(anything.then_some(watch))
     }
 
-    /// Writes the files from what was kept of all runs, in their order, in `folder`: that of `--out`, or another where finished results are to stay there;
-    /// then an earlier trace stays too where the run of the new one was stopped. What must be known of them: files that lay in the folder before and are not
-    /// of these runs, and a timeline with nothing in it.
+    /// Writes the files from what was kept of all runs, in their order, in `folder`: that of `--out`, or another where
+    /// finished results are to stay there; then an earlier trace stays too where the run of the new one was stopped.
+    /// What must be known of them: files that lay in the folder before and are not of these runs, and a timeline with
+    /// nothing in it.
     pub fn write(self, kept: Vec<Kept>, folder: &Path) -> Result<Vec<String>, Failure> {
         let is_own = folder == self.out;
         let nothing_ran = !kept.is_empty() && kept.iter().all(|kept| kept.nothing_ran);

@@ -1,8 +1,8 @@
-//! What the two programs have in common: the command line, with one short file for each subcommand in `commands/`, and nothing that a library crate
-//! could do.
+//! What the two programs have in common: the command line, with one short file for each subcommand in `commands/`, and
+//! nothing that a library crate could do.
 //!
-//! `tenantry` (`main.rs`) needs no libtorch, whose loading takes a fraction of a second that simulations are not to pay. What is done on a device of this
-//! machine it leaves to `tenantry-torch` (`torch/main.rs`), which lies beside it.
+//! `tenantry` (`main.rs`) needs no libtorch, whose loading takes a fraction of a second that simulations are not to
+//! pay. What is done on a device of this machine it leaves to `tenantry-torch` (`torch/main.rs`), which lies beside it.
 
 #![allow(missing_docs, reason = "nobody but the two programs uses what is public here")]
 

@@ -34,9 +34,7 @@ impl Lookups {
         let groups = TenantGroups::new(&run.workload).map_err(|error| workload_failure(Some(&run.file), &error))?;
         let texts = match run.files.corpus.is_empty() {
             true => Texts::new(&[], None, run.seed, model.vocabulary, groups.domains()),
-            false => {
-                { self.corpus(run) }.map(|corpus| Texts::Given(GivenTexts::new(corpus, run.seed, groups.domains())))
-            }
+            false => self.corpus(run).map(|corpus| Texts::Given(GivenTexts::new(corpus, run.seed, groups.domains()))),
         };
         let texts = texts.map_err(Failure::bad_input)?;
         let mut workload = workload(run)?;

@@ -40,8 +40,8 @@ pub fn write_in_folder(path: &Path, text: &str) -> Result<(), Failure> {
     write_whole(path, text.as_bytes()).map_err(Failure::running)
 }
 
-/// Refuses a file that cannot be written, before minutes of work are done for it, and to write over one that is `read`, by whichever of its
-/// names: a recording may not be had again.
+/// Refuses a file that cannot be written, before minutes of work are done for it, and to write over one that is `read`,
+/// by whichever of its names: a recording may not be had again.
 pub fn check_file(flag: &str, out: &Path, read: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
     let got = out.display();
     let refused = |must: &str| Err(Failure::BadInput(format!("{flag}: must be {must}")));
@@ -86,7 +86,7 @@ pub fn check_apart(first: (&str, Option<&Path>), second: (&str, Option<&Path>)) 
 fn place_of(file: &Path) -> PathBuf {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let (folder, name) = (folder_of(&path), path.file_name());
-    let there = { folder.ancestors() }.find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let there = folder.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let (above, mut place) = there.unwrap_or((Path::new(""), PathBuf::new()));
     // Of folders that are not there yet none is a link.
     for part in folder.strip_prefix(above).into_iter().flat_map(Path::components) {
@@ -102,7 +102,8 @@ fn place_of(file: &Path) -> PathBuf {
 /// What figures and tables are kept in, and never pages.
 const OF_RESULTS: [&str; 8] = ["csv", "gz", "json", "md", "parquet", "safetensors", "sbatch", "yaml"];
 
-/// Refuses a file that cannot be written, and to write it over what lies in folders of results or cards, from which it is made.
+/// Refuses a file that cannot be written, and to write it over what lies in folders of results or cards, from which it
+/// is made.
 pub fn check_no_result(
     flag: &str,
     out: &Path,
@@ -112,7 +113,9 @@ pub fn check_no_result(
     // A link in the folder to a file elsewhere is one of its results too.
     let lies_in = folder_of(out).canonicalize().unwrap_or_default();
     let is_in = |folder: &Path| {
-        { folder.canonicalize() }.is_ok_and(|folder| there.starts_with(&folder) || lies_in.starts_with(&folder))
+        folder
+            .canonicalize()
+            .is_ok_and(|folder| there.starts_with(&folder) || lies_in.starts_with(&folder))
     };
     let is_inside = folders.into_iter().any(|folder| is_in(folder.as_ref()));
     let extension = out.extension().and_then(|extension| extension.to_str());
@@ -123,8 +126,8 @@ pub fn check_no_result(
 /// How the names of pages end.
 pub const OF_PAGES: [&str; 2] = [".html", ".htm"];
 
-/// As [`check_no_result`], of a page, which is called one: under another name it would take the place of what it is not made from, another folder's
-/// figures among them.
+/// As [`check_no_result`], of a page, which is called one: under another name it would take the place of what it is not
+/// made from, another folder's figures among them.
 pub fn check_page(flag: &str, out: &Path, folders: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
     check_no_result(flag, out, folders)?;
     check_ending(flag, out, &OF_PAGES)
@@ -142,7 +145,8 @@ pub fn check_ending(flag: &str, out: &Path, endings: &[&str]) -> Result<(), Fail
     }
 }
 
-/// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there. Nothing is made yet.
+/// Refuses what cannot be a folder, or not be written to, before hours of work are done for what is to go there.
+/// Nothing is made yet.
 pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
     let got = folder.display();
     check_can_write_in(folder).map_err(|Unwritable { must, why }| {
@@ -191,9 +195,7 @@ fn check_can_write_in(folder: &Path) -> Result<(), Unwritable> {
     // Of a relative path the last is nothing: the folder that one is in. A link may lead nowhere.
     let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.symlink_metadata().is_ok();
     let there = folder.ancestors().find(is_there);
-    let there = there
-        .filter(|there| !there.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let there = there.filter(|there| !there.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let refused = |must, why: &str| {
         let why = format!("where {} {why}", there.display());
         Err(Unwritable { must, why })
@@ -225,7 +227,8 @@ pub fn to_stdout(bytes: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| Failure::Running(format!("standard output: {error}")))
 }
 
-/// Prints a file that comes with the program as it is, which `--quiet` does not keep from it; as JSON where that was asked for.
+/// Prints a file that comes with the program as it is, which `--quiet` does not keep from it; as JSON where that was
+/// asked for.
 pub fn print_yaml(output: &OutputArgs, yaml: &str) -> Result<(), Failure> {
     if output.json {
         let value: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(Failure::running)?;
@@ -333,9 +336,5 @@ fn rfc3339(at: SystemTime) -> String {
 
 /// Today's date in UTC.
 pub fn today() -> String {
-    rfc3339(SystemTime::now())
-        .split('T')
-        .next()
-        .expect("a date comes first")
-        .to_owned()
+    rfc3339(SystemTime::now()).split('T').next().expect("a date comes first").to_owned()
 }

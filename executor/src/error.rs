@@ -162,7 +162,8 @@ impl ExecutorError {
         }
     }
 
-    /// Whether there was too little memory, on a GPU or in the host: nothing is wrong otherwise, and what needs less may go on.
+    /// Whether there was too little memory, on a GPU or in the host: nothing is wrong otherwise, and what needs less
+    /// may go on.
     pub fn is_out_of_memory(&self) -> bool {
         let ExecutorError::Torch(error) = self else {
             return false;
@@ -174,7 +175,8 @@ impl ExecutorError {
             .any(|words| text.contains(words))
     }
 
-    /// Whether what was asked for or handed in is at fault, and not the device, a thread, or a file while it is read or written.
+    /// Whether what was asked for or handed in is at fault, and not the device, a thread, or a file while it is read or
+    /// written.
     pub fn is_bad_input(&self) -> bool {
         match self {
             ExecutorError::Shape { .. }

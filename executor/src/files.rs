@@ -1,7 +1,8 @@
 //! Weights of users' own in place of random ones: safetensors in Hugging Face's layout.
 //!
-//! A checkpoint is a folder with `model.safetensors` (and `config.json`, which is then checked), or the file, with `config.json` beside it. Tenants'
-//! files lie in one folder, in the order of their names; tenants take them in turns where there are fewer.
+//! A checkpoint is a folder with `model.safetensors` (and `config.json`, which is then checked), or the file, with
+//! `config.json` beside it. Tenants' files lie in one folder, in the order of their names; tenants take them in turns
+//! where there are fewer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,16 +32,19 @@ const SUFFIX: &str = "safetensors";
 /// What is read instead of being drawn at random. Whatever is left out is random.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files {
-    /// The checkpoint of the backbone, of tasks' own shared model, or of the generic model that a table's root is built from.
+    /// The checkpoint of the backbone, of tasks' own shared model, or of the generic model that a table's root is built
+    /// from.
     pub model: Option<PathBuf>,
     /// Of tasks' further shared models, by name.
     pub models: BTreeMap<String, PathBuf>,
-    /// Checkpoints that were further pretrained for domains, whose lower layers fill these domains' tables (HMI, section 5.1). Domain `d`
-    /// has the `d`-th; those beyond have the model's.
+    /// Checkpoints that were further pretrained for domains, whose lower layers fill these domains' tables (HMI,
+    /// section 5.1). Domain `d` has the `d`-th; those beyond have the model's.
     pub domains: Vec<PathBuf>,
-    /// A folder with a safetensors file for each tenant: its adapters and head, or its whole model; or PEFT's folders, for low-rank ones.
+    /// A folder with a safetensors file for each tenant: its adapters and head, or its whole model; or PEFT's folders,
+    /// for low-rank ones.
     pub tenants: Option<PathBuf>,
-    /// Texts that tables are built from and requests are taken from, one a line, by domain: domain `d` has the `d`-th file, in turns.
+    /// Texts that tables are built from and requests are taken from, one a line, by domain: domain `d` has the `d`-th
+    /// file, in turns.
     pub corpus: Vec<PathBuf>,
 }
 
@@ -60,8 +64,8 @@ impl Files {
         path.exists().then_some(path)
     }
 
-    /// That a pool's checkpoints are such of its models, as far as their configs and the headers of their weights say, and that tenants have files. What
-    /// numbers they have is known when they are read.
+    /// That a pool's checkpoints are such of its models, as far as their configs and the headers of their weights say,
+    /// and that tenants have files. What numbers they have is known when they are read.
     ///
     /// # Errors
     /// Files that cannot be read, or of another shape than the model's.
@@ -130,11 +134,7 @@ impl EncoderBlock {
     pub fn encoder(self, shape: &ModelShape, first_layer: u32, device: Device) -> Result<Encoder, ExecutorError> {
         let upper = Encoder::numbers(shape, first_layer)? as i64;
         let all = self.parameters.size()[0];
-        let own = self
-            .parameters
-            .f_narrow(0, all - upper, upper)?
-            .f_contiguous()?
-            .f_to(device)?;
+        let own = self.parameters.f_narrow(0, all - upper, upper)?.f_contiguous()?.f_to(device)?;
         Encoder::of_variant(shape, self.variant, first_layer, own)
     }
 }
@@ -211,7 +211,8 @@ fn decoder_config(path: &Path, shape: &ModelShape) -> Result<DecoderConfig, Exec
     Ok(config)
 }
 
-/// That a checkpoint is of a model of this shape, as far as its config says, and that its weights are safetensors files and whole.
+/// That a checkpoint is of a model of this shape, as far as its config says, and that its weights are safetensors files
+/// and whole.
 fn check_header(path: &Path, shape: &ModelShape) -> Result<(), ExecutorError> {
     let weights = match shape.kind {
         ModelKind::Encoder => {
@@ -226,7 +227,8 @@ fn check_header(path: &Path, shape: &ModelShape) -> Result<(), ExecutorError> {
     weights.iter().try_for_each(|path| parse(path, &map(path)?).map(drop))
 }
 
-/// What all tenants' own models have beside their shape is one thing, by which their slots on the device compute: the first's that can be read.
+/// What all tenants' own models have beside their shape is one thing, by which their slots on the device compute: the
+/// first's that can be read.
 #[derive(Debug)]
 pub(crate) struct OneForAll<T>(Option<T>);
 
@@ -291,9 +293,7 @@ pub(crate) fn tenants_files(folder: &Path) -> Result<Vec<PathBuf>, ExecutorError
     for entry in fs::read_dir(folder).map_err(&unreadable)? {
         let path = entry.map_err(&unreadable)?.path();
         // Such as `.git`, or `.cache` of a download.
-        let is_hidden = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         if is_hidden {
             continue;
         }
@@ -312,11 +312,13 @@ pub(crate) fn tenants_files(folder: &Path) -> Result<Vec<PathBuf>, ExecutorError
     }
 }
 
-/// Reads a tenant's Houlsby adapters into a block in host memory, `[shape.parameters()]`, in single precision. Their names are those of
-/// the `adapters` library (AdapterHub): `…layer.L.attention.….adapter_down.0.weight`, `[bottleneck, hidden]`, its bias, and `adapter_up`.
+/// Reads a tenant's Houlsby adapters into a block in host memory, `[shape.parameters()]`, in single precision. Their
+/// names are those of the `adapters` library (AdapterHub): `…layer.L.attention.….adapter_down.0.weight`,
+/// `[bottleneck, hidden]`, its bias, and `adapter_up`.
 ///
 /// # Errors
-/// A file that cannot be read, tensors that are missing or of another shape, or adapters that are not computed: elsewhere than after attention.
+/// A file that cannot be read, tensors that are missing or of another shape, or adapters that are not computed:
+/// elsewhere than after attention.
 pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor, ExecutorError> {
     houlsby::check(path)?;
     let path = weights_of(path);
@@ -388,16 +390,17 @@ pub(crate) struct StoredHead {
 /// Names of classification layers: RoBERTa's, and all others'.
 const OUTPUTS: [&str; 2] = ["classifier.out_proj", "classifier"];
 
-/// Names of the layers before them that Hugging Face's classifiers of sequences have, and what follows. RoBERTa's comes before the pooler that its encoder may
-/// have and its classifier does not use.
+/// Names of the layers before them that Hugging Face's classifiers of sequences have, and what follows. RoBERTa's comes
+/// before the pooler that its encoder may have and its classifier does not use.
 const POOLERS: [(&str, PoolerActivation); 3] = [
     ("classifier.dense", PoolerActivation::Tanh),
     ("pre_classifier", PoolerActivation::Relu),
     ("pooler.dense", PoolerActivation::Tanh),
 ];
 
-/// Reads a tenant's head: `classifier.weight`, `[classes, hidden]`, and `classifier.bias`, and for sequences the pooler before it, `[hidden, hidden]` with a bias,
-/// as BERT's, DistilBERT's and RoBERTa's classifiers in Hugging Face's library have them.
+/// Reads a tenant's head: `classifier.weight`, `[classes, hidden]`, and `classifier.bias`, and for sequences the pooler
+/// before it, `[hidden, hidden]` with a bias, as BERT's, DistilBERT's and RoBERTa's classifiers in Hugging Face's
+/// library have them.
 ///
 /// # Errors
 /// A file that cannot be read, or tensors that are missing or of another shape.
@@ -406,7 +409,7 @@ pub(crate) fn read_head(path: &Path, hidden: u32, classes: u32, task: HeadTask) 
     let bytes = map(&path)?;
     let tensors = Stored::parse(&path, &bytes)?;
     let (hidden, classes) = (hidden as usize, classes as usize);
-    let has = |layer: &str| { tensors.names() }.any(|stored| is_named(stored, &format!("{layer}.weight")));
+    let has = |layer: &str| tensors.names().any(|stored| is_named(stored, &format!("{layer}.weight")));
     let read = |layer: &str, outputs: usize| {
         let take = |kind: &str, size: &[usize]| {
             let name = format!("{layer}.{kind}");
@@ -437,9 +440,7 @@ pub(crate) fn read_head(path: &Path, hidden: u32, classes: u32, task: HeadTask) 
 
 /// Whether a tensor is called so, whatever it is part of.
 fn is_named(stored: &str, name: &str) -> bool {
-    stored
-        .strip_suffix(name)
-        .is_some_and(|part_of| part_of.is_empty() || part_of.ends_with('.'))
+    stored.strip_suffix(name).is_some_and(|part_of| part_of.is_empty() || part_of.ends_with('.'))
 }
 
 /// The tensors of a file.

@@ -28,10 +28,7 @@ pub fn find_device(name: &str) -> Result<Device, ExecutorError> {
         _ => "",
     };
     let refused = || ExecutorError::input("device", must(), format!("{name}{}", meant()));
-    let index = name
-        .strip_prefix("cuda:")
-        .and_then(|index| index.parse::<usize>().ok())
-        .ok_or_else(refused)?;
+    let index = name.strip_prefix("cuda:").and_then(|index| index.parse::<usize>().ok()).ok_or_else(refused)?;
     if (index as i64) < Cuda::device_count() {
         Ok(Device::Cuda(index))
     } else {

@@ -2,8 +2,8 @@
 
 use tch::Device;
 
-/// Numbers that are copied together at a time at most; a long prompt is done in pieces. On a processor they stay in its caches: with 32 MB at a time and more,
-/// 512 tokens of rank 64 took ten times as long.
+/// Numbers that are copied together at a time at most; a long prompt is done in pieces. On a processor they stay in its
+/// caches: with 32 MB at a time and more, 512 tokens of rank 64 took ten times as long.
 const MAX: i64 = 1 << 26;
 const MAX_CPU: i64 = 1 << 20;
 

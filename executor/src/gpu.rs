@@ -8,8 +8,8 @@ use crate::device::{bus_id, device_memory};
 use crate::error::ExecutorError;
 use crate::host::{LIBTORCH_VERSION, describe_cpu};
 
-/// Kept free of tenants' parameters: for kernels' code, workspaces, activations, and what the allocator cannot join. As imported cards
-/// assume.
+/// Kept free of tenants' parameters: for kernels' code, workspaces, activations, and what the allocator cannot join. As
+/// imported cards assume.
 const RESERVE_BYTES: u64 = 2 << 30;
 
 /// Describes a device that serves: a GPU, or this machine's CPU by [`describe_cpu`].
@@ -23,9 +23,7 @@ pub fn describe(device: tch::Device) -> Result<Device, ExecutorError> {
     };
     let told = Told::ask(device, memory.total);
     Ok(Device {
-        name: told
-            .as_ref()
-            .map_or_else(|| format!("GPU {index}"), |told| told.name.clone()),
+        name: told.as_ref().map_or_else(|| format!("GPU {index}"), |told| told.name.clone()),
         kind: DeviceKind::Cuda,
         memory_bytes: memory.total,
         reserve_bytes: RESERVE_BYTES.min(memory.total / 4),
@@ -68,8 +66,8 @@ impl Told {
     const ASKED: &str =
         "pci.bus_id,memory.total,name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu";
 
-    /// Of a device with this much memory. libtorch counts GPUs as CUDA does, fastest first and those of `CUDA_VISIBLE_DEVICES` only, and
-    /// `nvidia-smi` by their places on the bus: so it is found by its place.
+    /// Of a device with this much memory. libtorch counts GPUs as CUDA does, fastest first and those of
+    /// `CUDA_VISIBLE_DEVICES` only, and `nvidia-smi` by their places on the bus: so it is found by its place.
     fn ask(device: tch::Device, memory_bytes: u64) -> Option<Told> {
         let output = Command::new("nvidia-smi")
             .arg(format!("--query-gpu={}", Told::ASKED))
@@ -89,9 +87,7 @@ impl Told {
             None => only,
         };
         let seen = |told: &Told| memory_bytes as f64 / (told.memory_mib << 20) as f64;
-        all.into_iter()
-            .find(here)
-            .filter(|told| (SEEN_MIN..=1.0).contains(&seen(told)))
+        all.into_iter().find(here).filter(|told| (SEEN_MIN..=1.0).contains(&seen(told)))
     }
 
     fn read_all(lines: &str) -> Vec<Told> {
@@ -140,8 +136,8 @@ impl Told {
     }
 }
 
-/// Whether two are one place on the bus: `domain:bus:device.function` in hexadecimal digits, of which programs write the domain with four or
-/// eight.
+/// Whether two are one place on the bus: `domain:bus:device.function` in hexadecimal digits, of which programs write
+/// the domain with four or eight.
 fn same_place(one: &str, other: &str) -> bool {
     let parts = |id: &str| {
         let numbers = id.trim().split([':', '.']).map(|part| u64::from_str_radix(part, 16));

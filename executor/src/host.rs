@@ -65,8 +65,9 @@ fn memory() -> Option<Memory> {
 }
 
 impl Memory {
-    /// With a group's limits, if there are any. Its free memory leaves out what files hold in memory, though that is given up when needed, so that what
-    /// its own processes hold is counted instead. Others below the same limit may hold some too: then less is available.
+    /// With a group's limits, if there are any. Its free memory leaves out what files hold in memory, though that is
+    /// given up when needed, so that what its own processes hold is counted instead. Others below the same limit may
+    /// hold some too: then less is available.
     fn within(self, group: Option<&CGroupLimits>) -> Memory {
         let Some(group) = group else { return self };
         Memory {
@@ -86,7 +87,8 @@ pub(crate) fn forget_cached(file: &File) -> io::Result<()> {
     forget_synced(file)
 }
 
-/// The same of a file whose content has reached the disk: to see to that once more would take longer than to read from it.
+/// The same of a file whose content has reached the disk: to see to that once more would take longer than to read from
+/// it.
 ///
 /// # Errors
 /// What the operating system says.

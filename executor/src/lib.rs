@@ -1,7 +1,7 @@
 //! The real machine: models, adapters and the profiler, on libtorch.
 //!
-//! This crate decides nothing: which batch runs when, with whose parameters, is the server's business. It reads no YAML and
-//! writes no reports. Everything takes its [`tch::Device`] at run time; nothing assumes a CPU.
+//! This crate decides nothing: which batch runs when, with whose parameters, is the server's business. It reads no YAML
+//! and writes no reports. Everything takes its [`tch::Device`] at run time; nothing assumes a CPU.
 //!
 //! One batch of a shared backbone with adapters, as a machine's lanes do it:
 //!
@@ -39,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! Whole models per tenant are [`ModelStore`] and [`ModelSlots`], used likewise: `slots.load(&store, tenant, slot)`, then
-//! `slots.model(slot)`.
+//! Whole models per tenant are [`ModelStore`] and [`ModelSlots`], used likewise: `slots.load(&store, tenant, slot)`,
+//! then `slots.model(slot)`.
 //!
 //! One step of a decoder with LoRA, a prompt and a running sequence together:
 //!
@@ -72,11 +72,11 @@
 //! ```
 //!
 //! **Threads.** Tensors may move to another thread but not be shared, so each lane holds handles of its own, made by
-//! `share()`: they refer to the same memory. Nothing here locks: the server sees to it that a slot is not loaded while a
-//! forward pass uses it.
+//! `share()`: they refer to the same memory. Nothing here locks: the server sees to it that a slot is not loaded while
+//! a forward pass uses it.
 //!
-//! Read `model/encoder/forward.rs` and `decoder/forward.rs` for the forward passes, `adapters/apply.rs` for batched adapters, `profiler/mod.rs` for what is
-//! measured.
+//! Read `model/encoder/forward.rs` and `decoder/forward.rs` for the forward passes, `adapters/apply.rs` for batched
+//! adapters, `profiler/mod.rs` for what is measured.
 
 mod adapters;
 pub mod cascade;

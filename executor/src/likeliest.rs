@@ -7,7 +7,8 @@ use crate::error::ExecutorError;
 /// In the place of a class, label or token where a row of logits has none: its largest is not a finite number.
 pub(crate) const NOT_FINITE: i64 = -1;
 
-/// The likeliest along the last dimension of `logits`, on their device, or [`NOT_FINITE`]. As libtorch has it, a row with a NaN is likeliest to be that.
+/// The likeliest along the last dimension of `logits`, on their device, or [`NOT_FINITE`]. As libtorch has it, a row
+/// with a NaN is likeliest to be that.
 pub(crate) fn likeliest(logits: &Tensor) -> Result<Tensor, ExecutorError> {
     let (most, at) = logits.f_max_dim(-1, false)?;
     let broken = most.f_isfinite()?.f_logical_not()?;

@@ -43,16 +43,17 @@ impl<'a> Room<'a> {
 
 /// Equally long blocks of parameters for a number of tenants, page-locked where they are copied to a GPU.
 ///
-/// Where the host's memory does not hold a block for each tenant, tenant `t` uses block `t % distinct`. What is copied and
-/// computed per request is the same; only fewer different bytes are read. Reports must say so: [`distinct`](Self::distinct).
+/// Where the host's memory does not hold a block for each tenant, tenant `t` uses block `t % distinct`. What is copied
+/// and computed per request is the same; only fewer different bytes are read. Reports must say so:
+/// [`distinct`](Self::distinct).
 ///
-/// A tenant's block may be replaced while others, or even it, are copied: who copies keeps the block that it has begun with. Who shared one has its own
-/// from then on.
+/// A tenant's block may be replaced while others, or even it, are copied: who copies keeps the block that it has begun
+/// with. Who shared one has its own from then on.
 #[derive(Debug)]
 pub struct ParameterSets {
     blocks: Arc<[Mutex<Tensor>]>,
-    /// Where tenants share the blocks of files: those of their own that were put in their place since, by tenant. Random blocks mean nothing, and stay
-    /// shared.
+    /// Where tenants share the blocks of files: those of their own that were put in their place since, by tenant.
+    /// Random blocks mean nothing, and stay shared.
     replaced: Option<Arc<Mutex<BTreeMap<u32, Tensor>>>>,
     max_bytes: u64,
     /// Whether they are somebody's own, and not random.
@@ -65,8 +66,8 @@ pub struct ParameterSets {
 }
 
 impl ParameterSets {
-    /// Makes blocks of `length` parameters for `tenants` tenants in so much host memory at most. `fill` writes tenant `t`'s block; `device` is where the
-    /// blocks will be copied to.
+    /// Makes blocks of `length` parameters for `tenants` tenants in so much host memory at most. `fill` writes tenant
+    /// `t`'s block; `device` is where the blocks will be copied to.
     ///
     /// # Errors
     /// No tenants, memory that does not hold a single block, or the user stopped it.
@@ -98,12 +99,12 @@ impl ParameterSets {
         })
     }
 
-    /// Takes blocks of `length` parameters for `tenants` tenants, in turns where there are fewer. One that cannot be had is
-    /// [`missing`](Self::missing), as if it had been let go of; the others are served.
+    /// Takes blocks of `length` parameters for `tenants` tenants, in turns where there are fewer. One that cannot be
+    /// had is [`missing`](Self::missing), as if it had been let go of; the others are served.
     ///
     /// # Errors
-    /// No tenants, no blocks, none that can be had, host memory that does not hold them all, since nobody is to be answered by another's, or the user
-    /// stopped it.
+    /// No tenants, no blocks, none that can be had, host memory that does not hold them all, since nobody is to be
+    /// answered by another's, or the user stopped it.
     pub(crate) fn of_blocks<'a>(
         tenants: u32,
         length: u64,
@@ -222,9 +223,7 @@ impl ParameterSets {
         let mut replaced = replaced.lock().expect(UNBROKEN);
         let room = self.max_bytes / self.bytes_per_tenant() - u64::from(self.distinct());
         // Of those who were deleted nothing is held.
-        let others = replaced
-            .iter()
-            .filter(|(of, block)| **of != tenant && block.numel() > 0);
+        let others = replaced.iter().filter(|(of, block)| **of != tenant && block.numel() > 0);
         if block.numel() > 0 && others.count() as u64 >= room {
             return Err(ExecutorError::input(
                 "host memory for tenants' parameters",
@@ -236,8 +235,8 @@ impl ParameterSets {
         Ok(())
     }
 
-    /// Lets go of a tenant's block; others that share it keep it. What copies it for the tenant fails from now on, unless it is a random one that others
-    /// share.
+    /// Lets go of a tenant's block; others that share it keep it. What copies it for the tenant fails from now on,
+    /// unless it is a random one that others share.
     ///
     /// # Errors
     /// None that is known: libtorch's.
@@ -355,9 +354,7 @@ fn fill_all(
         let firsts = (0..).step_by(share);
         let shares = firsts.zip(blocks.chunks_mut(share));
         let threads: Vec<_> = shares.map(|of| scope.spawn(move || fill_share(of))).collect();
-        let mut done = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("filling does not panic"));
+        let mut done = threads.into_iter().map(|thread| thread.join().expect("filling does not panic"));
         done.try_for_each(|done: Result<(), ExecutorError>| done)
     })
 }
@@ -384,8 +381,8 @@ fn distinct_of(tenants: u32, block_bytes: u64, max_bytes: u64) -> Result<u32, Ex
     Ok(distinct)
 }
 
-/// Bytes that are page-locked at once: each time takes the driver long, and PyTorch rounds them up to a power of two. What is let go of of a piece is free when
-/// all of it is.
+/// Bytes that are page-locked at once: each time takes the driver long, and PyTorch rounds them up to a power of two.
+/// What is let go of of a piece is free when all of it is.
 const PIECE_BYTES: u64 = 256 << 20;
 /// Blocks begin at multiples of so many bytes, so that copies do.
 const ALIGNED_BYTES: u64 = 256;
@@ -458,9 +455,7 @@ mod tests {
     fn a_block_is_replaced_under_who_copies_it() {
         let own = sets(3, u64::MAX).unwrap();
         let (copied, other) = (own.of(1), own.share());
-        other
-            .replace(1, Tensor::full([10], 7.0, (Kind::Float, Device::Cpu)))
-            .unwrap();
+        other.replace(1, Tensor::full([10], 7.0, (Kind::Float, Device::Cpu))).unwrap();
         assert_eq!((copied.double_value(&[9]), own.of(1).double_value(&[9])), (1.0, 7.0));
         other.discard(1).unwrap();
         assert_eq!((own.of(1).numel(), own.of(2).double_value(&[0])), (0, 2.0));
@@ -474,9 +469,7 @@ mod tests {
         let shared = sets(3, 2 * 40).unwrap();
         shared.discard(2).unwrap();
         assert_eq!(shared.of(0).numel(), 10, "others need it");
-        let message = own
-            .replace(0, Tensor::zeros([9], (Kind::Float, Device::Cpu)))
-            .unwrap_err();
+        let message = own.replace(0, Tensor::zeros([9], (Kind::Float, Device::Cpu))).unwrap_err();
         assert_eq!(
             message.to_string(),
             "a tenant's new parameters: must be [10] numbers, got [9]"

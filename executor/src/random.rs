@@ -1,4 +1,5 @@
-//! Random weights, each a function of `(seed, part, owner)` alone: not of the device, of libtorch, or of how many there are.
+//! Random weights, each a function of `(seed, part, owner)` alone: not of the device, of libtorch, or of how many there
+//! are.
 
 use rayon::prelude::*;
 use tenantry_traces::draw::{Draws, Purpose, Stream};
@@ -23,8 +24,8 @@ pub(crate) fn weights(seed: u64, part: Part, owner: u64) -> Stream {
     Draws::new(seed, Purpose::Weights).part(part as u64).about(owner)
 }
 
-/// Fills with uniform numbers of mean 0 and the given standard deviation. Uniform and not normal, since nothing depends on
-/// the tails and thousands of tenants' weights are to be there in seconds.
+/// Fills with uniform numbers of mean 0 and the given standard deviation. Uniform and not normal, since nothing depends
+/// on the tails and thousands of tenants' weights are to be there in seconds.
 pub(crate) fn fill(stream: &mut Stream, std: f32, out: &mut [f32]) {
     let scale = std * 3f32.sqrt() / (1u32 << 31) as f32;
     for pair in out.chunks_mut(2) {

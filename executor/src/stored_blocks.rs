@@ -29,7 +29,8 @@ fn failed(source: std::io::Error) -> ExecutorError {
 }
 
 impl StoredBlocks {
-    /// Writes `count` blocks of so many numbers each, or of none where there is none to be had; `device` is where they will be copied to.
+    /// Writes `count` blocks of so many numbers each, or of none where there is none to be had; `device` is where they
+    /// will be copied to.
     ///
     /// # Errors
     /// Those of `block`, or no room in the folder for temporary files.
@@ -70,7 +71,8 @@ impl StoredBlocks {
         self.numbers * element_bytes(self.kind)
     }
 
-    /// Reads a block, not from the operating system's copy of the file, into memory from which the device copies fastest.
+    /// Reads a block, not from the operating system's copy of the file, into memory from which the device copies
+    /// fastest.
     ///
     /// # Errors
     /// What the disk says, no memory, or no such block.

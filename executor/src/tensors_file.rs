@@ -18,7 +18,8 @@ use crate::error::ExecutorError;
 /// What is looked for in folders.
 const LOOKED_FOR: [&str; 2] = ["model.safetensors", "adapter_model.safetensors"];
 
-/// What checkpoints and adapters lie in that are not read: older formats, parts of what is read whole, other libraries' names.
+/// What checkpoints and adapters lie in that are not read: older formats, parts of what is read whole, other libraries'
+/// names.
 const OTHER_FORMATS: [&str; 7] = [
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
@@ -56,7 +57,8 @@ pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>,
 /// A tensor's numbers, `[…]` as stored, which another number format may not hold.
 ///
 /// # Errors
-/// Numbers of a kind that is not computed with, or that are none: whatever they are multiplied with is none either, and no answer.
+/// Numbers of a kind that is not computed with, or that are none: whatever they are multiplied with is none either, and
+/// no answer.
 pub(crate) fn numbers(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Tensor, ExecutorError> {
     let (stored, dtype) = match tensor.dtype() {
         Dtype::F32 => (Kind::Float, "F32"),

@@ -33,8 +33,8 @@ pub trait WholeModel: Sized {
     /// Another handle on the same memory, for another thread.
     fn share(&self) -> Self;
 
-    /// Swaps the whole model: copies a block of parameters, such as a tenant's in a [`ModelStore`], over this one's. No forward pass may
-    /// run on it meanwhile.
+    /// Swaps the whole model: copies a block of parameters, such as a tenant's in a [`ModelStore`], over this one's. No
+    /// forward pass may run on it meanwhile.
     ///
     /// # Errors
     /// A block of another length.
@@ -63,8 +63,8 @@ pub struct ModelStore {
 }
 
 impl ModelStore {
-    /// Random models of kind `M`, from `first_layer` on, for `tenants` tenants, in so much host memory at most; `device` is where they
-    /// will be copied to.
+    /// Random models of kind `M`, from `first_layer` on, for `tenants` tenants, in so much host memory at most;
+    /// `device` is where they will be copied to.
     ///
     /// # Errors
     /// As [`WholeModel::numbers`], memory for less than one tenant's, or the user stopped it.

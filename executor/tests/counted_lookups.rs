@@ -82,9 +82,7 @@ fn counted_as_executed(domains: &Domains, folder: &Path) -> LookupCounts {
     let real = executed(&system(built), domains, folder);
     let model = system(built).pool.model;
     let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_domains(domains.clone()));
-    let met = count_met(&built, &model, &texts, &mut entries(), &KeySets::default())
-        .unwrap()
-        .met;
+    let met = count_met(&built, &model, &texts, &mut entries(), &KeySets::default()).unwrap().met;
     let virtual_one = simulated(&system(PlotSpec { met, ..built }));
     assert_eq!(virtual_one.tokens, real.tokens);
     for (what, of) in [

@@ -46,8 +46,8 @@ fn subject(name: &str) -> Subject {
 }
 
 impl Subject {
-    /// The tenant's model as one of its own: `W + (A · B)ᵀ` for every projection, written out from the layout that [`LoraShape`]
-    /// documents.
+    /// The tenant's model as one of its own: `W + (A · B)ᵀ` for every projection, written out from the layout that
+    /// [`LoraShape`] documents.
     fn merged(&self, tenant: u32) -> Decoder {
         let shape = self.decoder.shape();
         let (hidden, intermediate, rank) = (i64::from(shape.hidden), i64::from(shape.intermediate), i64::from(RANK));
@@ -80,9 +80,7 @@ impl Subject {
                 if index % 2 == 0 {
                     to += if shape.gated { hidden } else { 2 * hidden };
                 }
-                let down = block
-                    .narrow(0, from, width * rank * outputs.len() as i64)
-                    .view([*width, -1]);
+                let down = block.narrow(0, from, width * rank * outputs.len() as i64).view([*width, -1]);
                 from += down.numel() as i64;
                 for (part, output) in outputs.iter().enumerate() {
                     let up = block.narrow(0, from, rank * output).view([rank, *output]);
@@ -204,10 +202,7 @@ fn all_three_run_here() {
             slot: Some(0),
             tokens: 1,
         }];
-        let refused = subject
-            .cache
-            .plan(&segments, AdapterImplementation::Grouped)
-            .unwrap_err();
+        let refused = subject.cache.plan(&segments, AdapterImplementation::Grouped).unwrap_err();
         assert!(refused.to_string().contains(reason), "{refused}");
     } else {
         assert_eq!(runs, AdapterImplementation::ALL);

@@ -1,4 +1,5 @@
-//! Decoders and LoRA against Hugging Face's and PEFT's: same checkpoint, same input, same logits, and the same tokens after.
+//! Decoders and LoRA against Hugging Face's and PEFT's: same checkpoint, same input, same logits, and the same tokens
+//! after.
 
 use std::path::{Path, PathBuf};
 
@@ -86,9 +87,7 @@ fn generate(
     let kv = KvCache::new(decoder.shape(), 0..layers, 32, 4, DType::F32, Device::Cpu).unwrap();
     // Sequence `i` has pages `i`, `i + n`, `i + 2n` …: next to no page is its neighbour.
     let count = sequences.len() as u32;
-    let pages: Vec<Vec<u32>> = (0..count)
-        .map(|own| (own..32).step_by(count as usize).collect())
-        .collect();
+    let pages: Vec<Vec<u32>> = (0..count).map(|own| (own..32).step_by(count as usize).collect()).collect();
     let mut generated = vec![Vec::new(); sequences.len()];
     let mut first = None;
     for round in 0..tokens {
@@ -108,9 +107,7 @@ fn generate(
         }
         let step = decoder.step(&chunks, &kv).unwrap();
         let plan = lora.map(|(cache, implementation)| (cache, cache.plan(step.segments(), implementation).unwrap()));
-        let tenants = plan
-            .as_ref()
-            .map(|(cache, plan)| TenantParameters::Lora(Loras::new(cache, plan)));
+        let tenants = plan.as_ref().map(|(cache, plan)| TenantParameters::Lora(Loras::new(cache, plan)));
         let logits = decoder.forward(&step, &kv, tenants).unwrap();
         let next = sample(&logits, &vec![Sampling::Greedy; sequences.len()]).unwrap();
         first.get_or_insert(logits);
@@ -142,9 +139,7 @@ fn check(decoder: &Decoder, expected: &Expected) {
         let rows = |all: &Tensor| all.narrow(0, first, length);
         let lower = decoder.lower_layers(&[sequence], LOWER_LAYERS).unwrap();
         assert_close(&lower.get(0), &rows(&expected.lower), "after the lower layers");
-        let whole = decoder
-            .lower_layers(&[sequence], decoder.shape().layers as usize)
-            .unwrap();
+        let whole = decoder.lower_layers(&[sequence], decoder.shape().layers as usize).unwrap();
         let logits = decoder.logits_of(&whole.get(0)).unwrap();
         assert_close(&logits, &rows(&expected.logits), "logits at every token");
         first += length;
@@ -179,9 +174,7 @@ fn a_peft_adapter_computes_what_the_reference_does() {
     // The adapter has rank 4: what is left of the slot's 8 is zeros.
     let shape = LoraShape::new(decoder.shape(), 8).unwrap();
     let store = LoraStore::random(shape, 2, 7, DType::F32, Device::Cpu, u64::MAX).unwrap();
-    store
-        .set(1, &read_lora(&fixture("tiny_llama_lora"), &shape).unwrap())
-        .unwrap();
+    store.set(1, &read_lora(&fixture("tiny_llama_lora"), &shape).unwrap()).unwrap();
     let cache = LoraCache::new(shape, 3, DType::F32, Device::Cpu).unwrap();
     cache.load(&store, 0, 0, 0..2).unwrap();
     cache.load(&store, 1, 1, 0..2).unwrap();

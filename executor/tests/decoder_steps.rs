@@ -12,8 +12,8 @@ const LAYERS: usize = 2;
 const VOCABULARY: u32 = 97;
 const PAGES: u32 = 64;
 
-/// A decoder whose weights are large enough that every part of it shows in the output: ten times the usual, with biases and norms
-/// that do something.
+/// A decoder whose weights are large enough that every part of it shows in the output: ten times the usual, with biases
+/// and norms that do something.
 fn decoder(name: &str) -> Decoder {
     let shape = ModelShape {
         layers: LAYERS as u32,
@@ -64,9 +64,7 @@ fn step(decoder: &Decoder, kv: &KvCache, chunks: &[Chunk<'_>]) -> Tensor {
 /// Logits after a whole sequence, computed at once and without a cache.
 fn recomputed(decoder: &Decoder, sequence: &[i64]) -> Tensor {
     let hidden = decoder.lower_layers(&[sequence], LAYERS).unwrap();
-    decoder
-        .logits_of(&hidden.get(0).get(sequence.len() as i64 - 1))
-        .unwrap()
+    decoder.logits_of(&hidden.get(0).get(sequence.len() as i64 - 1)).unwrap()
 }
 
 fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
@@ -99,10 +97,7 @@ fn decoding_with_the_cache_equals_full_recomputation() {
 fn a_mixed_step_equals_separate_steps() {
     for decoder in both() {
         let (together, apart) = (kv(&decoder, 4), kv(&decoder, 4));
-        let sequences: Vec<Vec<i64>> = [17, 5, 1, 30]
-            .iter()
-            .map(|&length| ids(length as u64, length))
-            .collect();
+        let sequences: Vec<Vec<i64>> = [17, 5, 1, 30].iter().map(|&length| ids(length as u64, length)).collect();
         let pages: Vec<Vec<u32>> = (0..4).map(|own| (own * 10..own * 10 + 10).collect()).collect();
         // Two sequences are running, with all but their last token cached.
         for running in [1, 3] {
@@ -134,7 +129,8 @@ fn a_mixed_step_equals_separate_steps() {
     }
 }
 
-/// Pages go from holder to holder, and what a former one left is beyond the end of the next: masked, but `NaN + -inf` and `0 · NaN` are NaN.
+/// Pages go from holder to holder, and what a former one left is beyond the end of the next: masked, but `NaN + -inf`
+/// and `0 · NaN` are NaN.
 #[test]
 fn what_is_no_number_stays_with_its_holder() {
     for (decoder, broken) in both().into_iter().zip(both()) {
@@ -271,12 +267,8 @@ fn upper_layers_go_on_from_given_hidden_states() {
         let _ = decoder.layers(lower(&one[..6]), 1..2, &first, &upper, None).unwrap();
 
         // Inside, the longer chunk comes first.
-        let mixed = decoder
-            .step(&[chunk(&one[6..], 6, &a), chunk(&other, 0, &b)], &upper)
-            .unwrap();
-        let hidden = decoder
-            .layers(mixed.arrange(given).unwrap(), 1..2, &mixed, &upper, None)
-            .unwrap();
+        let mixed = decoder.step(&[chunk(&one[6..], 6, &a), chunk(&other, 0, &b)], &upper).unwrap();
+        let hidden = decoder.layers(mixed.arrange(given).unwrap(), 1..2, &mixed, &upper, None).unwrap();
         let logits = decoder.logits(&hidden, &mixed).unwrap();
         assert_close(&logits.get(0), &recomputed(&decoder, &one), "decoded");
         assert_close(&logits.get(1), &recomputed(&decoder, &other), "prefilled");

@@ -1,4 +1,5 @@
-//! The encoder against Hugging Face's: same checkpoint, same input, same output after the embedding and after each layer.
+//! The encoder against Hugging Face's: same checkpoint, same input, same output after the embedding and after each
+//! layer.
 
 use std::path::{Path, PathBuf};
 
@@ -29,9 +30,7 @@ fn a_checkpoint_computes_what_the_reference_does() {
     let expected = SafeTensors::deserialize(&bytes).unwrap();
     let whole = |name: &str| -> Vec<i64> {
         let data = expected.tensor(name).unwrap().data();
-        data.chunks(8)
-            .map(|number| i64::from_le_bytes(number.try_into().unwrap()))
-            .collect()
+        data.chunks(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
     };
     let (ids, lengths) = (whole("ids"), whole("lengths"));
     let tokens = ids.len() / lengths.len();

@@ -1,5 +1,5 @@
-//! Classification and regression heads, and the attention that tokens receive, against Hugging Face's: same folder, same input, same logits
-//! and same sums.
+//! Classification and regression heads, and the attention that tokens receive, against Hugging Face's: same folder,
+//! same input, same logits and same sums.
 
 use std::path::{Path, PathBuf};
 
@@ -25,15 +25,11 @@ fn expected(folder: &Path) -> Expected {
     let rows = |name: &str| file.tensor(name).unwrap().shape()[0];
     let whole = |name: &str| -> Vec<i64> {
         let numbers = file.tensor(name).unwrap().data().chunks(8);
-        numbers
-            .map(|number| i64::from_le_bytes(number.try_into().unwrap()))
-            .collect()
+        numbers.map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
     };
     let floats = |name: &str| -> Vec<Vec<f32>> {
         let numbers = file.tensor(name).unwrap().data().chunks(4);
-        let flat: Vec<f32> = numbers
-            .map(|number| f32::from_le_bytes(number.try_into().unwrap()))
-            .collect();
+        let flat: Vec<f32> = numbers.map(|number| f32::from_le_bytes(number.try_into().unwrap())).collect();
         flat.chunks(flat.len() / rows(name)).map(<[f32]>::to_vec).collect()
     };
     let (ids, segments, lengths) = (whole("ids"), whole("segments"), whole("lengths"));
@@ -48,12 +44,7 @@ fn expected(folder: &Path) -> Expected {
         }
     };
     Expected {
-        texts: ids
-            .chunks(width)
-            .zip(segments.chunks(width))
-            .zip(&lengths)
-            .map(text)
-            .collect(),
+        texts: ids.chunks(width).zip(segments.chunks(width)).zip(&lengths).map(text).collect(),
         logits: floats("logits"),
         importance: floats("importance"),
     }
@@ -89,7 +80,8 @@ fn xlm_roberta_is_read_as_roberta() {
     }
 }
 
-/// ALBERT from text to logits: SentencePiece's unigrams, which know a word by the space before it, double spaces, accents and capitals.
+/// ALBERT from text to logits: SentencePiece's unigrams, which know a word by the space before it, double spaces,
+/// accents and capitals.
 #[test]
 fn texts_are_tokenized_and_classified_as_the_reference_does() {
     let folder = fixture("albert");

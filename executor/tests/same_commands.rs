@@ -1,5 +1,5 @@
-//! The real machine's coordinator under a script with the virtual machine's durations gives the virtual machine's log: the same
-//! events at the same times, and so the same commands.
+//! The real machine's coordinator under a script with the virtual machine's durations gives the virtual machine's log:
+//! the same events at the same times, and so the same commands.
 
 mod common;
 

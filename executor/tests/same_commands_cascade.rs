@@ -1,4 +1,5 @@
-//! Likewise for cascades whose cards come and go: models are loaded, requests are placed anew, and both machines hear and want the same.
+//! Likewise for cascades whose cards come and go: models are loaded, requests are placed anew, and both machines hear
+//! and want the same.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Likewise for decoders: runs of steps that end when somebody ends, at an interrupt, or for want of pages, on one card or two.
+//! Likewise for decoders: runs of steps that end when somebody ends, at an interrupt, or for want of pages, on one card
+//! or two.
 
 mod common;
 
@@ -83,8 +84,8 @@ const ANY: Rhythm = Rhythm {
 /// When an end is heard, its place in the virtual machine's log, its lane, its start and its end.
 type Heard = (Time, usize, u32, Time, Time);
 
-/// Ends of ops that will be heard. Of two at one instant, neither is the one to be heard first: there a script does as the virtual
-/// machine did.
+/// Ends of ops that will be heard. Of two at one instant, neither is the one to be heard first: there a script does as
+/// the virtual machine did.
 struct ToBeHeard {
     ends: BinaryHeap<Reverse<Heard>>,
     /// By slot and generation of the batch and index of the op.
@@ -110,8 +111,7 @@ impl ToBeHeard {
         let place = self.places.get(&(op.batch.slot, op.batch.generation, op.index));
         // What the virtual machine never issued makes the logs differ wherever it comes.
         let place = place.copied().unwrap_or(usize::MAX);
-        self.ends
-            .push(Reverse((heard, place, ran.lane.0, ran.started, ran.ended)));
+        self.ends.push(Reverse((heard, place, ran.lane.0, ran.started, ran.ended)));
     }
 
     /// When the first is.
@@ -145,8 +145,7 @@ impl Script {
     }
 
     fn steps_ns(&mut self, run: &Run, batch: &Batch, step: u32) -> u64 {
-        self.prices
-            .steps_ns(&batch.members, run.going_on, batch.shape.tenants, step..step + 1)
+        self.prices.steps_ns(&batch.members, run.going_on, batch.shape.tenants, step..step + 1)
     }
 
     fn begin(&mut self, job: Job, run: Run, started: Time) {
@@ -169,9 +168,7 @@ impl Script {
             idle: lane.idle,
             model: ModelBefore::Same,
         };
-        let work_ns = self
-            .prices
-            .steps_ns(&batch.members, run.going_on, batch.shape.tenants, 0..most);
+        let work_ns = self.prices.steps_ns(&batch.members, run.going_on, batch.shape.tenants, 0..most);
         let (kind, pool, warmth) = (LaneKind::Compute, PoolId(0), &mut lane.warmth);
         let mut spread = self.prices.spread(0, 0);
         let resume = self.prices.resume_ns(kind, pool, before, work_ns, warmth, &mut spread);
@@ -196,8 +193,7 @@ impl Script {
             let run = state.run.as_ref()?;
             Some((run.boundary, run.steps + 1 == run.most, lane))
         };
-        runs.filter_map(boundary)
-            .min_by_key(|&(at, last, lane)| (at, !last, lane))
+        runs.filter_map(boundary).min_by_key(|&(at, last, lane)| (at, !last, lane))
     }
 
     fn step(&mut self, lane: usize) {
@@ -216,7 +212,7 @@ impl Script {
         let state = &mut self.lanes[lane];
         let run = state.run.take().expect("a run is under way");
         // Who has none left since an earlier run waits for others.
-        let over = { state.going_on.iter() }.filter(|&&(_, left)| (1..=run.steps).contains(&left));
+        let over = state.going_on.iter().filter(|&&(_, left)| (1..=run.steps).contains(&left));
         let ended = over.map(|&(request, step)| Ended { request, step }).collect();
         for (_, left) in &mut state.going_on {
             *left = left.saturating_sub(run.steps);
@@ -293,7 +289,8 @@ impl Workers for Script {
                 (heard, noticed) => heard.or(noticed),
             };
             match (self.next_boundary(), next) {
-                // At one instant, a run that is over ends before all else; one that goes on hears of an interrupt first.
+                // At one instant, a run that is over ends before all else; one that goes on hears of an interrupt
+                // first.
                 (Some((at, last, lane)), next) if next.is_none_or(|next| at < next || at == next && last) => {
                     self.step(lane)
                 }
@@ -329,7 +326,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         Just(PrefillSpec::OnePerStep),
         (8u32..60).prop_map(|max_tokens| PrefillSpec::Chunked { max_tokens }),
     ];
-    // What tenants have of their own, for how many of them there is room, and whether a table stands for the lower layer.
+    // What tenants have of their own, for how many of them there is room, and whether a table stands for the lower
+    // layer.
     let owned = (0u8..4, 1u32..5, 0u8..3);
     let consolidate = proptest::option::of((1u64..5, 1u32..4)).prop_map(|consolidate| {
         consolidate.map(|(ms, light)| ConsolidateSpec {

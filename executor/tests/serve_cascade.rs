@@ -183,8 +183,9 @@ fn early_exit(cut_off: f64) -> SystemSpec {
     system
 }
 
-/// Whoever does not leave at an exit goes on with the very states that the layers below came to, whoever else is in the batch: both machines return the same
-/// requests from the same layers, and the real one's answers are those of the whole model.
+/// Whoever does not leave at an exit goes on with the very states that the layers below came to, whoever else is in the
+/// batch: both machines return the same requests from the same layers, and the real one's answers are those of the
+/// whole model.
 #[test]
 fn who_does_not_leave_at_an_exit_goes_on_in_the_layers_above() {
     let (system, known) = (early_exit(0.95), answers());
@@ -207,13 +208,10 @@ fn who_does_not_leave_at_an_exit_goes_on_in_the_layers_above() {
     let draws = Draws::new(SEED, Purpose::Tokens);
     let class = |request: &Request, stage: usize| {
         let mut drawn = draws.about(request.ticket);
-        let ids: Vec<i64> = (0..request.input_tokens)
-            .map(|_| drawn.below(pool.model.vocabulary.into()) as i64)
-            .collect();
+        let ids: Vec<i64> =
+            (0..request.input_tokens).map(|_| drawn.below(pool.model.vocabulary.into()) as i64).collect();
         let input = encoder.input(&[&ids[..]], ids.len()).unwrap();
-        let hidden = encoder
-            .layers(encoder.embed(&input).unwrap(), 0..stage + 1, &input, None)
-            .unwrap();
+        let hidden = encoder.layers(encoder.embed(&input).unwrap(), 0..stage + 1, &input, None).unwrap();
         let logits = heads[stage].forward(&hidden, &[request.tenant]).unwrap();
         logits.argmax(1, false).int64_value(&[0]) as u32
     };
@@ -221,7 +219,7 @@ fn who_does_not_leave_at_an_exit_goes_on_in_the_layers_above() {
     for entry in entries() {
         let Entry::Request(request) = entry else { continue };
         let mut expected = vec![class(&request, 0)];
-        let found = { executed.answers.iter() }.filter(|answer| answer.ticket == request.ticket);
+        let found = executed.answers.iter().filter(|answer| answer.ticket == request.ticket);
         let mut found: Vec<u32> = found.map(|answer| answer.class).collect();
         if found.len() == 2 {
             went_on += 1;
@@ -235,8 +233,8 @@ fn who_does_not_leave_at_an_exit_goes_on_in_the_layers_above() {
     assert_eq!(went_on, real.returned[1]);
 }
 
-/// A second card comes for each stage, onto which its model is really loaded: until then there is nothing on it, and from then on every
-/// other request is answered there as on the first.
+/// A second card comes for each stage, onto which its model is really loaded: until then there is nothing on it, and
+/// from then on every other request is answered there as on the first.
 #[test]
 fn a_card_that_comes_answers_as_the_first_does() {
     let gap = Duration::from_millis(25);
@@ -267,7 +265,7 @@ fn a_card_that_comes_answers_as_the_first_does() {
     let scaling = scaled.record.scaling.unwrap();
     assert_eq!((scaling.added, scaling.released), (2, 0), "{scaling:?}");
     assert_eq!(scaling.cards.last().unwrap().1, [2, 2]);
-    let on_second = { scaled.record.lanes.iter() }.filter(|lane| lane.name.starts_with("gpu1/compute"));
+    let on_second = scaled.record.lanes.iter().filter(|lane| lane.name.starts_with("gpu1/compute"));
     assert!(on_second.clone().count() == 2 && on_second.clone().all(|lane| lane.busy > Duration::ZERO));
     assert_eq!(scaled.answers, alone.answers);
     assert!(alone.record.scaling.is_none());

@@ -39,9 +39,7 @@ fn labels(items: &[Item]) -> Vec<Label> {
 }
 
 fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) -> Outputs {
-    let observed = model
-        .observe(items.iter().map(|item| &item.texts), true, &NEVER)
-        .unwrap();
+    let observed = model.observe(items.iter().map(|item| &item.texts), true, &NEVER).unwrap();
     let labels = labels(items);
     let calibration = calibration.unwrap_or_else(|| {
         Calibration::fit(&observed.logits, &labels, CalibrationMethod::Temperature, 0.0, &NEVER).unwrap()
@@ -90,13 +88,10 @@ fn a_trained_cascade_serves_real_texts() {
         small_profile.accuracy()
     );
 
-    // Calibration lowers the likelihood's loss on the items it was fitted to, and keeps confidences within reach of accuracies on others.
+    // Calibration lowers the likelihood's loss on the items it was fitted to, and keeps confidences within reach of
+    // accuracies on others.
     let tested = outputs(&small, &test, Some(small_profile.calibration.clone()));
-    let pairs = tested
-        .confidences
-        .iter()
-        .map(|&confidence| f64::from(confidence))
-        .zip(tested.right());
+    let pairs = tested.confidences.iter().map(|&confidence| f64::from(confidence)).zip(tested.right());
     assert!(expected_calibration_error(pairs, 10).unwrap() < 0.15);
 
     // Confident answers are right more often than the others.
@@ -126,9 +121,7 @@ fn a_trained_cascade_serves_real_texts() {
     let run = |cut_off, slope, alpha, weights: Option<Vec<f64>>| {
         let reroute = Reroute::new(cut_off, slope).unwrap();
         let cascade = Cascade::new(levels(), reroute, alpha, weights).unwrap();
-        cascade
-            .answer_all(&test, |ticket, stage| coins.of(ticket, stage), &NEVER)
-            .unwrap()
+        cascade.answer_all(&test, |ticket, stage| coins.of(ticket, stage), &NEVER).unwrap()
     };
     let large_test = outputs(&large, &test, Some(large_profile.calibration.clone()));
     let all_on = run(1.0, 10.0, 0.0, None);
@@ -149,11 +142,7 @@ fn a_trained_cascade_serves_real_texts() {
 
     let some = run(0.8, 1e6, 0.0, None);
     let returned = some.iter().filter(|(answered, _)| answered.level == 0).count();
-    let sure = tested
-        .confidences
-        .iter()
-        .filter(|&&confidence| confidence > 0.9)
-        .count();
+    let sure = tested.confidences.iter().filter(|&&confidence| confidence > 0.9).count();
     assert_eq!(returned, sure, "a step returns what is above (1 + c) / 2");
     let pruned = run(0.8, 1e6, 0.7, Some(vec![0.4, 0.6]));
     for ((plain, _), (pruned, _)) in some.iter().zip(&pruned) {
@@ -179,7 +168,9 @@ fn joined_again(weights: &[f64], saved: [&Outputs; 2]) -> Vec<Vec<f64>> {
     let [small, large] = saved.map(|outputs| &outputs.softmax);
     let sum: f64 = weights.iter().sum();
     let mean = |(a, b): (&f32, &f32)| (weights[0] * f64::from(*a) + weights[1] * f64::from(*b)) / sum;
-    { small.iter().zip(large) }
+    small
+        .iter()
+        .zip(large)
         .map(|(small, large)| small.iter().zip(large).map(mean).collect())
         .collect()
 }
@@ -216,7 +207,9 @@ fn ensembles_are_of_all_that_were_asked(answers: &[(Answered, bool)], saved: [&O
 /// All items are re-routed: what the average mends and breaks is counted again from what was saved.
 fn effects_are_counted_again(effect: &EnsembleEffect, rejoined: &[Vec<f64>], saved: [&Outputs; 2]) {
     let [small, large] = saved.map(Outputs::right);
-    let averaged: Vec<bool> = { rejoined.iter().zip(&saved[1].labels) }
+    let averaged: Vec<bool> = rejoined
+        .iter()
+        .zip(&saved[1].labels)
         .map(|(shares, label)| Label::Class(class(shares)) == *label)
         .collect();
     let count = |holds: &dyn Fn(usize) -> bool| (0..averaged.len()).filter(|&item| holds(item)).count();
@@ -241,8 +234,9 @@ fn effects_are_counted_again(effect: &EnsembleEffect, rejoined: &[Vec<f64>], sav
     );
 }
 
-/// Calibration on real logits, of a model trained here until it knows its few items by heart: too sure of others, which a temperature mends on items that it
-/// was not fitted to. (`sim/cascade/tests/all/real_logits.rs` has models of others, where their tables are at hand.)
+/// Calibration on real logits, of a model trained here until it knows its few items by heart: too sure of others, which
+/// a temperature mends on items that it was not fitted to. (`sim/cascade/tests/all/real_logits.rs` has models of
+/// others, where their tables are at hand.)
 #[test]
 fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
     use_one_core();
@@ -262,16 +256,12 @@ fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
     };
     let held_out = |calibration: &Calibration| {
         let tested = outputs(&small, &test, Some(calibration.clone()));
-        let pairs = { tested.confidences.iter() }
-            .map(|&confidence| f64::from(confidence))
-            .zip(tested.right());
+        let pairs = tested.confidences.iter().map(|&confidence| f64::from(confidence)).zip(tested.right());
         expected_calibration_error(pairs, 15).unwrap()
     };
     let before = held_out(&Calibration::Classes(tenantry_cascade::Temperature::ONE));
     let after = held_out(&Calibration::Classes(temperature));
-    let observed = small
-        .observe(profile.iter().map(|item| &item.texts), false, &NEVER)
-        .unwrap();
+    let observed = small.observe(profile.iter().map(|item| &item.texts), false, &NEVER).unwrap();
     let by_class = Calibration::fit(
         &observed.logits,
         &labels(&profile),
@@ -344,9 +334,7 @@ fn levels_must_answer_the_same() {
     // A tokenizer that loses a word is told of with its file.
     let error: ExecutorError = models[1].encode(&Texts::one("the \u{200d} soup")).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("large/tokenizer.json: text 0: every word must have a token"),
+        error.to_string().contains("large/tokenizer.json: text 0: every word must have a token"),
         "{error}"
     );
     assert_eq!(Reviews::answer(), *models[0].answer());

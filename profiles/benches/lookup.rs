@@ -1,5 +1,5 @@
-//! What a simulator pays for each op: to look its cost up, and to draw from its spread. Each benchmark prints a digest of
-//! what it computes, so that a faster lookup is seen to compute the same.
+//! What a simulator pays for each op: to look its cost up, and to draw from its spread. Each benchmark prints a digest
+//! of what it computes, so that a faster lookup is seen to compute the same.
 
 use std::hint::black_box;
 
@@ -40,21 +40,16 @@ fn lookups(criterion: &mut Criterion) {
     let tokens = |index: u64| mixed(index + LOOKUPS, 192) as u32;
     let shapes: Vec<(u32, u32)> = (0..LOOKUPS).map(|index| (batch(index), tokens(index))).collect();
     let tenants = |index: u64| mixed(index + 2 * LOOKUPS, batch(index).into()) as u32;
-    let batches: Vec<(u32, u32, u32)> = (0..LOOKUPS)
-        .map(|index| (tenants(index), batch(index), tokens(index)))
-        .collect();
+    let batches: Vec<(u32, u32, u32)> =
+        (0..LOOKUPS).map(|index| (tenants(index), batch(index), tokens(index))).collect();
     let bytes: Vec<u64> = (0..LOOKUPS).map(|index| mixed(index, 3 << 29)).collect();
-    let shares: Vec<f64> = (0..LOOKUPS)
-        .map(|index| mixed(index, 1 << 20) as f64 / (1 << 20) as f64)
-        .collect();
+    let shares: Vec<f64> = (0..LOOKUPS).map(|index| mixed(index, 1 << 20) as f64 / (1 << 20) as f64).collect();
 
     let layer = card.encoder_layer(&tiny, DType::F32).expect("it has the table");
     bench(criterion, "surface", &shapes, |(batch, tokens)| {
         sum(layer.cost(batch, tokens))
     });
-    let adapter = card
-        .adapter(&tiny, DType::F32, AdapterImplementation::GatherBmm, 16)
-        .expect("it has the table");
+    let adapter = card.adapter(&tiny, DType::F32, AdapterImplementation::GatherBmm, 16).expect("it has the table");
     bench(criterion, "adapter-surface", &batches, |(tenants, batch, tokens)| {
         sum(adapter.cost(tenants, batch, tokens))
     });

@@ -63,7 +63,8 @@ impl Card {
         Ok(())
     }
 
-    /// Where each table comes from, and when where that is the card's own command: that of all that was added to a card says nothing of one table.
+    /// Where each table comes from, and when where that is the card's own command: that of all that was added to a card
+    /// says nothing of one table.
     fn table_origins(&self) -> Vec<Origin> {
         let Provenance { command, date, .. } = &self.provenance;
         let of_table = |slice: &Slice| {
@@ -80,7 +81,8 @@ impl Card {
         self.tables.slices().iter().map(of_table).collect()
     }
 
-    /// The measured tables whose prices at points that were held out are off by more than [the limits](TableError::is_beyond_limits).
+    /// The measured tables whose prices at points that were held out are off by more than [the
+    /// limits](TableError::is_beyond_limits).
     pub fn tables_beyond_limits(&self) -> Vec<(Family, String)> {
         let errors = leave_out_errors(self).into_iter();
         let beyond = errors.filter(|error| error.of == LeftOut::HeldOut && error.is_beyond_limits());
@@ -89,8 +91,9 @@ impl Card {
         named.collect()
     }
 
-    /// Adds what another card of the same device has beside: its tables, those that this one has too left out, but for those of `again`, which
-    /// take the place of this one's. Each table has an origin then that says by which command it was measured and when.
+    /// Adds what another card of the same device has beside: its tables, those that this one has too left out, but for
+    /// those of `again`, which take the place of this one's. Each table has an origin then that says by which command
+    /// it was measured and when.
     ///
     /// # Errors
     /// It is another device's, or was measured with another libtorch.
@@ -154,11 +157,8 @@ impl Card {
     fn take_out(&mut self, tables: &[(Family, String)]) {
         self.tables = self.tables.without(tables);
         self.held_out = self.held_out.without(tables);
-        let stays = |known: &Certainty| {
-            tables
-                .iter()
-                .all(|(family, table)| (*family, table) != (known.family, &known.table))
-        };
+        let stays =
+            |known: &Certainty| tables.iter().all(|(family, table)| (*family, table) != (known.family, &known.table));
         self.certainty.retain(stays);
     }
 }
@@ -178,9 +178,7 @@ impl Tables {
 }
 
 fn find<'a>(slices: &'a [Slice], (family, table): &(Family, String)) -> Option<&'a Slice> {
-    slices
-        .iter()
-        .find(|slice| (slice.family, &slice.label) == (*family, table))
+    slices.iter().find(|slice| (slice.family, &slice.label) == (*family, table))
 }
 
 #[cfg(test)]
@@ -213,12 +211,7 @@ mod tests {
         assert_eq!(layer(&card), layer(&whole));
         assert_eq!(card.tables.pet, other.tables.pet);
         let source = |family, table: &str| card.origin(family, table).source;
-        let pet = other
-            .tables
-            .slices()
-            .into_iter()
-            .find(|slice| slice.family == Family::Pet)
-            .unwrap();
+        let pet = other.tables.slices().into_iter().find(|slice| slice.family == Family::Pet).unwrap();
         assert_eq!(
             source(Family::Pet, &pet.label),
             "tenantry profile --device cpu --models tiny --add, on 1970-01-01"
@@ -231,11 +224,7 @@ mod tests {
             card.certainty_of(Family::EncoderLayer, &label).unwrap().widest,
             Some(0.01)
         );
-        assert!(
-            card.provenance
-                .command
-                .ends_with(" && tenantry profile --device cpu --models tiny --add")
-        );
+        assert!(card.provenance.command.ends_with(" && tenantry profile --device cpu --models tiny --add"));
         assert!(card.provenance.notes.last().unwrap().ends_with(": few points"));
         assert_eq!(card.provenance.boot, None, "of two starts");
 
@@ -281,16 +270,15 @@ mod tests {
         let whole = synthetic_card().tables;
         let mut short = whole.clone();
         let longest = whole.encoder_layer.iter().map(|row| row.tokens).max();
-        short
-            .encoder_layer
-            .retain(|row| row.model != "tiny" || Some(row.tokens) < longest);
+        short.encoder_layer.retain(|row| row.model != "tiny" || Some(row.tokens) < longest);
         assert_eq!(short.short_of(&whole), ["encoder_layer of model=tiny dtype=f32"]);
         assert_eq!(whole.short_of(&short), [""; 0]);
         short.encoder_layer.clear();
         assert_eq!(short.short_of(&whole), [""; 0], "what is not there is measured");
     }
 
-    /// A table that is off at its held-out points is told of, and gives way to what was measured again; whatever else was measured does not.
+    /// A table that is off at its held-out points is told of, and gives way to what was measured again; whatever else
+    /// was measured does not.
     #[test]
     fn what_is_measured_again_takes_the_place_of_what_was_off() {
         let mut card = synthetic_card();
@@ -303,15 +291,12 @@ mod tests {
         let mut told = card.tables_beyond_limits();
         told.retain(|table| *table == beyond[0]);
         assert_eq!(told, beyond);
-        card.certainty
-            .push(Certainty::of(Family::EncoderLayer, label.clone(), &[0.5]));
+        card.certainty.push(Certainty::of(Family::EncoderLayer, label.clone(), &[0.5]));
 
         let mut other = synthetic_card().at_pace(2.0);
         other.provenance.command = "tenantry profile --device cpu --again".into();
         other.held_out.encoder_layer = other.tables.encoder_layer.clone();
-        other
-            .certainty
-            .push(Certainty::of(Family::EncoderLayer, label.clone(), &[0.01]));
+        other.certainty.push(Certainty::of(Family::EncoderLayer, label.clone(), &[0.01]));
         let before = card.clone();
         card.add_measured(other.clone(), &beyond).unwrap();
         let rows = |tables: &Tables| -> Vec<EncoderLayerRow> {

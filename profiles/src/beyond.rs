@@ -1,10 +1,12 @@
-//! Where the operations of an op do not grow in proportion to its size, a table goes on beyond its largest points by them.
+//! Where the operations of an op do not grow in proportion to its size, a table goes on beyond its largest points by
+//! them.
 //!
-//! Attention takes a product of all pairs of tokens: an encoder layer's operations grow faster than its tokens, and those of a prompt's
-//! chunk slower, since its first tokens attend to fewer than its last. So a few points follow the measured ones, which cost what each
-//! further operation cost over the last doubling: the roofline of the nearest points. Whatever an op takes beside, such as launches, is
-//! in these points too, and does not grow. All other ops take operations and bytes in proportion along each axis, so that their
-//! roofline is the straight line on which [`Grid`](crate::grid::Grid) goes on.
+//! Attention takes a product of all pairs of tokens: an encoder layer's operations grow faster than its tokens, and
+//! those of a prompt's chunk slower, since its first tokens attend to fewer than its last. So a few points follow the
+//! measured ones, which cost what each further operation cost over the last doubling: the roofline of the nearest
+//! points. Whatever an op takes beside, such as launches, is in these points too, and does not grow. All other ops take
+//! operations and bytes in proportion along each axis, so that their roofline is the straight line on which
+//! [`Grid`](crate::grid::Grid) goes on.
 
 use crate::family::Family;
 use crate::model::ModelShape;
@@ -94,10 +96,7 @@ fn knots_beyond(slice: &Slice, axis: usize) -> Vec<u64> {
         let from = largest << doubling;
         (1..=PARTS).map(move |part| from + from * part / PARTS)
     };
-    let mut knots: Vec<u64> = (0..DOUBLINGS)
-        .flat_map(doubling)
-        .filter(|knot| *knot > largest)
-        .collect();
+    let mut knots: Vec<u64> = (0..DOUBLINGS).flat_map(doubling).filter(|knot| *knot > largest).collect();
     knots.dedup();
     knots
 }
@@ -131,8 +130,8 @@ fn follow(
     beyond.iter().filter_map(follower).collect()
 }
 
-/// Over the last doubling of a line. One that is too short to tell, as that of the longest chunk by its context, has what the line before
-/// it has, and the first the mean of its only point.
+/// Over the last doubling of a line. One that is too short to tell, as that of the longest chunk by its context, has
+/// what the line before it has, and the first the mean of its only point.
 fn us_per_operation(line: &[&Point], followers: &[Point], axis: usize, operations: &impl Operations) -> f64 {
     let edge = line[line.len() - 1];
     let slope = |from: &Point, to: &Point| {
@@ -186,9 +185,7 @@ mod tests {
         let tiny = ModelShape::builtin("tiny").unwrap();
         let operations = EncoderLayers::<0>(&tiny);
         let cost = |at: &[u64]| 10.0 + operations.of(at) / 1e6;
-        let grid = [1, 8]
-            .into_iter()
-            .flat_map(|batch| [16, 64, 128].map(|tokens| vec![batch, tokens]));
+        let grid = [1, 8].into_iter().flat_map(|batch| [16, 64, 128].map(|tokens| vec![batch, tokens]));
         let points = grid.map(|at| (at.clone(), cost(&at)));
         let all = carried_on(&slice(Family::EncoderLayer, &["batch", "tokens"], points), &operations);
         assert_eq!(all.points.len(), 6 + 2 * 16);
@@ -202,7 +199,7 @@ mod tests {
     fn a_prompt_goes_on_by_its_pairs() {
         let cost = |at: &[u64]| 2.0 + ChunkAttention.of(at) / 1e3;
         let lengths = [16, 64, 256];
-        let grid = { lengths.iter() }.flat_map(|&tokens| lengths.iter().map(move |&context| vec![tokens, context]));
+        let grid = lengths.iter().flat_map(|&tokens| lengths.iter().map(move |&context| vec![tokens, context]));
         let points = grid.filter(|at| at[0] <= at[1]).map(|at| (at.clone(), cost(&at)));
         let all = carried_on(
             &slice(Family::DecoderPrefill, &["tokens", "context"], points),

@@ -44,7 +44,8 @@ pub struct Card {
     /// The measured points.
     #[serde(skip)]
     pub tables: Tables,
-    /// Points that were measured to check by, and price nothing: how far interpolation is off between those of the tables.
+    /// Points that were measured to check by, and price nothing: how far interpolation is off between those of the
+    /// tables.
     #[serde(skip)]
     pub held_out: Tables,
 }
@@ -72,7 +73,8 @@ pub struct Device {
     pub memory_bytes: u64,
     /// What of it stays free for activations and the runtime, in bytes.
     pub reserve_bytes: u64,
-    /// Whether a GPU's memory is the host's as well, as on a Jetson: what the host keeps of tenants' parameters lies there beside what the GPU has of them.
+    /// Whether a GPU's memory is the host's as well, as on a Jetson: what the host keeps of tenants' parameters lies
+    /// there beside what the GPU has of them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shares_host_memory: bool,
     /// The driver's version, where the device has one.
@@ -250,12 +252,8 @@ impl Card {
         let mut hasher = blake3::Hasher::new();
         for (name, text) in self.to_files() {
             // Lengths keep a name and its text, and one file and the next, apart.
-            hasher
-                .update(&(name.len() as u64).to_le_bytes())
-                .update(name.as_bytes());
-            hasher
-                .update(&(text.len() as u64).to_le_bytes())
-                .update(text.as_bytes());
+            hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
         }
         hasher.finalize().to_hex().to_string()
     }

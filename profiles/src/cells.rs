@@ -91,10 +91,7 @@ impl Field for u64 {
             must: format!("a whole number from 1 to {WHOLE_MAX}"),
             suggested: None,
         };
-        text.parse()
-            .ok()
-            .filter(|value| (1..=WHOLE_MAX).contains(value))
-            .ok_or_else(refused)
+        text.parse().ok().filter(|value| (1..=WHOLE_MAX).contains(value)).ok_or_else(refused)
     }
 
     fn write(&self) -> String {
@@ -134,10 +131,7 @@ impl Field for f64 {
             must: format!("microseconds above 0 and up to {MICROSECONDS_MAX:e}"),
             suggested: None,
         };
-        text.parse()
-            .ok()
-            .filter(|value| *value > 0.0 && *value <= MICROSECONDS_MAX)
-            .ok_or_else(refused)
+        text.parse().ok().filter(|value| *value > 0.0 && *value <= MICROSECONDS_MAX).ok_or_else(refused)
     }
 
     fn write(&self) -> String {

@@ -55,9 +55,7 @@ impl Certainty {
 impl Card {
     /// How well a table's medians are known, where that was kept.
     pub fn certainty_of(&self, family: Family, table: &str) -> Option<&Certainty> {
-        self.certainty
-            .iter()
-            .find(|certainty| certainty.family == family && certainty.table == table)
+        self.certainty.iter().find(|certainty| certainty.family == family && certainty.table == table)
     }
 
     /// Refuses what is no half width, and what is said of no table; `file` is what errors call `card.yaml`.

@@ -1,5 +1,5 @@
-//! What the points of a table must satisfy together: ordered quantiles and a mean that they allow, known models, no point
-//! twice, a complete grid, and costs that rise with the work.
+//! What the points of a table must satisfy together: ordered quantiles and a mean that they allow, known models, no
+//! point twice, a complete grid, and costs that rise with the work.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::tables::Role;
 /// How far a point may lie below a smaller one, beyond their measured spreads: kernels have steps, machines drift.
 const TOLERATED_DIP: f64 = 0.10;
 
-/// How many times the 99th percentile a mean may be: the rarest hundredth would take a thousand times as long. Of all that was measured the mean was 1.3 times it
-/// at most.
+/// How many times the 99th percentile a mean may be: the rarest hundredth would take a thousand times as long. Of all
+/// that was measured the mean was 1.3 times it at most.
 pub(crate) const MEAN_OVER_P99_MAX: f64 = 10.0;
 
 /// Checks one family's rows; `lines` are their lines in `file`, `models` those that they may be of.
@@ -31,9 +31,7 @@ pub(crate) fn check_rows<R: Row>(
         check_model(file, row, models).map_err(|invalid| invalid.in_line(line))?;
     }
     check_layers(file, rows, lines)?;
-    slices(rows)
-        .iter()
-        .try_for_each(|slice| check_slice(file, role, slice, lines))
+    slices(rows).iter().try_for_each(|slice| check_slice(file, role, slice, lines))
 }
 
 fn check_stats<R: Row>(file: &str, row: &R) -> Result<(), Invalid> {
@@ -61,7 +59,8 @@ fn check_stats<R: Row>(file: &str, row: &R) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What the row is of is a known model that the family prices, on as many cards as can share it: a table of another would price nothing.
+/// What the row is of is a known model that the family prices, on as many cards as can share it: a table of another
+/// would price nothing.
 fn check_model<R: Row>(file: &str, row: &R, models: &[ModelShape]) -> Result<(), Invalid> {
     let Some(name) = row.name("model") else {
         return Ok(());
@@ -113,11 +112,7 @@ fn check_layers<R: Row>(file: &str, rows: &[R], lines: &[u64]) -> Result<(), Inv
 }
 
 fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> {
-    let described = |point: &Point| {
-        format!("{} {}", slice.label, slice.describe(&point.at))
-            .trim_end()
-            .to_string()
-    };
+    let described = |point: &Point| format!("{} {}", slice.label, slice.describe(&point.at)).trim_end().to_string();
     let line = |point: &Point| lines[point.row];
     if let Some(point) = slice.points.iter().find(|point| !slice.family.possible(&point.at)) {
         let must = format!("at most {} ({})", slice.axes[1], point.at[1]);
@@ -170,14 +165,12 @@ fn goes_on(slice: &Slice, point: &Point) -> bool {
     let [first, others @ ..] = point.at.as_slice() else {
         return false;
     };
-    let before = slice
-        .points
-        .iter()
-        .filter(|other| other.at[1..] == *others && other.at[0] < *first);
+    let before = slice.points.iter().filter(|other| other.at[1..] == *others && other.at[0] < *first);
     before.filter(|other| other.stats.count > 0).count() >= 2
 }
 
-/// The first row with that value of a missing point which the fewest rows have: where a value was mistyped, the one that has it.
+/// The first row with that value of a missing point which the fewest rows have: where a value was mistyped, the one
+/// that has it.
 fn beside<'a>(slice: &'a Slice, missing: &[u64]) -> &'a Point {
     let alike = |axis: usize| {
         let value = missing[axis];
@@ -189,7 +182,8 @@ fn beside<'a>(slice: &'a Slice, missing: &[u64]) -> &'a Point {
         .expect("each is some row's, or the grid would not ask for it")
 }
 
-/// Where one dimension is at most another, a point that the grid's corners beyond the diagonal cannot be completed from.
+/// Where one dimension is at most another, a point that the grid's corners beyond the diagonal cannot be completed
+/// from.
 fn outside_the_triangle(slice: &Slice) -> Option<&Point> {
     if !slice.family.is_triangular() {
         return None;
@@ -204,31 +198,26 @@ fn outside_the_triangle(slice: &Slice) -> Option<&Point> {
 fn duplicate(slice: &Slice) -> Option<(&Point, &Point)> {
     let mut sorted: Vec<&Point> = slice.points.iter().collect();
     sorted.sort_by(|a, b| a.at.cmp(&b.at).then(a.row.cmp(&b.row)));
-    sorted
-        .windows(2)
-        .find(|pair| pair[0].at == pair[1].at)
-        .map(|pair| (pair[0], pair[1]))
+    sorted.windows(2).find(|pair| pair[0].at == pair[1].at).map(|pair| (pair[0], pair[1]))
 }
 
 /// A point and one that is larger along a single axis but, with both spreads and the tolerance granted, costs less.
 pub(crate) fn dip(slice: &Slice) -> Option<(&Point, &Point)> {
     let dips = |smaller: &Point, larger: &Point| larger.stats.p95_us < smaller.stats.p05_us * (1.0 - TOLERATED_DIP);
-    (0..slice.axes.len())
-        .filter(|axis| slice.family.rises(*axis))
-        .find_map(|axis| {
-            slice.lines(axis).into_iter().find_map(|line| {
-                // The costliest so far, so that each line is walked once.
-                let mut costliest: &Point = line[0];
-                for point in &line[1..] {
-                    if dips(costliest, point) {
-                        let smaller = line.iter().find(|smaller| dips(smaller, point));
-                        return smaller.map(|smaller| (*smaller, *point));
-                    }
-                    if point.stats.p05_us > costliest.stats.p05_us {
-                        costliest = point;
-                    }
+    (0..slice.axes.len()).filter(|axis| slice.family.rises(*axis)).find_map(|axis| {
+        slice.lines(axis).into_iter().find_map(|line| {
+            // The costliest so far, so that each line is walked once.
+            let mut costliest: &Point = line[0];
+            for point in &line[1..] {
+                if dips(costliest, point) {
+                    let smaller = line.iter().find(|smaller| dips(smaller, point));
+                    return smaller.map(|smaller| (*smaller, *point));
                 }
-                None
-            })
+                if point.stats.p05_us > costliest.stats.p05_us {
+                    costliest = point;
+                }
+            }
+            None
         })
+    })
 }

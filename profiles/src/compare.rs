@@ -1,5 +1,5 @@
-//! How two cards differ: the ratios of their medians, at the points of the first that the second has or can be interpolated at. Of one machine
-//! measured twice it is the drift.
+//! How two cards differ: the ratios of their medians, at the points of the first that the second has or can be
+//! interpolated at. Of one machine measured twice it is the drift.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,7 +25,8 @@ struct Medians {
 pub struct Ratios {
     /// The op family.
     pub family: Family,
-    /// Which of the family's tables; none for all together that both have in one number format. Tables of one model in two number formats are told by both.
+    /// Which of the family's tables; none for all together that both have in one number format. Tables of one model in
+    /// two number formats are told by both.
     pub table: Option<String>,
     /// What each card calls it.
     pub labels: Option<[String; 2]>,
@@ -70,8 +71,8 @@ impl Ratios {
     }
 }
 
-/// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables. Tables in two number
-/// formats are no part of their family's, which would be one of formats beside devices.
+/// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables.
+/// Tables in two number formats are no part of their family's, which would be one of formats beside devices.
 pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let (firsts, seconds) = (first.tables.slices(), second.tables.slices());
     let mut found: Vec<Found> = Vec::new();
@@ -95,16 +96,11 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let mut all = Vec::new();
     for tables in found.chunk_by(|a, b| a.family == b.family) {
         let family = tables[0].family;
-        let mut alike = tables
-            .iter()
-            .filter(|found| found.labels[0] == found.labels[1])
-            .peekable();
+        let mut alike = tables.iter().filter(|found| found.labels[0] == found.labels[1]).peekable();
         if alike.peek().is_some() {
             all.push(Ratios::of(family, None, alike.flat_map(|found| &found.medians)));
         }
-        let each = tables
-            .iter()
-            .map(|found| Ratios::of(family, Some(found), &found.medians));
+        let each = tables.iter().map(|found| Ratios::of(family, Some(found), &found.medians));
         all.extend(each);
     }
     all
@@ -125,10 +121,7 @@ pub struct Unlike {
 pub fn unlike_models(first: &Card, second: &Card) -> Vec<Unlike> {
     let (firsts, seconds) = (first.tables.slices(), second.tables.slices());
     let mut all: BTreeMap<String, Unlike> = BTreeMap::new();
-    for slice in firsts
-        .iter()
-        .filter(|slice| counterpart(slice, &firsts, &seconds).is_some())
-    {
+    for slice in firsts.iter().filter(|slice| counterpart(slice, &firsts, &seconds).is_some()) {
         let Some((model, differences)) = unlike(slice, first, second) else {
             continue;
         };
@@ -158,8 +151,8 @@ struct Found {
     medians: Vec<Medians>,
 }
 
-/// The table of the same names; else the only one that differs in its numbers' format alone, unless that is itself another's of the same
-/// names. And what both are called.
+/// The table of the same names; else the only one that differs in its numbers' format alone, unless that is itself
+/// another's of the same names. And what both are called.
 fn counterpart<'a>(slice: &Slice, firsts: &[Slice], others: &'a [Slice]) -> Option<(&'a Slice, String)> {
     let of_family = || others.iter().filter(|other| other.family == slice.family);
     if let Some(same) = of_family().find(|other| other.label == slice.label) {
@@ -192,11 +185,8 @@ fn medians(first: &Slice, second: &Slice) -> Vec<Medians> {
 }
 
 fn medians_on<const N: usize>(first: &Slice, second: &Slice) -> Vec<Medians> {
-    let measured: HashMap<&[u64], f64> = second
-        .points
-        .iter()
-        .map(|point| (point.at.as_slice(), point.stats.median_us))
-        .collect();
+    let measured: HashMap<&[u64], f64> =
+        second.points.iter().map(|point| (point.at.as_slice(), point.stats.median_us)).collect();
     let (knots, grid) = (second.knots(), Grid::<N>::new(second).ok());
     let between = |at: &[u64]| {
         let inside = |(axis, knots): (usize, &Vec<u64>)| {
@@ -234,14 +224,8 @@ mod tests {
     fn a_card_is_itself() {
         let card = synthetic_card();
         let same = compare(&card, &card);
-        assert!(
-            same.iter()
-                .any(|ratios| ratios.family == Family::EncoderLayer && ratios.table.is_none())
-        );
-        assert!(
-            same.iter()
-                .all(|ratios| (ratios.p05, ratios.p95, ratios.drift) == (1.0, 1.0, 0.0))
-        );
+        assert!(same.iter().any(|ratios| ratios.family == Family::EncoderLayer && ratios.table.is_none()));
+        assert!(same.iter().all(|ratios| (ratios.p05, ratios.p95, ratios.drift) == (1.0, 1.0, 0.0)));
     }
 
     fn layers_of_tiny(card: &Card) -> Vec<EncoderLayerRow> {
@@ -254,19 +238,13 @@ mod tests {
         let first = synthetic_card();
         let mut second = first.clone();
         second.tables.copy.clear();
-        second
-            .tables
-            .encoder_layer
-            .retain(|row| row.model == "tiny" && row.batch > 1);
+        second.tables.encoder_layer.retain(|row| row.model == "tiny" && row.batch > 1);
         for (index, row) in second.tables.encoder_layer.iter_mut().enumerate() {
             row.stats.median_us *= if index % 2 == 0 { 1.1 } else { 0.9 };
         }
         let found = compare(&first, &second);
         assert!(found.iter().all(|ratios| ratios.family != Family::Copy));
-        let layers: Vec<_> = found
-            .iter()
-            .filter(|ratios| ratios.family == Family::EncoderLayer)
-            .collect();
+        let layers: Vec<_> = found.iter().filter(|ratios| ratios.family == Family::EncoderLayer).collect();
         assert_eq!(layers.len(), 2, "all together, and the one table that both have");
         assert_eq!(layers[1].table.as_deref(), Some("model=tiny dtype=f32"));
         assert_eq!(layers[0].points, second.tables.encoder_layer.len());
@@ -286,10 +264,7 @@ mod tests {
         let mut second = first.clone();
         let batches: BTreeSet<u32> = layers_of_tiny(&first).iter().map(|row| row.batch).collect();
         let (least, most) = (batches.first().copied(), batches.last().copied());
-        second
-            .tables
-            .encoder_layer
-            .retain(|row| Some(row.batch) == least || Some(row.batch) == most);
+        second.tables.encoder_layer.retain(|row| Some(row.batch) == least || Some(row.batch) == most);
         // Whatever lies between costs what the line between its neighbours says.
         for row in &mut second.tables.encoder_layer {
             row.stats.median_us = f64::from(row.batch);
@@ -298,9 +273,7 @@ mod tests {
         let table = |ratios: &&Ratios| ratios.table.as_deref() == Some("model=tiny dtype=f32");
         let layers = found.iter().find(table).unwrap();
         let points = layers_of_tiny(&first);
-        let between = points
-            .iter()
-            .filter(|row| Some(row.batch) != least && Some(row.batch) != most);
+        let between = points.iter().filter(|row| Some(row.batch) != least && Some(row.batch) != most);
         assert_eq!((layers.points, layers.interpolated), (points.len(), between.count()));
         let batches: u32 = points.iter().map(|row| row.batch).sum();
         assert!((layers.second_us / f64::from(batches) - 1.0).abs() < 1e-6);
@@ -334,12 +307,7 @@ mod tests {
         let mut both = first.clone();
         both.tables.encoder_layer.extend(second.tables.encoder_layer.clone());
         let of_both = compare(&both, &second);
-        assert!(
-            of_both
-                .iter()
-                .filter_map(|ratios| ratios.table.as_deref())
-                .all(|table| !table.contains('/'))
-        );
+        assert!(of_both.iter().filter_map(|ratios| ratios.table.as_deref()).all(|table| !table.contains('/')));
         let whole = of_both.iter().find(whole).unwrap();
         assert_eq!((whole.points, whole.drift), (second.tables.encoder_layer.len(), 0.0));
         // Where it has several other formats, none of them is meant.

@@ -39,8 +39,8 @@ impl Spread {
         p99_ppm: 1_000_000,
     };
 
-    /// The `k` with which [`Cost::at_quantile`] has the measured mean. A segment that rises as `t^k` has its own mean at
-    /// `1 / (k + 1)` of its height, so that the mean of all is linear in that share.
+    /// The `k` with which [`Cost::at_quantile`] has the measured mean. A segment that rises as `t^k` has its own mean
+    /// at `1 / (k + 1)` of its height, so that the mean of all is linear in that share.
     fn exponent(self) -> f64 {
         let [mean, p05, p95, p99] = [self.mean_ppm, self.p05_ppm, self.p95_ppm, self.p99_ppm].map(f64::from);
         // The mean with both bent segments at their lower ends, and how much it rises until they are at their upper.
@@ -197,8 +197,8 @@ impl Place {
     }
 }
 
-/// A [`Cost`] that is drawn from again and again: what its spread takes to be computed is, and what can be a product is no division. No larger than
-/// it must be, since many are kept.
+/// A [`Cost`] that is drawn from again and again: what its spread takes to be computed is, and what can be a product is
+/// no division. No larger than it must be, since many are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
     cost: Cost,
@@ -275,15 +275,12 @@ impl Drawn {
         match self.exponent == 0.0 {
             true => self.cost.median_ns,
             // Products round otherwise than the divisions that define a quantile: where that may show, these decide.
-            false => self
-                .nearly(place.u, || place.log2, || place.log2)
-                .unwrap_or_else(|| self.defined(place.u)),
+            false => self.nearly(place.u, || place.log2, || place.log2).unwrap_or_else(|| self.defined(place.u)),
         }
     }
 
     fn varied(&self, u: f64) -> u64 {
-        self.nearly(u, || log2_to_p95(u), || log2_to_p99(u))
-            .unwrap_or_else(|| self.defined(u))
+        self.nearly(u, || log2_to_p95(u), || log2_to_p99(u)).unwrap_or_else(|| self.defined(u))
     }
 
     /// Below the median, where half of all draws are, nobody asks for a logarithm.

@@ -12,12 +12,14 @@ pub struct Decoder {
     pub dense: Curve,
     /// One layer's attention of a prompt's chunk, by its tokens and its context.
     pub prefill: Surface,
-    /// One layer's attention of a prompt that is computed at once, by its tokens. Without it, that is a chunk of as many tokens as its context.
+    /// One layer's attention of a prompt that is computed at once, by its tokens. Without it, that is a chunk of as
+    /// many tokens as its context.
     pub whole_prompt: Option<Curve>,
-    /// One layer's attention of new tokens, by sequences and their mean context. Between measured contexts it is linear.
+    /// One layer's attention of new tokens, by sequences and their mean context. Between measured contexts it is
+    /// linear.
     pub decode: Surface,
-    /// One layer's attention of both in one kernel. Without it, a step's attention is the sum of its chunks' and its new
-    /// tokens'.
+    /// One layer's attention of both in one kernel. Without it, a step's attention is the sum of its chunks' and its
+    /// new tokens'.
     pub mixed: Option<MixedAttention>,
     /// One layer's attention of several prompts in one kernel. Without it, a step's chunks are computed one by one.
     pub together: Option<PromptsTogether>,
@@ -25,8 +27,8 @@ pub struct Decoder {
     pub ends: Surface,
 }
 
-/// Costs of one layer's attention of a chunk and new tokens together, as they were measured: [`Decoder::attention`] says what of them
-/// prices a step.
+/// Costs of one layer's attention of a chunk and new tokens together, as they were measured: [`Decoder::attention`]
+/// says what of them prices a step.
 #[derive(Clone, Debug)]
 pub struct MixedAttention {
     grid: Grid<4>,
@@ -75,8 +77,8 @@ impl Mix {
 pub struct PromptsTogether(pub(crate) Surface);
 
 impl PromptsTogether {
-    /// What these chunks take in one kernel, in parts of a million of what they take one by one: as much as so many whole prompts, each of
-    /// which attends as often as the chunks do in the mean.
+    /// What these chunks take in one kernel, in parts of a million of what they take one by one: as much as so many
+    /// whole prompts, each of which attends as often as the chunks do in the mean.
     fn share_ppm(&self, chunks: &[(u32, u32)]) -> u64 {
         let (prompts, tokens) = as_whole_prompts(chunks);
         share_ppm(
@@ -103,8 +105,8 @@ fn share_ppm(part_ns: u64, all_ns: u64) -> u64 {
     ONE_BY_ONE_PPM * part_ns / all_ns.max(1)
 }
 
-/// Costs of whole steps as a lane makes them, of a model of so many layers. Beyond the measured range they are those of its edge:
-/// what they are for is their ratio to their parts, and that settles.
+/// Costs of whole steps as a lane makes them, of a model of so many layers. Beyond the measured range they are those of
+/// its edge: what they are for is their ratio to their parts, and that settles.
 #[derive(Clone, Debug)]
 pub struct WholeSteps {
     /// Layers of the model that was measured.
@@ -113,19 +115,17 @@ pub struct WholeSteps {
 }
 
 impl WholeSteps {
-    /// The nearest measured step to one in which one of `sequences` sequences brings `chunk_tokens` tokens and the others a new one
-    /// each, which attends to `context` tokens on average: the same three.
+    /// The nearest measured step to one in which one of `sequences` sequences brings `chunk_tokens` tokens and the
+    /// others a new one each, which attends to `context` tokens on average: the same three.
     pub fn nearest(&self, chunk_tokens: u32, sequences: u32, context: u32) -> [u32; 3] {
-        let nearest = self
-            .grid
-            .nearest([chunk_tokens.into(), sequences.into(), context.into()]);
+        let nearest = self.grid.nearest([chunk_tokens.into(), sequences.into(), context.into()]);
         nearest.map(|value| value as u32)
     }
 
-    /// How far such a step lies beyond what was measured: then it costs what the nearest does, in parts of its own parts.
+    /// How far such a step lies beyond what was measured: then it costs what the nearest does, in parts of its own
+    /// parts.
     pub fn beyond(&self, [chunk_tokens, sequences, context]: [u32; 3]) -> Option<Beyond> {
-        self.grid
-            .beyond([chunk_tokens.into(), sequences.into(), context.into()])
+        self.grid.beyond([chunk_tokens.into(), sequences.into(), context.into()])
     }
 
     /// What such a step costs.
@@ -136,10 +136,11 @@ impl WholeSteps {
 
 /// One of the kernels that a layer's attention takes.
 enum Kernel<'a> {
-    /// Of a chunk: its tokens, and those that the last of them attends to. And what it takes beside others in one kernel, in parts of a
-    /// million of what it takes alone.
+    /// Of a chunk: its tokens, and those that the last of them attends to. And what it takes beside others in one
+    /// kernel, in parts of a million of what it takes alone.
     Prefill(u32, u32, u64),
-    /// Of a prompt that is computed at once, where such were measured by themselves: what prices it, its tokens, and likewise.
+    /// Of a prompt that is computed at once, where such were measured by themselves: what prices it, its tokens, and
+    /// likewise.
     Whole(&'a Curve, u32, u64),
     /// Of new tokens: sequences, and their mean context.
     Decode(u32, u32),
@@ -148,26 +149,23 @@ enum Kernel<'a> {
 }
 
 impl Decoder {
-    /// A whole step of a model of `layers` layers: chunks of prompts, each with its tokens and the tokens that its last attends
-    /// to (those cached before, and its own), and one new token for each of `sequences`, which attend to `context` tokens on
-    /// average. Each chunk and each sequence takes part in the output, as in vLLM, which computes logits for unfinished
-    /// prompts too.
+    /// A whole step of a model of `layers` layers: chunks of prompts, each with its tokens and the tokens that its last
+    /// attends to (those cached before, and its own), and one new token for each of `sequences`, which attend to
+    /// `context` tokens on average. Each chunk and each sequence takes part in the output, as in vLLM, which computes
+    /// logits for unfinished prompts too.
     pub fn step(&self, layers: u32, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
-        let layer = self
-            .dense
-            .cost(tokens.into())
-            .plus(self.attention(chunks, sequences, context));
+        let layer = self.dense.cost(tokens.into()).plus(self.attention(chunks, sequences, context));
         layer.times(layers).plus(self.ends.cost(outputs, tokens))
     }
 
     /// One layer's attention in such a step; an empty step has none.
     ///
-    /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the one that
-    /// attends as often as they do together. Where several prompts were, chunks take the share of their own costs that these do.
-    /// Together they never take less than the dearest of them does alone: a few tokens with a long context do not become cheaper
-    /// beside a short prompt, nor a prompt beside a new token. What of a chunk is longer than any that was measured beside new tokens
-    /// adds to both what it adds to the chunk alone.
+    /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the
+    /// one that attends as often as they do together. Where several prompts were, chunks take the share of their own
+    /// costs that these do. Together they never take less than the dearest of them does alone: a few tokens with a long
+    /// context do not become cheaper beside a short prompt, nor a prompt beside a new token. What of a chunk is longer
+    /// than any that was measured beside new tokens adds to both what it adds to the chunk alone.
     pub fn attention(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
@@ -199,7 +197,8 @@ impl Decoder {
         sum
     }
 
-    /// What prices a chunk of so many tokens of a context, if that is a whole prompt and those were measured by themselves.
+    /// What prices a chunk of so many tokens of a context, if that is a whole prompt and those were measured by
+    /// themselves.
     #[inline]
     fn whole(&self, tokens: u32, context: u32) -> Option<&Curve> {
         self.whole_prompt.as_ref().filter(|_| tokens == context)
@@ -258,7 +257,7 @@ impl Decoder {
             }
             _ => {
                 let ppm = self.together(chunks).map_or(ONE_BY_ONE_PPM, |together| {
-                    let alone_ns = { chunks.iter() }.map(|&(tokens, context)| self.chunk_ns(tokens, context));
+                    let alone_ns = chunks.iter().map(|&(tokens, context)| self.chunk_ns(tokens, context));
                     let least_ppm = share_ppm(alone_ns.clone().max().unwrap_or(0), alone_ns.sum());
                     together.share_ppm(chunks).max(least_ppm)
                 });
@@ -275,9 +274,7 @@ impl Decoder {
     /// What prices these chunks as one kernel, if they are several and anything does.
     #[inline]
     fn together(&self, chunks: &[(u32, u32)]) -> Option<&PromptsTogether> {
-        self.together
-            .as_ref()
-            .filter(|_| self.mixed.is_none() && chunks.len() > 1)
+        self.together.as_ref().filter(|_| self.mixed.is_none() && chunks.len() > 1)
     }
 
     /// Whether all that such a step costs lies within what was measured; reports say where it does not.
@@ -326,14 +323,16 @@ fn outputs_and_tokens(chunks: &[(u32, u32)], sequences: u32) -> (u32, u32) {
     (chunks.len() as u32 + sequences, tokens + sequences)
 }
 
-/// The tokens of one chunk, and those cached before it, that stands for these: what attends as often as they do together, or the one of them that takes
-/// longer than that by itself.
+/// The tokens of one chunk, and those cached before it, that stands for these: what attends as often as they do
+/// together, or the one of them that takes longer than that by itself.
 #[inline]
 fn dearest(chunks: &[(u32, u32)], median_ns: impl Fn((u32, u32)) -> u64) -> (u32, u32) {
     let together = as_one_chunk(chunks);
     match chunks {
         [_] => together,
-        _ => { chunks.iter().map(after_cached) }
+        _ => chunks
+            .iter()
+            .map(after_cached)
             .chain([together])
             .max_by_key(|chunk| median_ns(*chunk))
             .unwrap_or(together),
@@ -356,8 +355,9 @@ fn as_whole_prompts(chunks: &[(u32, u32)]) -> (u32, u32) {
     (chunks.len() as u32, ((2.0 * mean).sqrt() + 0.5) as u32)
 }
 
-/// The tokens of one chunk, and those cached before it, that attends as often as these chunks do together. It has all their
-/// tokens, unless these attend so seldom (many short prompts) that even a prompt of as many would attend more often.
+/// The tokens of one chunk, and those cached before it, that attends as often as these chunks do together. It has all
+/// their tokens, unless these attend so seldom (many short prompts) that even a prompt of as many would attend more
+/// often.
 fn as_one_chunk(chunks: &[(u32, u32)]) -> (u32, u32) {
     if let [chunk] = chunks {
         return after_cached(chunk);

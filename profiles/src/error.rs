@@ -62,7 +62,8 @@ impl fmt::Display for Access {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {}must be {must}, got {got}{}", colon(field), suggestion(suggested))]
 pub struct Invalid {
-    /// The file, as the user can open it, with the line where one is at fault: `cards/cpu/copy.csv:7`; or an argument: `--gpu`.
+    /// The file, as the user can open it, with the line where one is at fault: `cards/cpu/copy.csv:7`; or an argument:
+    /// `--gpu`.
     pub place: String,
     /// The column of a table or the dotted path of a field; empty where the place is all there is to say.
     pub field: String,
@@ -113,10 +114,7 @@ fn colon(field: &str) -> String {
 }
 
 fn suggestion(suggested: &Option<String>) -> String {
-    suggested
-        .as_ref()
-        .map(|name| format!("; did you mean {name}?"))
-        .unwrap_or_default()
+    suggested.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
 fn list(names: &[String]) -> String {
@@ -152,7 +150,8 @@ impl MissingTable {
             None => "its datasheet gives no more".to_owned(),
         };
         // To ask for what the card has is nearer than to measure.
-        let formats: Vec<String> = { self.other_formats() }
+        let formats: Vec<String> = self
+            .other_formats()
             .filter(|_| self.other_formats_do)
             .map(|format| format!("dtype: {format}"))
             .collect();
@@ -181,7 +180,7 @@ impl MissingTable {
     /// The same where a scenario's file asks: the command measures all that its systems need, whatever their shapes.
     pub fn asked_by(mut self, file: &str) -> MissingTable {
         let of_device = |command: &str| command.split(" --models ").next().unwrap_or_default().to_owned();
-        self.command = { self.command.as_deref() }.map(|command| format!("{} --for {file}", of_device(command)));
+        self.command = self.command.as_deref().map(|command| format!("{} --for {file}", of_device(command)));
         self
     }
 }

@@ -132,7 +132,8 @@ impl Family {
         format!("{self}.csv")
     }
 
-    /// Whether a point can exist: a batch never has more tenants than requests, nor a chunk more tokens than its context.
+    /// Whether a point can exist: a batch never has more tenants than requests, nor a chunk more tokens than its
+    /// context.
     pub(crate) fn possible(self, at: &[u64]) -> bool {
         !self.is_triangular() || at[0] <= at[1]
     }
@@ -142,10 +143,11 @@ impl Family {
         (self, axis) != (Family::StaticModel, 1)
     }
 
-    /// How costs change along a dimension. They rise but with the threads that share a look-up's work; with the tasks that split a pool before
-    /// its dynamic programs do; with neither pauses nor work where work is handed over, since their ratio decides which core is woken; with
-    /// the work before which a lane was idle, of which large products are less sensitive than many small ones; and with the labels of tokens, since
-    /// a product of two columns takes longer than one of sixteen.
+    /// How costs change along a dimension. They rise but with the threads that share a look-up's work; with the tasks
+    /// that split a pool before its dynamic programs do; with neither pauses nor work where work is handed over, since
+    /// their ratio decides which core is woken; with the work before which a lane was idle, of which large products are
+    /// less sensitive than many small ones; and with the labels of tokens, since a product of two columns takes longer
+    /// than one of sixteen.
     pub(crate) fn growth(self, axis: usize) -> Growth {
         match (self, axis) {
             (Family::PlotLookup | Family::Plan, 0)
@@ -161,7 +163,8 @@ impl Family {
         self.growth(axis) == Growth::Rises
     }
 
-    /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met, and no cards shared a layer.
+    /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met, and no
+    /// cards shared a layer.
     pub(crate) fn default_of(self, column: &str) -> Option<&'static str> {
         match (self, column) {
             (Family::PlotLookup, "outcome") => Some("any"),

@@ -67,15 +67,9 @@ impl Card {
 
     /// The names that [`find`](Self::find) knows, sorted.
     pub fn available(search: &[PathBuf]) -> Vec<String> {
-        let on_disk = search
-            .iter()
-            .filter_map(|root| fs::read_dir(root.join(CARDS)).ok())
-            .flatten()
-            .flatten();
+        let on_disk = search.iter().filter_map(|root| fs::read_dir(root.join(CARDS)).ok()).flatten().flatten();
         let on_disk = on_disk.filter(|entry| entry.path().join(CARD_FILE).is_file());
-        let mut names: Vec<String> = on_disk
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
+        let mut names: Vec<String> = on_disk.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         // Hidden folders are what an interrupted save leaves.
         names.retain(|name| !name.starts_with('.'));
         names.extend(Card::embedded_names().into_iter().map(str::to_string));

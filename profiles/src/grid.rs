@@ -3,9 +3,9 @@
 //! All the care is taken when the grid is built, so that a lookup is one formula without cases:
 //!
 //! 1. Measured medians are made monotone ([`monotone`]); spreads are kept as measured.
-//! 2. Each axis gets a knot at zero and one beyond the largest value ([`extend`]). Their values continue
-//!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates. Where operations do not grow
-//!    in proportion, points beyond the measured ones have been added before (`beyond.rs`).
+//! 2. Each axis gets a knot at zero and one beyond the largest value ([`extend`]). Their values continue the nearest
+//!    segments, so that the outermost cells extrapolate by the same formula that interpolates. Where operations do not
+//!    grow in proportion, points beyond the measured ones have been added before (`beyond.rs`).
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,8 @@ pub(crate) struct Grid<const N: usize> {
     medians: Vec<f64>,
     /// Nodes from one knot of an axis to the next.
     strides: [usize; N],
-    /// Points beyond one of these along every axis were not measured, though the table has some: there it goes on along its first axis.
+    /// Points beyond one of these along every axis were not measured, though the table has some: there it goes on along
+    /// its first axis.
     gone_on: Vec<[u64; N]>,
 }
 
@@ -138,10 +139,7 @@ impl<const N: usize> Grid<N> {
         if let Some(missing) = slice.missing() {
             return Err(missing);
         }
-        let knots: [Vec<u64>; N] = slice
-            .knots()
-            .try_into()
-            .expect("a table has as many axes as its surface");
+        let knots: [Vec<u64>; N] = slice.knots().try_into().expect("a table has as many axes as its surface");
         let gone_on = gone_on(slice, &knots);
         let shape = knots.each_ref().map(Vec::len);
         let mut nodes = vec![[f64::NAN; 5]; shape.iter().product()];
@@ -234,8 +232,8 @@ impl<const N: usize> Grid<N> {
         }
     }
 
-    /// In a cell of so many corners, 2^N. Written with loops over numbers, since compilers make less of arrays' iterators, and leave
-    /// parts of them as calls.
+    /// In a cell of so many corners, 2^N. Written with loops over numbers, since compilers make less of arrays'
+    /// iterators, and leave parts of them as calls.
     #[inline]
     fn interpolate<const CORNERS: usize, const PARTS: usize>(
         &self,
@@ -300,8 +298,8 @@ impl<const N: usize> Grid<N> {
         })
     }
 
-    /// How far beyond what was measured a point lies, along the axis where that is farthest: above the largest, where costs are large, if it
-    /// lies there along any. Nothing where it is covered.
+    /// How far beyond what was measured a point lies, along the axis where that is farthest: above the largest, where
+    /// costs are large, if it lies there along any. Nothing where it is covered.
     #[inline]
     pub fn beyond(&self, at: [u64; N]) -> Option<Beyond> {
         match self.covers(at) {
@@ -352,7 +350,7 @@ fn gone_on<const N: usize>(slice: &Slice, knots: &[Vec<u64>; N]) -> Vec<[u64; N]
     let unmeasured = slice.points.iter().filter(|point| point.stats.count == 0);
     let all: BTreeSet<[u64; N]> = unmeasured.map(before).collect();
     let is_implied =
-        |last: &[u64; N]| { all.iter() }.any(|other| other != last && (0..N).all(|axis| other[axis] <= last[axis]));
+        |last: &[u64; N]| all.iter().any(|other| other != last && (0..N).all(|axis| other[axis] <= last[axis]));
     all.iter().filter(|last| !is_implied(last)).copied().collect()
 }
 
@@ -367,8 +365,9 @@ fn is_beyond<const N: usize>(at: [u64; N], last: [u64; N]) -> bool {
 }
 
 /// Gives values to batches with more tenants than requests, which cannot exist but are corners of cells that do: the
-/// plane through the cell's other three corners, which makes interpolation within the cell's possible half linear. Of costs that rise a
-/// corner's lies between its neighbours' then; where they need not rise with tenants, the plane ends at the least cost.
+/// plane through the cell's other three corners, which makes interpolation within the cell's possible half linear. Of
+/// costs that rise a corner's lies between its neighbours' then; where they need not rise with tenants, the plane ends
+/// at the least cost.
 fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N], least_ns: f64) {
     let (tenants, batches) = (&knots[0], &knots[1]);
     let tokens: usize = knots[2..].iter().map(Vec::len).product();
@@ -381,17 +380,16 @@ fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N], 
                 let both = nodes[index(tenant - 1, batch + 1, token)];
                 let plane_ns = fewer_tenants[0] + larger_batch[0] - both[0];
                 // Nor does it fall where there are more tokens, along which possible costs rise.
-                let before_ns = token
-                    .checked_sub(1)
-                    .map_or(least_ns, |token| nodes[index(tenant, batch, token)][0]);
+                let before_ns = token.checked_sub(1).map_or(least_ns, |token| nodes[index(tenant, batch, token)][0]);
                 nodes[index(tenant, batch, token)] = with_median(fewer_tenants, plane_ns.max(before_ns).max(least_ns));
             }
         }
     }
 }
 
-/// Makes values rise along every axis that they should rise along by moving each half-way between the largest value before it and the smallest
-/// after it. Values that already rise stay as they are; noise moves by at most the size of its dip.
+/// Makes values rise along every axis that they should rise along by moving each half-way between the largest value
+/// before it and the smallest after it. Values that already rise stay as they are; noise moves by at most the size of
+/// its dip.
 fn monotone<const N: usize>(values: &mut [f64], shape: [usize; N], rises: [bool; N]) {
     let mut least_after = values.to_vec();
     running_max(values, shape, rises);
@@ -420,11 +418,12 @@ fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N], counts: [b
 
 /// Adds a knot at zero and one at twice the largest to an axis.
 ///
-/// Upward, the slope over the last doubling goes on: by then a kernel is bound by compute or bandwidth, and operations and bytes take time
-/// in proportion (the roofline of the nearest points). Along the other axes the slope never falls, else two extrapolated costs
-/// could cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
-/// slope goes on, but never below `least_ns`, the smallest measured cost. Mean and quantiles keep the ratio to the median
-/// that they have at the outermost measured point. Along an axis that costs do not rise along, see [`Growth`].
+/// Upward, the slope over the last doubling goes on: by then a kernel is bound by compute or bandwidth, and operations
+/// and bytes take time in proportion (the roofline of the nearest points). Along the other axes the slope never falls,
+/// else two extrapolated costs could cross. A single measured point grows in proportion, as a kernel bound by work
+/// does. Downward, the first segment's slope goes on, but never below `least_ns`, the smallest measured cost. Mean and
+/// quantiles keep the ratio to the median that they have at the outermost measured point. Along an axis that costs do
+/// not rise along, see [`Growth`].
 fn extend<const N: usize>(
     (mut knots, nodes): ([Vec<u64>; N], Vec<Node>),
     axis: usize,
@@ -444,10 +443,7 @@ fn extend<const N: usize>(
     };
 
     // Neighbours that lie close together tell more of noise and of one kernel's steps than of what more work takes.
-    let octave_below = along
-        .partition_point(|knot| *knot <= last / 2)
-        .clamp(1, length.max(2) - 1)
-        - 1;
+    let octave_below = along.partition_point(|knot| *knot <= last / 2).clamp(1, length.max(2) - 1) - 1;
     let mut across = shape;
     across[axis] = 1;
     let (mut beyond_slopes, mut zeros) = (vec![0.0; lines], vec![0.0; lines]);

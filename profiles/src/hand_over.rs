@@ -66,9 +66,7 @@ pub(crate) struct ByRhythm {
 impl ByRhythm {
     /// The cost at each measured pause and work, in microseconds.
     pub fn new(pauses_us: &BTreeSet<u32>, works_us: &BTreeSet<u32>, cost: impl Fn(u32, u32) -> Drawn) -> ByRhythm {
-        let pairs = pauses_us
-            .iter()
-            .flat_map(|&pause_us| works_us.iter().map(move |&work_us| (pause_us, work_us)));
+        let pairs = pauses_us.iter().flat_map(|&pause_us| works_us.iter().map(move |&work_us| (pause_us, work_us)));
         ByRhythm {
             pauses_end_ns: ends_ns(pauses_us),
             works_end_ns: ends_ns(works_us),
@@ -91,16 +89,19 @@ impl ByRhythm {
 /// Up to where each value is the nearest in proportion, to the microsecond; the last has no end.
 fn ends_ns(values_us: &BTreeSet<u32>) -> Vec<u64> {
     let above = values_us.iter().skip(1);
-    let ends = { values_us.iter().zip(above) }
+    let ends = values_us
+        .iter()
+        .zip(above)
         .map(|(&below, &above)| (u64::from(below) * u64::from(above)).isqrt() * 1_000 + 999);
     ends.chain([u64::MAX]).collect()
 }
 
-/// What an op takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and
-/// clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
+/// What an op takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold
+/// and clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
 #[derive(Clone, Debug)]
 pub struct Resume {
-    /// The op and what it takes longer: spreads are kept in proportion to medians, and there may be next to nothing longer.
+    /// The op and what it takes longer: spreads are kept in proportion to medians, and there may be next to nothing
+    /// longer.
     pub(crate) whole: Grid<2>,
     /// Idleness that was measured, ascending.
     pub(crate) idles_us: Vec<u32>,
@@ -109,14 +110,14 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// What `work_us` microseconds of work take longer after `idle_us` microseconds without any, in nanoseconds. `of` says where
-    /// within its spread a cost lies.
+    /// What `work_us` microseconds of work take longer after `idle_us` microseconds without any, in nanoseconds. `of`
+    /// says where within its spread a cost lies.
     pub fn extra_ns(&self, idle_us: u32, work_us: u32, of: impl Fn(Cost) -> u64) -> u64 {
         let ends = |knots: &[u32]| (knots[0], knots[knots.len() - 1]);
         let (idles, works) = (ends(&self.idles_us), ends(&self.works_us));
         let (near_idle_us, near_work_us) = (idle_us.clamp(idles.0, idles.1), work_us.clamp(works.0, works.1));
-        // Between measured points it is what they take longer that lies on a line. The whole op's spread is in proportion to all of it, and would
-        // make much of a large one at a little work where there is more.
+        // Between measured points it is what they take longer that lies on a line. The whole op's spread is in
+        // proportion to all of it, and would make much of a large one at a little work where there is more.
         let longer_ns = |idle_us: u32, work_us: u32| {
             let whole_ns = of(self.whole.cost([idle_us.into(), work_us.into()]));
             whole_ns.saturating_sub(u64::from(work_us) * 1_000)

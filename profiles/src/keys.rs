@@ -32,8 +32,8 @@ named!(Direction { HostToDevice => "host-to-device" });
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadSource {
-    /// A file of raw blocks on the disk, as tenants' parameters are kept beside memory: read into the host's memory. Profiles from before
-    /// [`Checkpoint`](Self::Checkpoint) have whole models' checkpoints here too.
+    /// A file of raw blocks on the disk, as tenants' parameters are kept beside memory: read into the host's memory.
+    /// Profiles from before [`Checkpoint`](Self::Checkpoint) have whole models' checkpoints here too.
     Disk,
     /// A whole model's checkpoint on the disk: checked, read, converted and brought onto the card.
     Checkpoint,
@@ -52,10 +52,11 @@ pub enum DispatchOperation {
     Tell,
     /// From an instant that the serving loop sleeps until to its noticing that it has come.
     Alarm,
-    /// A look at what an encoder's pass came to: confidence, and the attention that words were paid (Tabi, section 7.5).
+    /// A look at what an encoder's pass came to: confidence, and the attention that words were paid (Tabi, section
+    /// 7.5).
     Inspect,
-    /// What it takes the host to issue a layer to a device that works by itself. A layer that takes the device less lasts as long as this, which
-    /// its own table shows too: this row is told, and prices nothing.
+    /// What it takes the host to issue a layer to a device that works by itself. A layer that takes the device less
+    /// lasts as long as this, which its own table shows too: this row is told, and prices nothing.
     Issue,
 }
 named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect", Issue => "issue" });
@@ -64,7 +65,8 @@ named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Ins
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OtherCores {
-    /// One at least has nothing to do: whoever is woken may be woken there, which takes ten times as long as on a core that is awake.
+    /// One at least has nothing to do: whoever is woken may be woken there, which takes ten times as long as on a core
+    /// that is awake.
     Idle,
     /// All compute.
     Busy,
@@ -97,7 +99,8 @@ pub enum LookupOutcome {
 }
 named!(LookupOutcome { Any => "any", DomainHit => "domain-hit", RootHit => "root-hit", Fallback => "fallback" });
 
-/// Whose the tokens are that are looked up together: each text costs something whatever its length, so that as many of them cost more apart.
+/// Whose the tokens are that are looked up together: each text costs something whatever its length, so that as many of
+/// them cost more apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokensOf {
@@ -162,7 +165,8 @@ pub enum CollectiveOperation {
 }
 named!(CollectiveOperation { AllReduce => "all-reduce", SendReceive => "send-receive" });
 
-/// Whose parameters a pass is made with that the one before was not: what a processor's caches cannot keep from one to the next.
+/// Whose parameters a pass is made with that the one before was not: what a processor's caches cannot keep from one to
+/// the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Changing {
@@ -236,9 +240,7 @@ impl Field for Added {
         if text == "nothing" {
             return Ok(Added::Nothing);
         }
-        let parts = text
-            .split_once('-')
-            .and_then(|(what, how)| Some((what, how.rsplit_once('-')?)));
+        let parts = text.split_once('-').and_then(|(what, how)| Some((what, how.rsplit_once('-')?)));
         match parts {
             Some(("lora", (implementation, rank))) => Ok(Added::Lora {
                 implementation: Field::read(implementation)?,

@@ -1,5 +1,5 @@
-//! Points that cost far more than those beside them say. Where no larger point contradicts one, as at a table's corners, nothing falls, and
-//! a card that has it is sound.
+//! Points that cost far more than those beside them say. Where no larger point contradicts one, as at a table's
+//! corners, nothing falls, and a card that has it is sound.
 
 use crate::slice::{Point, Slice};
 

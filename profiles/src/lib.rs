@@ -1,10 +1,10 @@
 //! What each operation costs on a card: the shapes of models, the schema of profiles, and interpolation.
 //!
-//! This crate measures nothing, runs nothing and has no clock; it knows neither requests nor policies. It says what an op
-//! of a given shape takes on a given card, and how sure that is.
+//! This crate measures nothing, runs nothing and has no clock; it knows neither requests nor policies. It says what an
+//! op of a given shape takes on a given card, and how sure that is.
 //!
-//! - [`Card`] is a device with its measured [`Tables`]: [`Card::find`] loads one by name, a profiler fills one row by row
-//!   and saves it with [`Card::save`].
+//! - [`Card`] is a device with its measured [`Tables`]: [`Card::find`] loads one by name, a profiler fills one row by
+//!   row and saves it with [`Card::save`].
 //! - [`Surface`], [`Curve`] and [`AdapterSurface`] give the [`Cost`] of any shape, in tens of nanoseconds.
 //! - [`ModelShape`] is a transformer's shape, from which its bytes follow.
 //!

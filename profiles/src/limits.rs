@@ -7,7 +7,8 @@ use crate::card::Card;
 use crate::error::Invalid;
 use crate::model::DType;
 
-/// The highest rates that were measured in one number format, by ops that do nothing else: what others are held against.
+/// The highest rates that were measured in one number format, by ops that do nothing else: what others are held
+/// against.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {

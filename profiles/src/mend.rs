@@ -6,7 +6,8 @@ use crate::rows::Row;
 use crate::slice::{Point, slices};
 use crate::summary::Moved;
 
-/// A point that moves by more than this share of itself is an outlier: those of the cards that were measured move by 57 % at most.
+/// A point that moves by more than this share of itself is an outlier: those of the cards that were measured move by 57
+/// % at most.
 const OUTLIER: f64 = 2.0;
 
 /// A table of which points were moved, so that more work never costs less.
@@ -16,14 +17,16 @@ pub struct Mended {
     pub family: Family,
     /// Which of the family's tables; empty where there is but one.
     pub table: String,
-    /// How many points, by how much at most, and where that is: `37 of 63 points were moved, by up to 35 % (batch=16 tokens=128), …`.
+    /// How many points, by how much at most, and where that is:
+    /// `37 of 63 points were moved, by up to 35 % (batch=16 tokens=128), …`.
     pub how_far: String,
     /// The same in numbers.
     pub moved: Moved,
 }
 
-/// Lets the tables among `rows` rise in which an op costs less than a smaller one, by more than is tolerated: all points of such a table move
-/// half-way between the largest median before and the smallest after, with their spread. Says of each how far, and which point moves the most.
+/// Lets the tables among `rows` rise in which an op costs less than a smaller one, by more than is tolerated: all
+/// points of such a table move half-way between the largest median before and the smallest after, with their spread.
+/// Says of each how far, and which point moves the most.
 pub(crate) fn mend<R: Row>(rows: &mut [R], mended: &mut Vec<Mended>) {
     rows.sort_by(Row::compare);
     for slice in slices(rows).iter().filter(|slice| dip(slice).is_some()) {
@@ -41,9 +44,7 @@ pub(crate) fn mend<R: Row>(rows: &mut [R], mended: &mut Vec<Mended>) {
                 points.map(|other| other.stats.median_us).collect()
             };
             let largest = medians(&|other| no_later(other, point)).into_iter().fold(0.0, f64::max);
-            let smallest = medians(&|other| no_later(point, other))
-                .into_iter()
-                .fold(f64::INFINITY, f64::min);
+            let smallest = medians(&|other| no_later(point, other)).into_iter().fold(f64::INFINITY, f64::min);
             let ratio = (largest + smallest) / 2.0 / point.stats.median_us;
             if ratio != 1.0 {
                 let stats = rows[point.row].stats_mut();
@@ -84,7 +85,10 @@ mod tests {
     fn what_falls_is_made_to_rise_and_nothing_else_is_touched() {
         let mut card = synthetic_card();
         // 20 + 0.1 × 16 × 128 = 224.8 µs, and 10 times as fast as that.
-        let slow = { card.tables.encoder_layer.iter() }
+        let slow = card
+            .tables
+            .encoder_layer
+            .iter()
             .position(|row| row.model == "tiny" && row.batch == 16 && row.tokens == 128)
             .unwrap();
         let stats = &mut card.tables.encoder_layer[slow].stats;
@@ -102,7 +106,9 @@ mod tests {
         assert!(said.how_far.ends_with(outlier), "{said:?}");
         assert_eq!(mended.adapter.len(), card.tables.adapter.len());
         let median = |tables: &crate::Tables, batch, tokens| {
-            let row = { tables.encoder_layer.iter() }
+            let row = tables
+                .encoder_layer
+                .iter()
                 .find(|row| row.model == "tiny" && (row.batch, row.tokens) == (batch, tokens))
                 .unwrap();
             row.stats.median_us

@@ -93,7 +93,8 @@ pub struct ModelError {
 }
 
 impl ModelShape {
-    /// Its dimensions: `decoder, 2 layers of 64, 4 heads (2 of keys and values), 256 between, 512 words, 128 positions`.
+    /// Its dimensions:
+    /// `decoder, 2 layers of 64, 4 heads (2 of keys and values), 256 between, 512 words, 128 positions`.
     pub fn in_words(&self) -> String {
         let ModelShape {
             kind,
@@ -141,7 +142,8 @@ impl ModelShape {
         &BUILTIN_NAMES
     }
 
-    /// Parameters of one transformer layer: attention, feed-forward and their norms, with biases where the block has them.
+    /// Parameters of one transformer layer: attention, feed-forward and their norms, with biases where the block has
+    /// them.
     pub fn layer_parameters(&self) -> u64 {
         let (hidden, intermediate) = (u64::from(self.hidden), u64::from(self.intermediate));
         let kv_width = hidden / u64::from(self.heads) * u64::from(self.kv_heads);
@@ -180,14 +182,15 @@ impl ModelShape {
         u64::from(self.layers) * self.layer_parameters() + self.embedding_parameters()
     }
 
-    /// Parameters of one layer's Houlsby adapter after attention: down- and up-projection with their biases (HMI, Eq. 1).
+    /// Parameters of one layer's Houlsby adapter after attention: down- and up-projection with their biases (HMI, Eq.
+    /// 1).
     pub fn adapter_parameters_per_layer(&self, bottleneck: u32) -> u64 {
         let (hidden, bottleneck) = (u64::from(self.hidden), u64::from(bottleneck));
         2 * hidden * bottleneck + bottleneck + hidden
     }
 
-    /// Parameters of one layer's low-rank products of this rank on all dense projections: queries, keys, values, output, and the
-    /// feed-forward's two or, with a gate, three (Punica, section 7).
+    /// Parameters of one layer's low-rank products of this rank on all dense projections: queries, keys, values,
+    /// output, and the feed-forward's two or, with a gate, three (Punica, section 7).
     pub fn lora_parameters_per_layer(&self, rank: u32) -> u64 {
         let (hidden, intermediate) = (u64::from(self.hidden), u64::from(self.intermediate));
         let kv_width = hidden / u64::from(self.heads) * u64::from(self.kv_heads);
@@ -196,14 +199,16 @@ impl ModelShape {
         u64::from(rank) * (attention + matrices * (hidden + intermediate))
     }
 
-    /// Of these, what each of `cards` has that share the layer as Megatron's do (Shoeybi et al., 2019, section 3). Where a product's outputs are split,
-    /// every card needs all of what comes first and its part of what comes second; where its inputs are, its part of what comes first and all of what
-    /// comes second, and what it adds meets the others' in the layer's own all-reduce.
+    /// Of these, what each of `cards` has that share the layer as Megatron's do (Shoeybi et al., 2019, section 3).
+    /// Where a product's outputs are split, every card needs all of what comes first and its part of what comes second;
+    /// where its inputs are, its part of what comes first and all of what comes second, and what it adds meets the
+    /// others' in the layer's own all-reduce.
     pub fn lora_parameters_per_card(&self, rank: u32, cards: u32) -> u64 {
         let (hidden, intermediate, cards) = (u64::from(self.hidden), u64::from(self.intermediate), u64::from(cards));
         let kv_width = hidden / u64::from(self.heads) * u64::from(self.kv_heads);
         let widening = if self.gated { 2 } else { 1 };
-        // Queries, keys, values and the feed-forward's first matrices; then attention's output and the feed-forward's last.
+        // Queries, keys, values and the feed-forward's first matrices; then attention's output and the feed-forward's
+        // last.
         let by_outputs = (3 + widening) * hidden + (hidden + 2 * kv_width + widening * intermediate) / cards;
         let by_inputs = (hidden + intermediate) / cards + 2 * hidden;
         u64::from(rank) * (by_outputs + by_inputs)
@@ -219,7 +224,8 @@ impl ModelShape {
         2 * u64::from(self.hidden / self.heads * self.kv_heads)
     }
 
-    /// Parameters of a decoder that come after its layers: the final norm and the output matrix, which without a gate is the token matrix.
+    /// Parameters of a decoder that come after its layers: the final norm and the output matrix, which without a gate
+    /// is the token matrix.
     pub fn output_parameters(&self) -> u64 {
         let (hidden, vocabulary) = (u64::from(self.hidden), u64::from(self.vocabulary));
         let norm = if self.gated { hidden } else { 2 * hidden };
@@ -287,7 +293,8 @@ impl ModelShape {
         ]
     }
 
-    /// Whether a layer of one does what a layer of another does: how many there are, the words before and after them and the longest input may differ.
+    /// Whether a layer of one does what a layer of another does: how many there are, the words before and after them
+    /// and the longest input may differ.
     pub fn has_layers_of(&self, other: &ModelShape) -> bool {
         *self
             == ModelShape {
@@ -396,7 +403,8 @@ mod tests {
             assert_eq!(on(1), model.lora_parameters_per_layer(16), "{}", model.name);
             assert!(on(2) < on(1) && 2 * on(2) > on(1), "{}", model.name);
         }
-        // By hand, of what comes first and second: 8,192 whole for five products, then an eighth of 67,584; an eighth of 36,864, then 8,192 twice.
+        // By hand, of what comes first and second: 8,192 whole for five products, then an eighth of 67,584; an eighth
+        // of 36,864, then 8,192 twice.
         let by_hand = 5 * 8_192 + 67_584 / 8 + 36_864 / 8 + 2 * 8_192;
         assert_eq!(shape("llama-70b").lora_parameters_per_card(1, 8), by_hand);
         assert_eq!(shape("llama-7b").cached_per_token() * 2, 512 << 10);

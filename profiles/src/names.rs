@@ -39,7 +39,8 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// The candidate that `got` is most likely a misspelling or the beginning of, if any is near; capitals are no difference.
+/// The candidate that `got` is most likely a misspelling or the beginning of, if any is near; capitals are no
+/// difference.
 pub fn near_miss<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const BEGINNING: usize = 3;
     let got = got.to_lowercase();

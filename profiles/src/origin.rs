@@ -1,8 +1,9 @@
-//! Where each table of a card comes from, where that is not where the card as a whole does, and which tables a run used.
+//! Where each table of a card comes from, where that is not where the card as a whole does, and which tables a run
+//! used.
 //!
-//! A card that was measured may hold tables that were derived, and one fitted to a paper holds assumptions. Reports list
-//! what they used of these, and of measured tables that are known less well than they should be, so a card remembers which of its tables were
-//! bound to surfaces.
+//! A card that was measured may hold tables that were derived, and one fitted to a paper holds assumptions. Reports
+//! list what they used of these, and of measured tables that are known less well than they should be, so a card
+//! remembers which of its tables were bound to surfaces.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +169,8 @@ impl PartialEq for Origins {
 }
 
 impl Card {
-    /// Where a table comes from: what the card lists for it or for its family, else where the card as a whole comes from.
+    /// Where a table comes from: what the card lists for it or for its family, else where the card as a whole comes
+    /// from.
     pub fn origin(&self, family: Family, table: &str) -> Origin {
         if let Some(listed) = self.origins.find(family, table) {
             return listed.clone();
@@ -181,8 +183,9 @@ impl Card {
         Origin::new(family, None, kind, source)
     }
 
-    /// The tables bound so far that were not measured, and those that were and are known less well than they should be: their points were moved
-    /// so that they rise, or interpolation is off by more than the limits. By family and name: what a report must tell its reader.
+    /// The tables bound so far that were not measured, and those that were and are known less well than they should be:
+    /// their points were moved so that they rise, or interpolation is off by more than the limits. By family and name:
+    /// what a report must tell its reader.
     pub fn used_to_be_told(&self) -> Vec<UsedTable> {
         let used = self.origins.used.lock().unwrap_or_else(PoisonError::into_inner);
         let known = &self.origins.beyond_limits;
@@ -213,8 +216,8 @@ impl Card {
         tables.filter(UsedTable::is_to_be_told).collect()
     }
 
-    /// Refuses an origin of a table that the card does not have, and a second one of the same; `file` is what errors call
-    /// `card.yaml`.
+    /// Refuses an origin of a table that the card does not have, and a second one of the same; `file` is what errors
+    /// call `card.yaml`.
     pub(crate) fn check_origins(&self, file: &str) -> Result<(), Invalid> {
         let slices = self.tables.slices();
         for (index, origin) in self.origins.list.iter().enumerate() {
@@ -241,10 +244,7 @@ impl Card {
                 ));
             }
             let earlier = &self.origins.list[..index];
-            if earlier
-                .iter()
-                .any(|other| (other.family, &other.table) == (origin.family, &origin.table))
-            {
+            if earlier.iter().any(|other| (other.family, &other.table) == (origin.family, &origin.table)) {
                 let got = format!("{} again", origin.table.as_deref().unwrap_or(origin.family.name()));
                 return Err(Invalid::new(file, &field("table"), "listed once", got));
             }
@@ -321,7 +321,10 @@ mod tests {
             panic!("it was moved")
         };
         assert_eq!(used.beyond_limits, BeyondLimits::default());
-        let steep = { card.tables.embedding.iter_mut() }
+        let steep = card
+            .tables
+            .embedding
+            .iter_mut()
             .filter(|row| row.model == "tiny" && row.tokens >= 32)
             .map(|row| row.stats = row.stats.at_pace(10.0));
         assert!(steep.count() > 0);

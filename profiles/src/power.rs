@@ -1,7 +1,7 @@
 //! Powers, quickly, to so many digits that rounding to whole nanoseconds mostly cannot tell the difference.
 //!
-//! A draw from a spread needs one power, and a power that is the same on every processor takes as long as all the rest of a draw.
-//! [`whole`] is exactly what that power would give; it asks for it only where the quick one leaves a doubt.
+//! A draw from a spread needs one power, and a power that is the same on every processor takes as long as all the rest
+//! of a draw. [`whole`] is exactly what that power would give; it asks for it only where the quick one leaves a doubt.
 
 use std::f64::consts::{LN_2, LOG2_E};
 use std::sync::LazyLock;
@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 /// Cells into which a binade is cut.
 const CELLS: usize = 128;
 
-/// How far [`approximate`] may be from the power, as a share of it. The series leave some 10⁻¹³ of the logarithm, which exponents of
-/// up to a hundred make 10⁻¹¹, and as little of the power.
+/// How far [`approximate`] may be from the power, as a share of it. The series leave some 10⁻¹³ of the logarithm, which
+/// exponents of up to a hundred make 10⁻¹¹, and as little of the power.
 const ERROR: f64 = 1e-9;
 
 struct Cell {
@@ -32,22 +32,19 @@ static TABLE: LazyLock<[Cell; CELLS]> = LazyLock::new(|| {
     })
 });
 
-/// The whole part of `value(t^k)`, for a `t` from 0 to 1, a `k` above 0 and up to 100, and a `value` that rises in proportion to its argument
-/// or less, from nothing or more.
+/// The whole part of `value(t^k)`, for a `t` from 0 to 1, a `k` above 0 and up to 100, and a `value` that rises in
+/// proportion to its argument or less, from nothing or more.
 #[inline]
 pub fn whole(t: f64, k: f64, value: impl Fn(f64) -> f64) -> u64 {
-    if let Some(whole) = approximate(t, k)
-        .map(&value)
-        .and_then(|near| certainly_whole(near, near))
-    {
+    if let Some(whole) = approximate(t, k).map(&value).and_then(|near| certainly_whole(near, near)) {
         return whole;
     }
     // libm's power is the same on every processor.
     value(libm::pow(t, k)) as u64
 }
 
-/// The whole part of a positive number where it is beyond doubt: `near` is as near to the number as [`approximate`] comes to a power of `of`, which is
-/// no less.
+/// The whole part of a positive number where it is beyond doubt: `near` is as near to the number as [`approximate`]
+/// comes to a power of `of`, which is no less.
 #[inline]
 pub fn certainly_whole(near: f64, of: f64) -> Option<u64> {
     // Below 2^63, where a signed number is the quicker to convert: larger ones are near to everything.
@@ -75,7 +72,8 @@ pub fn log2(t: f64) -> Option<f64> {
     let exponent = (bits >> 52) as i32 - 1023;
     let mantissa = f64::from_bits(bits & MANTISSA | 1023 << 52);
     let cell = &table[(bits >> 45) as usize & (CELLS - 1)];
-    // log2(1 + r) by its series, r being at most one in 256; its products are made side by side, as nothing else is to be done meanwhile.
+    // log2(1 + r) by its series, r being at most one in 256; its products are made side by side, as nothing else is to
+    // be done meanwhile.
     let r = mantissa * cell.inverse - 1.0;
     let series = (LOG2_E - r * (LOG2_E / 2.0)) + r * r * (LOG2_E / 3.0 - r * (LOG2_E / 4.0));
     Some(f64::from(exponent) + cell.log2 + r * series)
@@ -91,7 +89,8 @@ pub fn exp2(k: f64, log2: f64) -> Option<f64> {
     if power < -1000.0 * CELLS as f64 {
         return None;
     }
-    // The nearest whole number of cells: beside this constant a number has no fraction, and its last bits are the whole.
+    // The nearest whole number of cells: beside this constant a number has no fraction, and its last bits are the
+    // whole.
     let rounded = power + ROUND;
     let cells = rounded.to_bits() as i32;
     let x = (power - (rounded - ROUND)) * (LN_2 / CELLS as f64);

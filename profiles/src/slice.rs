@@ -70,8 +70,8 @@ impl Slice {
         }
     }
 
-    /// What a point takes as a whole. What only adds to a lane's work (a hand-over, a pass after idleness) may add next to nothing, so that it
-    /// counts with the work that it adds to.
+    /// What a point takes as a whole. What only adds to a lane's work (a hand-over, a pass after idleness) may add next
+    /// to nothing, so that it counts with the work that it adds to.
     pub fn whole_us(&self, point: &Point) -> f64 {
         let work = self.axes.iter().position(|axis| *axis == "work_us");
         point.stats.median_us + work.map_or(0.0, |axis| point.at[axis] as f64)
@@ -111,16 +111,17 @@ impl Slice {
         let mut sorted: Vec<(Vec<u64>, &Point)> = self.points.iter().map(|point| (others(point), point)).collect();
         sorted.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.at[axis].cmp(&b.1.at[axis])));
         let lines = sorted.chunk_by(|a, b| a.0 == b.0);
-        lines
-            .map(|line| line.iter().map(|(_, point)| *point).collect())
-            .collect()
+        lines.map(|line| line.iter().map(|(_, point)| *point).collect()).collect()
     }
 
     /// The points that the grid needs and nobody measured; nothing where it has all.
     pub fn missing(&self) -> Option<Missing> {
         let measured: HashSet<&[u64]> = self.points.iter().map(|point| point.at.as_slice()).collect();
         // One by one: a broken table may ask for more points than memory has room for.
-        let mut missing = { self.knots().into_iter().multi_cartesian_product() }
+        let mut missing = self
+            .knots()
+            .into_iter()
+            .multi_cartesian_product()
             .filter(|at| !measured.contains(at.as_slice()) && self.family.possible(at));
         let first = missing.next()?;
         let count = 1 + missing.take(MISSING_COUNTED).count();
@@ -135,13 +136,11 @@ impl Slice {
 }
 
 fn label<'a>(cells: impl Iterator<Item = (&'a str, &'a String)>) -> String {
-    cells
-        .map(|(column, cell)| format!("{column}={cell}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    cells.map(|(column, cell)| format!("{column}={cell}")).collect::<Vec<_>>().join(" ")
 }
 
-/// What messages and origins call the table of a row: what older profiles do not have is left out where it is what theirs is.
+/// What messages and origins call the table of a row: what older profiles do not have is left out where it is what
+/// theirs is.
 pub(crate) fn table_of<R: Row>(row: &R) -> String {
     let names = row.names();
     let cells = R::NAMES.iter().copied().zip(&names);
@@ -176,13 +175,14 @@ fn slice_of<R: Row>(label: String, points: Vec<Point>) -> Slice {
     }
 }
 
-/// Neighbours of one table each, and its label. Writing labels takes most of the time of finding a table, so it is not done for each row.
+/// Neighbours of one table each, and its label. Writing labels takes most of the time of finding a table, so it is not
+/// done for each row.
 fn runs<R: Row>(rows: &[R]) -> impl Iterator<Item = (String, impl Iterator<Item = Point>)> {
     let mut next = 0;
     rows.chunk_by(R::shares_table).map(move |run| {
         let first = next;
         next += run.len();
-        let points = { run.iter().enumerate() }.map(move |(place, row)| Point {
+        let points = run.iter().enumerate().map(move |(place, row)| Point {
             row: first + place,
             at: row.at(),
             stats: *row.stats(),

@@ -1,7 +1,8 @@
 //! The step of a model's latency by length (Arlo, section 3.3, "Determine the max_length of each runtime").
 //!
-//! A card multiplies matrices in tiles, so latency rises at every multiple of some length and hardly between. A runtime that ends
-//! within a step costs as much as one that ends with it: the multiples of the step are the lengths worth compiling for.
+//! A card multiplies matrices in tiles, so latency rises at every multiple of some length and hardly between. A runtime
+//! that ends within a step costs as much as one that ends with it: the multiples of the step are the lengths worth
+//! compiling for.
 
 use crate::card::Card;
 use crate::model::{DType, ModelShape};
@@ -21,31 +22,29 @@ pub struct Staircase {
     pub treads: Vec<(u32, u64)>,
 }
 
-/// Finds the longest step of the latency by length in `measured`, pairs of (length, latency in nanoseconds): the lengths at which a
-/// static runtime is worth having. Lengths may repeat and come in any order; noise and single outliers do no harm.
+/// Finds the longest step of the latency by length in `measured`, pairs of (length, latency in nanoseconds): the
+/// lengths at which a static runtime is worth having. Lengths may repeat and come in any order; noise and single
+/// outliers do no harm.
 ///
-/// None when latency does not rise, when it rises within steps as much as between them, or when fewer than two samples lie on one
-/// of the steps, which cannot tell the two apart. Steps of unequal length, which the paper allows for, are not found.
+/// None when latency does not rise, when it rises within steps as much as between them, or when fewer than two samples
+/// lie on one of the steps, which cannot tell the two apart. Steps of unequal length, which the paper allows for, are
+/// not found.
 pub fn staircase(measured: &[(u32, u64)]) -> Option<Staircase> {
     let mut samples: Vec<(u32, f64)> = Vec::with_capacity(measured.len());
-    for &(length, latency_ns) in measured
-        .iter()
-        .filter(|(length, latency_ns)| *length > 0 && *latency_ns > 0)
-    {
+    for &(length, latency_ns) in measured.iter().filter(|(length, latency_ns)| *length > 0 && *latency_ns > 0) {
         // Deviations are shares: differences of logarithms.
         samples.push((length, libm::log(latency_ns as f64)));
     }
     samples.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let longest = samples.last()?.0;
-    let steps: Vec<(u32, f64)> = (2..=longest / 2)
-        .filter_map(|step| Some((step, unevenness(&samples, step)?)))
-        .collect();
+    let steps: Vec<(u32, f64)> =
+        (2..=longest / 2).filter_map(|step| Some((step, unevenness(&samples, step)?))).collect();
     let evenest = steps.iter().map(|step| step.1).min_by(f64::total_cmp)?;
     // A rise of LEVEL along a step is a mean deviation of a quarter of it; the rest is noise, which every step shows.
     let is_level = |unevenness: f64| unevenness <= evenest + LEVEL / 4.0;
     let widest = steps.iter().rposition(|step| is_level(step.1))?;
-    // Steps of nearly that length may pass as well, or be the same between two measured lengths: the best, and of equals the one
-    // that ends at a measured length.
+    // Steps of nearly that length may pass as well, or be the same between two measured lengths: the best, and of
+    // equals the one that ends at a measured length.
     let alike = steps[..=widest].iter().rev().take_while(|step| is_level(step.1));
     let &(step, _) = alike.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)))?;
 
@@ -69,16 +68,14 @@ pub fn staircase(measured: &[(u32, u64)]) -> Option<Staircase> {
 }
 
 impl Card {
-    /// The staircase of a model's encoder layer under one request: the lengths that it was measured at say where the card's tiles end.
-    /// None where they show no equal steps, or the card has no such table.
+    /// The staircase of a model's encoder layer under one request: the lengths that it was measured at say where the
+    /// card's tiles end. None where they show no equal steps, or the card has no such table.
     ///
     /// Compiled models do not say it: their table has only the lengths that somebody compiled.
     pub fn staircase(&self, model: &ModelShape, dtype: DType) -> Option<Staircase> {
         let of_model = |row: &&EncoderLayerRow| row.model == model.name && row.dtype == dtype && row.batch == 1;
         let rows = self.tables.encoder_layer.iter().filter(of_model);
-        let measured: Vec<(u32, u64)> = rows
-            .map(|row| (row.tokens, (row.stats.median_us * 1e3) as u64))
-            .collect();
+        let measured: Vec<(u32, u64)> = rows.map(|row| (row.tokens, (row.stats.median_us * 1e3) as u64)).collect();
         staircase(&measured)
     }
 }
@@ -98,7 +95,8 @@ fn slant(tread: &[(u32, f64)]) -> f64 {
     2.0 * (of(&tread[tread.len() - half..]) - of(&tread[..half]))
 }
 
-/// The mean deviation of samples from their step's median, as a share; none with too few samples on a step. The last one may be cut short.
+/// The mean deviation of samples from their step's median, as a share; none with too few samples on a step. The last
+/// one may be cut short.
 fn unevenness(samples: &[(u32, f64)], step: u32) -> Option<f64> {
     let last = samples.last()?.0.div_ceil(step);
     let (mut steps, mut total) = (0, 0.0);
@@ -143,7 +141,8 @@ mod tests {
         (0..12).map(|_| uniform()).sum::<f64>() - 6.0
     }
 
-    /// BERT-base in the paper's Fig. 2a: 1.152 ms up to 64 tokens, 4.86 ms up to 512, in steps; within one a slight rise.
+    /// BERT-base in the paper's Fig. 2a: 1.152 ms up to 64 tokens, 4.86 ms up to 512, in steps; within one a slight
+    /// rise.
     fn bert(step: u32, longest: u32, every: u32, tilt: f64, deviation: f64, seed: u64) -> Vec<(u32, u64)> {
         let sample = |at: u32| {
             let length = at * every;
@@ -171,9 +170,8 @@ mod tests {
     #[test]
     fn a_straight_line_is_no_staircase() {
         for every in [1, 8, 16] {
-            let line: Vec<_> = (1..=512 / every)
-                .map(|at| (at * every, 600_000 + 8_000 * u64::from(at * every)))
-                .collect();
+            let line: Vec<_> =
+                (1..=512 / every).map(|at| (at * every, 600_000 + 8_000 * u64::from(at * every))).collect();
             assert_eq!(staircase(&line), None, "every {every}");
         }
         assert_eq!(
@@ -182,16 +180,15 @@ mod tests {
             "one sample a step cannot tell"
         );
         // Two samples where a step would be, on a slope: lengths 32 and 64, 96 and 128, …
-        let slope: Vec<_> = (1..=16)
-            .map(|at| (at * 32, 600_000 + 256_000 * u64::from(at)))
-            .collect();
+        let slope: Vec<_> = (1..=16).map(|at| (at * 32, 600_000 + 256_000 * u64::from(at))).collect();
         assert_eq!(staircase(&slope), None);
         let level: Vec<_> = (1..=64).map(|at| (at * 8, 1_000_000)).collect();
         assert_eq!(staircase(&level), None);
         assert_eq!(staircase(&[]), None);
     }
 
-    /// The paper's card has what Fig. 2 says; imported cards and the processor that ships have lengths that show no equal steps.
+    /// The paper's card has what Fig. 2 says; imported cards and the processor that ships have lengths that show no
+    /// equal steps.
     #[test]
     fn shipped_cards_have_the_steps_that_were_measured() {
         let found = |card: &str, model: &str, dtype: DType| {

@@ -31,8 +31,8 @@ impl StaticModel {
         self.step(tokens).map(|(length, _)| *length)
     }
 
-    /// What `batch` sequences of up to `tokens` tokens cost on the next compiled length; none if all are shorter. Beyond the
-    /// batches that were measured, extrapolated.
+    /// What `batch` sequences of up to `tokens` tokens cost on the next compiled length; none if all are shorter.
+    /// Beyond the batches that were measured, extrapolated.
     pub fn cost(&self, batch: u32, tokens: u32) -> Option<Cost> {
         self.step(tokens).map(|(_, curve)| curve.cost(batch.into()))
     }
@@ -43,7 +43,6 @@ impl StaticModel {
     }
 
     fn step(&self, tokens: u32) -> Option<&(u32, Curve)> {
-        self.compiled
-            .get(self.compiled.partition_point(|(length, _)| *length < tokens))
+        self.compiled.get(self.compiled.partition_point(|(length, _)| *length < tokens))
     }
 }

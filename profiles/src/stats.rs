@@ -6,7 +6,8 @@ use crate::schema::{Column, Form};
 /// How often a point was measured and what came out, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
-    /// Measurements; 0 of a point that an importer added, where the table goes on along its first axis from the two points before.
+    /// Measurements; 0 of a point that an importer added, where the table goes on along its first axis from the two
+    /// points before.
     pub count: u64,
     /// Their mean: what throughput follows from, and far above the median where a few ops take much longer.
     pub mean_us: f64,
@@ -174,17 +175,15 @@ impl Stats {
             return rounded;
         }
         // One digit more than is kept lies between: the next number of four digits is no less.
-        let mean_us = [least_us, least_us * 1.001]
-            .map(four_digits)
-            .into_iter()
-            .find(|mean_us| *mean_us >= least_us);
+        let mean_us = [least_us, least_us * 1.001].map(four_digits).into_iter().find(|mean_us| *mean_us >= least_us);
         Stats {
             mean_us: mean_us.unwrap_or(least_us),
             ..rounded
         }
     }
 
-    /// Of differences, some of which are below zero, as a cost, which is not: nor is its mean below what its quantiles allow.
+    /// Of differences, some of which are below zero, as a cost, which is not: nor is its mean below what its quantiles
+    /// allow.
     pub fn not_negative(self) -> Stats {
         let cost = |us: f64| us.max(1e-3);
         let of = Stats {

@@ -61,7 +61,8 @@ impl Card {
         Card::check_place(folder)?;
         let replaces = folder.exists();
         if replaces && !folder.join(CARD_FILE).exists() {
-            // An empty folder may be the one that somebody works in, or a disk's own: it stays, and is a profile's with the last file.
+            // An empty folder may be the one that somebody works in, or a disk's own: it stays, and is a profile's with
+            // the last file.
             let (card_file, tables) = files.split_first().expect("a card has a card.yaml");
             return write_files(folder, tables.iter().chain([card_file])).map_err(unwritable);
         }
@@ -81,9 +82,7 @@ impl Card {
             let _ = fs::rename(&old, folder);
             return Err(unwritable(source));
         }
-        move_other_files(&old, folder)
-            .and_then(|()| fs::remove_dir_all(&old))
-            .map_err(unwritable)
+        move_other_files(&old, folder).and_then(|()| fs::remove_dir_all(&old)).map_err(unwritable)
     }
 
     /// Whether a profile may be [saved](Self::save) there: what a profiler asks before it begins.
@@ -133,9 +132,7 @@ impl Card {
                 let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
                 let known: Vec<String> = known().map(|(.., file)| file).collect();
                 let suggested = near_miss(name, known.iter().map(String::as_str));
-                return Err(Invalid::new(folder, name, one_of(&tables), "an unknown table")
-                    .suggest(suggested)
-                    .into());
+                return Err(Invalid::new(folder, name, one_of(&tables), "an unknown table").suggest(suggested).into());
             };
             let tables = match role {
                 Role::Table => &mut card.tables,

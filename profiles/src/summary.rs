@@ -36,8 +36,8 @@ pub struct TableSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Moved {
-    /// Points whose price is more than 2 % off what was measured there, which is as well as medians are meant to be known; of points that were moved
-    /// before they became the table, all.
+    /// Points whose price is more than 2 % off what was measured there, which is as well as medians are meant to be
+    /// known; of points that were moved before they became the table, all.
     pub points: usize,
     /// The farthest that any price is from what was measured, relative to it.
     pub farthest: f64,
@@ -71,7 +71,8 @@ pub struct TableError {
     pub table: String,
     /// Which points those are.
     pub of: LeftOut,
-    /// Predictions: one for each such point and, of a table's own points, for each axis along which one lies between two others.
+    /// Predictions: one for each such point and, of a table's own points, for each axis along which one lies between
+    /// two others.
     pub predictions: usize,
     /// Median of |predicted − measured| / measured; for what only adds to a lane's work, measured with that work.
     pub median: f64,
@@ -116,7 +117,8 @@ impl Miss {
 pub enum LeftOut {
     /// Points between those of the table, measured only to check by: what a lookup meets.
     HeldOut,
-    /// Each of the table's own points in turn, from its neighbours. Their gap is about twice that of two neighbours, so lookups do better.
+    /// Each of the table's own points in turn, from its neighbours. Their gap is about twice that of two neighbours, so
+    /// lookups do better.
     Own,
 }
 named!(LeftOut { HeldOut => "held out", Own => "own" });
@@ -152,7 +154,8 @@ fn is_measured(card: &Card, slice: &Slice) -> bool {
     }
 }
 
-/// What its prices depart from what was measured, as far as it is known: those of points that were moved before they became the table lie on these.
+/// What its prices depart from what was measured, as far as it is known: those of points that were moved before they
+/// became the table lie on these.
 fn moved(card: &Card, slice: &Slice) -> Moved {
     let from_points = moved_from_points(slice);
     match card.origin(slice.family, &slice.label).moved {
@@ -175,13 +178,11 @@ pub(crate) fn moved_from_points(slice: &Slice) -> Moved {
 pub fn leave_out_errors(card: &Card) -> Vec<TableError> {
     let held_out = card.held_out.slices();
     let tables = card.tables.slices();
-    { tables.iter() }
-        .filter_map(|slice| error_of(card, slice, &held_out))
-        .collect()
+    tables.iter().filter_map(|slice| error_of(card, slice, &held_out)).collect()
 }
 
-/// The error of a table's interpolation, at its held-out points where there are any, else at its own. Of points that were moved first, so that they
-/// rise evenly, nothing of what was measured would be found.
+/// The error of a table's interpolation, at its held-out points where there are any, else at its own. Of points that
+/// were moved first, so that they rise evenly, nothing of what was measured would be found.
 pub(crate) fn error_of(card: &Card, slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
     let same = |other: &&Slice| (other.family, &other.label) == (slice.family, &slice.label);
     match held_out.iter().find(same) {
@@ -218,8 +219,8 @@ fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<Miss> {
     held_out.points.iter().filter(is_met).map(error).collect()
 }
 
-/// The errors at a table's own points, each predicted from the two beside it along an axis: as it is priced, by a straight line or, of rhythms,
-/// by the nearest in proportion.
+/// The errors at a table's own points, each predicted from the two beside it along an axis: as it is priced, by a
+/// straight line or, of rhythms, by the nearest in proportion.
 fn errors_at_own(slice: &Slice) -> Vec<Miss> {
     let mut errors = Vec::new();
     for axis in (0..slice.axes.len()).filter(|axis| slice.family.interpolates(*axis)) {

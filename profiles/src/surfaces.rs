@@ -1,7 +1,7 @@
 //! Costs for any shape, by tables of measured ones.
 //!
-//! Bind a surface once per run ([`Card::encoder_layer`](crate::Card::encoder_layer) and its kind), then look costs up: some
-//! tens of nanoseconds, without allocation or hashing.
+//! Bind a surface once per run ([`Card::encoder_layer`](crate::Card::encoder_layer) and its kind), then look costs up:
+//! some tens of nanoseconds, without allocation or hashing.
 
 use crate::cost::{Beyond, Cost};
 use crate::grid::Grid;
@@ -91,7 +91,8 @@ impl AdapterSurface {
         self.0.beyond([tenants.into(), batch.into(), tokens.into()])
     }
 
-    /// Where the first is how many compute side by side: how much longer each takes than alone, in parts of a million, and never less.
+    /// Where the first is how many compute side by side: how much longer each takes than alone, in parts of a million,
+    /// and never less.
     pub fn beside_ppm(&self, streams: u32, batch: u32, tokens: u32) -> u64 {
         const UNIT: u64 = 1_000_000;
         let ns = |streams| self.cost(streams, batch, tokens).median_ns;
@@ -104,7 +105,8 @@ impl AdapterSurface {
 pub struct TaggingSurface(pub(crate) Grid<3>);
 
 impl TaggingSurface {
-    /// What labels of `batch` sequences of `tokens` tokens cost, by heads of `classes` labels, extrapolated where that was not measured.
+    /// What labels of `batch` sequences of `tokens` tokens cost, by heads of `classes` labels, extrapolated where that
+    /// was not measured.
     pub fn cost(&self, batch: u32, tokens: u32, classes: u32) -> Cost {
         self.0.cost([batch.into(), tokens.into(), classes.into()])
     }
@@ -121,8 +123,8 @@ impl TaggingSurface {
 pub struct LookupSurface(pub(crate) Grid<3>);
 
 impl LookupSurface {
-    /// What looking up fragments of `fragment_tokens` tokens in texts of `tokens` tokens together costs `threads` threads, extrapolated
-    /// where that was not measured.
+    /// What looking up fragments of `fragment_tokens` tokens in texts of `tokens` tokens together costs `threads`
+    /// threads, extrapolated where that was not measured.
     pub fn cost(&self, threads: u32, tokens: u32, fragment_tokens: u32) -> Cost {
         self.0.cost([threads.into(), tokens.into(), fragment_tokens.into()])
     }

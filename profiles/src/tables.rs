@@ -205,13 +205,14 @@ impl Tables {
         vary
     }
 
-    /// Whether an op costs less than a smaller one of its table, by more than both spreads allow: a card with such a table is refused.
+    /// Whether an op costs less than a smaller one of its table, by more than both spreads allow: a card with such a
+    /// table is refused.
     pub fn dips(&self) -> bool {
         self.slices().iter().any(|slice| dip(slice).is_some())
     }
 
-    /// The same tables, those [that dip](Self::dips) moved as little as it takes to rise: each point half-way between the largest median of
-    /// smaller ops and the smallest of larger ones. Says of each table that was moved how far.
+    /// The same tables, those [that dip](Self::dips) moved as little as it takes to rise: each point half-way between
+    /// the largest median of smaller ops and the smallest of larger ones. Says of each table that was moved how far.
     pub fn rising(mut self) -> (Tables, Vec<Mended>) {
         let mut mended = Vec::new();
         for_each_family!(&mut self, rows => mend(rows, &mut mended));
@@ -239,7 +240,8 @@ impl Tables {
         all
     }
 
-    /// Reads one family's file into its rows and checks them. `models` are those that rows may be of. Returns each row's line.
+    /// Reads one family's file into its rows and checks them. `models` are those that rows may be of. Returns each
+    /// row's line.
     pub(crate) fn read_csv(
         &mut self,
         family: Family,
@@ -294,9 +296,7 @@ impl Tables {
 /// Leaves the rows of these tables out.
 fn leave_out<R: Row>(rows: &mut Vec<R>, tables: &[(Family, String)]) {
     let of_family = |(family, _): &&(Family, String)| *family == R::FAMILY;
-    let left_out: BTreeSet<&str> = { tables.iter().filter(of_family) }
-        .map(|(_, table)| table.as_str())
-        .collect();
+    let left_out: BTreeSet<&str> = tables.iter().filter(of_family).map(|(_, table)| table.as_str()).collect();
     if !left_out.is_empty() {
         rows.retain(|row| !left_out.contains(table_of(row).as_str()));
     }
@@ -346,9 +346,7 @@ fn read_table<R: Row>(
         };
         let row = R::read(&cells).map_err(|(column, refused)| {
             let got = format!("{:?}", cells.text(column));
-            Invalid::new(file, column, refused.must, got)
-                .suggest(refused.suggested)
-                .in_line(line)
+            Invalid::new(file, column, refused.must, got).suggest(refused.suggested).in_line(line)
         })?;
         rows.push(row);
         lines.push(line);
@@ -366,7 +364,8 @@ fn read_table<R: Row>(
     Ok(rows)
 }
 
-/// Columns may be in any order, but none may be missing, unknown or doubled; one that older profiles do not have has a default.
+/// Columns may be in any order, but none may be missing, unknown or doubled; one that older profiles do not have has a
+/// default.
 fn check_header(file: &str, header: &StringRecord, family: Family, columns: &[&str]) -> Result<(), Invalid> {
     for column in header {
         if !columns.contains(&column) {
@@ -382,7 +381,8 @@ fn check_header(file: &str, header: &StringRecord, family: Family, columns: &[&s
     }
 }
 
-/// Refuses a column that stands there twice: which of the two is meant nobody can tell. Tables written with their row numbers call those nothing.
+/// Refuses a column that stands there twice: which of the two is meant nobody can tell. Tables written with their row
+/// numbers call those nothing.
 pub(crate) fn check_repeated(file: &str, header: &StringRecord) -> Result<(), Invalid> {
     let mut named = header.iter().enumerate().filter(|(_, name)| !name.is_empty());
     match named.find(|(index, name)| header.iter().take(*index).any(|earlier| earlier == *name)) {

@@ -22,8 +22,8 @@ const CONTENTION: Contention = Contention {
 };
 const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
 
-/// A card whose costs are easy to compute by hand. It has `tiny` and `bert-base` in f32, adapters of bottleneck 16 and 64
-/// in all implementations, 1 GiB of memory of which 64 MiB are reserved, and:
+/// A card whose costs are easy to compute by hand. It has `tiny` and `bert-base` in f32, adapters of bottleneck 16 and
+/// 64 in all implementations, 1 GiB of memory of which 64 MiB are reserved, and:
 ///
 /// | op | microseconds |
 /// | --- | --- |
@@ -279,10 +279,7 @@ fn copies() -> Vec<CopyRow> {
         bytes,
         stats: stats(if pinned { 10.0 } else { 20.0 } + bytes as f64 / 10e3),
     };
-    BYTES
-        .into_iter()
-        .flat_map(|bytes| [row(bytes, true), row(bytes, false)])
-        .collect()
+    BYTES.into_iter().flat_map(|bytes| [row(bytes, true), row(bytes, false)]).collect()
 }
 
 fn model_loads() -> Vec<ModelLoadRow> {

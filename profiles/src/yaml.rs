@@ -23,9 +23,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Inv
         // The error's text ends with the position.
         let invalid = explain(
             file,
-            message
-                .rsplit_once(" at line ")
-                .map_or(message.as_str(), |(message, _)| message),
+            message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message),
         );
         match error.location() {
             Some(location) => invalid.in_line(location.line() as u64),
@@ -34,8 +32,8 @@ pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Inv
     })
 }
 
-/// Where in a file's text the value at a dotted path is, as errors call it (`models[0].hidden`): its line, or that of the nearest value
-/// around it that there is.
+/// Where in a file's text the value at a dotted path is, as errors call it (`models[0].hidden`): its line, or that of
+/// the nearest value around it that there is.
 fn line_of(text: &str, field: &str) -> Option<u64> {
     let steps: Vec<&str> = field.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
     let line = |steps: &[&str]| {
@@ -140,9 +138,7 @@ fn unknown_name<'a>(problem: &'a str, wording: &str) -> Option<(&'a str, Vec<&'a
 
 /// ``invalid type: string "two", expected u32``: what was got, and what was expected.
 fn wrong_value(problem: &str) -> Option<(&str, &str)> {
-    let rest = problem
-        .strip_prefix("invalid type: ")
-        .or_else(|| problem.strip_prefix("invalid value: "))?;
+    let rest = problem.strip_prefix("invalid type: ").or_else(|| problem.strip_prefix("invalid value: "))?;
     let (got, expected) = rest.rsplit_once(", expected ")?;
     let value = got.find(['`', '"']).map_or(got, |start| got[start..].trim_matches('`'));
     Some((value, expected))

@@ -1,7 +1,7 @@
 //! `answers.parquet`: what a real machine answered, and to what.
 //!
-//! Figures do not depend on it: it is for who wants to see that each tenant's own parameters answered, with a library of another make
-//! beside it. A simulated run answers nothing.
+//! Figures do not depend on it: it is for who wants to see that each tenant's own parameters answered, with a library
+//! of another make beside it. A simulated run answers nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,11 +20,13 @@ use crate::whole::Part;
 
 /// The columns. What does not apply is null.
 ///
-/// - `system`, `machine`, `repeat`, `seed`, `parameters`, `ticket`, `tenant`: which request of which run, as in `requests.parquet`.
+/// - `system`, `machine`, `repeat`, `seed`, `parameters`, `ticket`, `tenant`: which request of which run, as in
+///   `requests.parquet`.
 /// - `stage`: of a cascade, which of its models this is the answer of, from 0; there is a row for each that was asked.
 /// - `item`: of models that came with texts of their own, which of these it read, from 0 in the order of their file.
 /// - `input_ids`: the token ids that were read, by the first of a cascade's models.
-/// - `class`: what a head found the likeliest, `number`: what a regression answers, `labels`: what it found the likeliest for each token, `tokens`: the ids that a decoder made.
+/// - `class`: what a head found the likeliest, `number`: what a regression answers, `labels`: what it found the
+///   likeliest for each token, `tokens`: the ids that a decoder made.
 pub const SCHEMA: &str = "
 message answer {
   required binary system (UTF8);
@@ -86,8 +88,8 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// A part of the file at `path`, whose folder must exist: the rows of a run, of requests that were answered, in the order of `answers`. `read` says
-    /// what of a request was read by which of a cascade's models.
+    /// A part of the file at `path`, whose folder must exist: the rows of a run, of requests that were answered, in the
+    /// order of `answers`. `read` says what of a request was read by which of a cascade's models.
     ///
     /// # Errors
     /// When the folder is not writable, or a row could not be written.
@@ -210,9 +212,7 @@ mod tests {
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), 69_999);
         assert_eq!(reader.num_row_groups(), 2);
-        let rows: Vec<String> = { reader.get_row_iter(None).unwrap() }
-            .map(|row| row.unwrap().to_string())
-            .collect();
+        let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         for (row, cells) in [
             (
                 0,

@@ -34,8 +34,8 @@ pub struct ClassSummary {
     /// From arrival to answer; absent where none was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<Distribution>,
-    /// The class's target for the whole answer: the one that the system plans by; where it plans by none, the one that the scenario's first system does that
-    /// has any; else the scenario's `slo`.
+    /// The class's target for the whole answer: the one that the system plans by; where it plans by none, the one that
+    /// the scenario's first system does that has any; else the scenario's `slo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_ms: Option<f64>,
     /// Share of those answered within the target, counted as for `slo_attainment`.
@@ -141,10 +141,11 @@ impl Classes {
                 finished: latencies.count(),
                 refused: *refused,
                 latency_ms: Distribution::of(latencies),
-                target_ms: { class.target }
+                target_ms: class
+                    .target
                     .and_then(|target| target.latency)
                     .map(|latency| rounded(latency.as_millis_f64())),
-                attainment: { class.target }.and_then(|_| in_time.share(interrupted)).map(rounded),
+                attainment: class.target.and_then(|_| in_time.share(interrupted)).map(rounded),
             };
             (class.name.clone(), summary)
         };

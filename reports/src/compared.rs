@@ -63,7 +63,8 @@ impl Judged {
 }
 
 impl Finished {
-    /// Reads a folder that has a `summary.json`. What is drawn is in `curves.json`; where that is missing, so are the charts.
+    /// Reads a folder that has a `summary.json`. What is drawn is in `curves.json`; where that is missing, so are the
+    /// charts.
     ///
     /// # Errors
     /// [`ReportError::File`] where it is no such folder or a file of it is broken.
@@ -133,8 +134,8 @@ fn no_run(folder: &Path) -> ReportError {
     ReportError::file(folder, format!("must be a run's folder with a summary.json, got {got}"))
 }
 
-/// The plan in a folder that `tenantry plan` left, with where it comes from; nothing where there is none, or where runs were written to
-/// the folder after it.
+/// The plan in a folder that `tenantry plan` left, with where it comes from; nothing where there is none, or where runs
+/// were written to the folder after it.
 ///
 /// # Errors
 /// [`ReportError::File`] where a file of it is broken.
@@ -150,13 +151,8 @@ pub fn read_plan(folder: &Path) -> Result<Option<(PlanReport, Manifest)>, Report
 /// The limits that a `validation.json` was judged by.
 fn limits(validation: &Value) -> Limits {
     let limit = |figure: &str| {
-        let figures = validation["comparisons"]
-            .as_array()?
-            .iter()
-            .filter_map(|c| c["figures"].as_array());
-        let found = figures
-            .flatten()
-            .find(|f| f["figure"] == figure && f["limit_percent"].is_number())?;
+        let figures = validation["comparisons"].as_array()?.iter().filter_map(|c| c["figures"].as_array());
+        let found = figures.flatten().find(|f| f["figure"] == figure && f["limit_percent"].is_number())?;
         Some(found["limit_percent"].as_f64()? / 100.0)
     };
     Limits {
@@ -265,7 +261,8 @@ impl Compared {
     }
 }
 
-/// What must be known of several folders, each thing once: with the names of those that it is about where it is not about all.
+/// What must be known of several folders, each thing once: with the names of those that it is about where it is not
+/// about all.
 fn caveats(folders: &[Finished], names: &[String]) -> Vec<String> {
     // By their places: names may be alike, and a folder may say the same twice.
     let mut about: Vec<(&str, Vec<usize>)> = Vec::new();
@@ -291,11 +288,7 @@ fn caveats(folders: &[Finished], names: &[String]) -> Vec<String> {
 /// Folders by as much of their paths as tells them apart: without the parents that all of them have.
 fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let paths: Vec<Vec<&str>> = names.map(|name| name.split('/').collect()).collect();
-    let shared = |depth: &usize| {
-        paths
-            .iter()
-            .all(|path| path.len() > depth + 1 && path[*depth] == paths[0][*depth])
-    };
+    let shared = |depth: &usize| paths.iter().all(|path| path.len() > depth + 1 && path[*depth] == paths[0][*depth]);
     let common = (0..).take_while(shared).count();
     paths.iter().map(|path| path[common..].join("/")).collect()
 }

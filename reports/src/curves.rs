@@ -36,8 +36,8 @@ impl Run {
         self
     }
 
-    /// A quantile of latency by its name, such as `p98`, in milliseconds: of the summary, or of what is drawn where the summary does not
-    /// hold it; nothing where no request was answered.
+    /// A quantile of latency by its name, such as `p98`, in milliseconds: of the summary, or of what is drawn where the
+    /// summary does not hold it; nothing where no request was answered.
     pub fn latency_at(&self, name: &str) -> Option<f64> {
         let latency = self.summary.latency_ms?;
         latency.at(name).or_else(|| {
@@ -184,16 +184,14 @@ impl RunCurves {
         let Series { width, windows } = &curves.series;
         let merge = windows.len().div_ceil(MAX_WINDOWS).next_power_of_two();
         let sum = |windows: &[Window]| {
-            windows
-                .iter()
-                .fold([0; 4], |[arrived, served, batches, requests], window| {
-                    [
-                        arrived + window.arrived,
-                        served + window.served,
-                        batches + window.batches,
-                        requests + window.batch_requests,
-                    ]
-                })
+            windows.iter().fold([0; 4], |[arrived, served, batches, requests], window| {
+                [
+                    arrived + window.arrived,
+                    served + window.served,
+                    batches + window.batches,
+                    requests + window.batch_requests,
+                ]
+            })
         };
         RunCurves {
             system: summary.system.clone(),
@@ -243,8 +241,7 @@ impl From<RunCurves> for Curves {
 pub fn shares() -> impl Iterator<Item = f64> {
     let body = (0..9_900).step_by(50);
     let tail = (9_900..9_990).step_by(10).chain([9_990, 9_995, 9_999, 10_000]);
-    body.chain(tail)
-        .map(|per_ten_thousand| f64::from(per_ten_thousand) / 10_000.0)
+    body.chain(tail).map(|per_ten_thousand| f64::from(per_ten_thousand) / 10_000.0)
 }
 
 /// The share of requests that took at most `x_ms`, from latencies at each of [`shares`], linear between them.
@@ -263,8 +260,8 @@ pub fn share_within(latency_ms: &[f64], x_ms: f64) -> f64 {
     shares[above - 1] + part * (shares[above] - shares[above - 1])
 }
 
-/// The latency that `share` of the requests did not exceed, from latencies at each of [`shares`], linear between them; nothing where none
-/// are kept.
+/// The latency that `share` of the requests did not exceed, from latencies at each of [`shares`], linear between them;
+/// nothing where none are kept.
 fn latency_within(latency_ms: &[f64], share: f64) -> Option<f64> {
     let shares: Vec<f64> = shares().collect();
     let above = shares.partition_point(|&kept| kept < share);

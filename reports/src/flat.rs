@@ -20,29 +20,23 @@ const SUFFIXES: [(&str, &str); 5] = [
     ("%", "_percent"),
 ];
 
-/// The table. Its columns are the union over all runs: those that say which run it is, the sweep's parameters, and the rest in
-/// alphabetical order. What a run lacks is empty. A parameter with a unit has a column as it was written, and one with the number alone, in the base
-/// unit that its name ends with: `…rate` has `6000/min`, `…rate_per_s` 100.
+/// The table. Its columns are the union over all runs: those that say which run it is, the sweep's parameters, and the
+/// rest in alphabetical order. What a run lacks is empty. A parameter with a unit has a column as it was written, and
+/// one with the number alone, in the base unit that its name ends with: `…rate` has `6000/min`, `…rate_per_s` 100.
 pub fn csv(runs: &[RunSummary]) -> Result<Vec<u8>, ReportError> {
     let rows: Vec<BTreeMap<String, String>> = runs.iter().map(row).collect::<Result<_, _>>()?;
     let names: BTreeSet<&str> = rows.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
     let is_parameter = |name: &&&str| name.starts_with("parameters.");
     let mut header: Vec<&str> = LEADING.to_vec();
     header.extend(names.iter().filter(is_parameter));
-    header.extend(
-        names
-            .iter()
-            .filter(|name| !is_parameter(name) && !LEADING.contains(name)),
-    );
+    header.extend(names.iter().filter(|name| !is_parameter(name) && !LEADING.contains(name)));
 
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(&header)?;
     for row in &rows {
         writer.write_record(header.iter().map(|name| row.get(*name).map_or("", String::as_str)))?;
     }
-    Ok(writer
-        .into_inner()
-        .map_err(|error| csv::Error::from(error.into_error()))?)
+    Ok(writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?)
 }
 
 fn row(run: &RunSummary) -> Result<BTreeMap<String, String>, ReportError> {
@@ -148,13 +142,7 @@ mod tests {
         );
         let rows: Vec<BTreeMap<&str, String>> = reader
             .records()
-            .map(|record| {
-                header
-                    .iter()
-                    .map(String::as_str)
-                    .zip(record.unwrap().iter().map(str::to_owned))
-                    .collect()
-            })
+            .map(|record| header.iter().map(String::as_str).zip(record.unwrap().iter().map(str::to_owned)).collect())
             .collect();
         assert_eq!(rows[0]["system"], runs[0].system);
         assert_eq!(rows[0]["parameters.workload.arrivals.poisson.rate"], "6000/min");

@@ -32,8 +32,8 @@ pub struct RunFolder<'a> {
 }
 
 impl RunFolder<'_> {
-    /// Writes all files, makes the folder where it is missing, and says where the page lies. `summary.json` comes last: a folder
-    /// that has one is complete.
+    /// Writes all files, makes the folder where it is missing, and says where the page lies. `summary.json` comes last:
+    /// a folder that has one is complete.
     ///
     /// # Errors
     /// When a file cannot be written; the error names it.

@@ -49,12 +49,10 @@ impl<'a> Group<'a> {
                 parameters,
                 ..
             } = &run.summary;
-            let place = places
-                .entry((machine, system, identity(parameters)))
-                .or_insert_with(|| {
-                    groups.push(Group { runs: Vec::new() });
-                    groups.len() - 1
-                });
+            let place = places.entry((machine, system, identity(parameters))).or_insert_with(|| {
+                groups.push(Group { runs: Vec::new() });
+                groups.len() - 1
+            });
             groups[*place].runs.push(run);
         }
         groups

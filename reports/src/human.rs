@@ -1,5 +1,5 @@
-//! Numbers as people read them: three significant digits, units that fit, thousands apart. A unit never leaves its number at
-//! the end of a line: the space between them does not break.
+//! Numbers as people read them: three significant digits, units that fit, thousands apart. A unit never leaves its
+//! number at the end of a line: the space between them does not break.
 
 use std::ops::RangeInclusive;
 
@@ -28,9 +28,7 @@ fn with_digits(value: f64, digits: i32) -> String {
 /// So many decimals, thousands apart.
 pub(crate) fn with_decimals(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    let (whole, fraction) = text
-        .split_once('.')
-        .map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
     let whole = thousands(whole);
     fraction.map_or(whole.clone(), |fraction| format!("{whole}.{fraction}"))
 }
@@ -85,7 +83,8 @@ pub fn exact_milliseconds(ms: f64) -> String {
     milliseconds_with(ms, (DIGITS..MOST_DIGITS).find(is_all).unwrap_or(MOST_DIGITS))
 }
 
-/// The limits of a target in milliseconds: of the whole answer, the first token, each further one. "100 ms"; "1 s to the first token and 50 ms a token".
+/// The limits of a target in milliseconds: of the whole answer, the first token, each further one. "100 ms"; "1 s to
+/// the first token and 50 ms a token".
 pub fn limits(ms: [Option<f64>; 3]) -> String {
     let limits = ms.iter().zip(["", " to the first token", " a token"]);
     let limits = limits.filter_map(|(ms, what)| Some(format!("{}{what}", exact_milliseconds((*ms)?))));
@@ -109,9 +108,7 @@ pub fn milliseconds_apart(ms: f64, other: f64) -> String {
 
 fn rounded_to(value: f64, digits: i32) -> f64 {
     let decimals = digits as usize - 1;
-    format!("{value:.decimals$e}")
-        .parse()
-        .expect("a formatted float is a float")
+    format!("{value:.decimals$e}").parse().expect("a formatted float is a float")
 }
 
 fn milliseconds_with(ms: f64, digits: i32) -> String {
@@ -132,9 +129,7 @@ pub fn bytes(bytes: f64) -> String {
 /// The unit that fits so many bytes: how many bytes it has, and its name.
 pub fn binary_unit(bytes: f64) -> (f64, &'static str) {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let power = (0..units.len() - 1)
-        .find(|&i| bytes < 1024f64.powi(i as i32 + 1))
-        .unwrap_or(units.len() - 1);
+    let power = (0..units.len() - 1).find(|&i| bytes < 1024f64.powi(i as i32 + 1)).unwrap_or(units.len() - 1);
     (1024f64.powi(power as i32), units[power])
 }
 

@@ -1,13 +1,14 @@
 //! Summaries, comparisons, tables and pages, from ledgers.
 //!
-//! This crate does not know how anything runs: it takes a [`RunRecord`](tenantry_core::RunRecord) and the labels of its run, and
-//! makes files and text of them. It reads no clock and asks no environment but `NO_COLOR`.
+//! This crate does not know how anything runs: it takes a [`RunRecord`](tenantry_core::RunRecord) and the labels of its
+//! run, and makes files and text of them. It reads no clock and asks no environment but `NO_COLOR`.
 //!
-//! A [`Run`] is what is kept of a record: a [`RunSummary`] (the figures, as in `summary.json`) and its [`Curves`] (what is
-//! drawn). [`Group`]s are the repeats of one system at one sweep point. [`Validation`] sets simulated against executed groups.
-//! [`Page`] is `report.html`, and [`RunFolder`] writes everything, each file whole or not at all.
+//! A [`Run`] is what is kept of a record: a [`RunSummary`] (the figures, as in `summary.json`) and its [`Curves`] (what
+//! is drawn). [`Group`]s are the repeats of one system at one sweep point. [`Validation`] sets simulated against
+//! executed groups. [`Page`] is `report.html`, and [`RunFolder`] writes everything, each file whole or not at all.
 //!
-//! Read first: [`summary`] (what is said of a run), [`validation`] (how far the two machines differ), [`page`] (how it is shown).
+//! Read first: [`summary`] (what is said of a run), [`validation`] (how far the two machines differ), [`page`] (how it
+//! is shown).
 
 pub mod answers;
 pub mod classes;

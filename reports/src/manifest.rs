@@ -1,5 +1,5 @@
-//! Where a result comes from: `manifest.json`. All that may differ between two runs of the same input is here and not in
-//! `summary.json`.
+//! Where a result comes from: `manifest.json`. All that may differ between two runs of the same input is here and not
+//! in `summary.json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,14 +36,12 @@ impl Manifest {
     /// Whether it is of `tenantry plan`: a folder that plans and runs were written to is of whoever came last.
     pub fn is_of_plan(&self) -> bool {
         let words = self.command_line.iter().skip(1);
-        words
-            .into_iter()
-            .find(|word| !word.starts_with('-'))
-            .is_some_and(|word| word == "plan")
+        words.into_iter().find(|word| !word.starts_with('-')).is_some_and(|word| word == "plan")
     }
 
-    /// Without what says on which machine it was made, in which folders, when and how fast: for a page that others get, and that comes out
-    /// the same each time. A folder with spaces in its name is known in a note if the command line has it as a word's whole value.
+    /// Without what says on which machine it was made, in which folders, when and how fast: for a page that others get,
+    /// and that comes out the same each time. A folder with spaces in its name is known in a note if the command line
+    /// has it as a word's whole value.
     pub fn anonymous(self) -> Manifest {
         let program = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
         // The longer first, since one may be in another.

@@ -296,11 +296,7 @@ mod tests {
         (slo.at, slo.ttft_ms) = ("p95".into(), Some(500.0));
         runs[0].summary.ttft_ms = latency;
         assert!(titles(&runs).contains(&"TTFT at SLO ms") && !titles(&runs).contains(&"TPOT at SLO ms"));
-        let read = METRICS
-            .iter()
-            .find(|metric| metric.title == "TTFT at SLO ms")
-            .unwrap()
-            .read;
+        let read = METRICS.iter().find(|metric| metric.title == "TTFT at SLO ms").unwrap().read;
         assert_eq!(read(&runs[0].summary), Some(latency.unwrap().p95));
     }
 
@@ -308,11 +304,8 @@ mod tests {
     #[test]
     fn seeds_without_any_count_too() {
         let mut runs = testing::runs();
-        let column = |runs: &[crate::Run]| {
-            shown(&Group::all(runs))
-                .into_iter()
-                .find(|metric| metric.title == "Unanswered")
-        };
+        let column =
+            |runs: &[crate::Run]| shown(&Group::all(runs)).into_iter().find(|metric| metric.title == "Unanswered");
         for run in &mut runs {
             let requests = &mut run.summary.requests;
             (requests.rejected, requests.failed) = (0, 0);

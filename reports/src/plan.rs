@@ -147,8 +147,8 @@ pub fn sure(confidence: f64) -> String {
     human::percent(confidence.min(0.9999))
 }
 
-/// A system with its settings, for people: `hmi (max_size 16, pipeline layerwise)`. Settings are called by as much of the end of their
-/// paths as tells them apart.
+/// A system with its settings, for people: `hmi (max_size 16, pipeline layerwise)`. Settings are called by as much of
+/// the end of their paths as tells them apart.
 pub fn name<'a>(system: &str, settings: impl Iterator<Item = (&'a String, &'a serde_json::Value)>) -> String {
     let settings: Vec<(&String, &serde_json::Value)> = settings.collect();
     let end = |path: &str, parts: usize| {
@@ -157,9 +157,7 @@ pub fn name<'a>(system: &str, settings: impl Iterator<Item = (&'a String, &'a se
     };
     let is_taken = |path: &str, parts: usize| {
         let others = settings.iter().filter(|(other, _)| other.as_str() != path);
-        others
-            .into_iter()
-            .any(|(other, _)| end(other, parts) == end(path, parts))
+        others.into_iter().any(|(other, _)| end(other, parts) == end(path, parts))
     };
     let called = |path: &str| {
         let parts = (1..=path.split('.').count()).find(|parts| !is_taken(path, *parts));
@@ -208,7 +206,8 @@ pub struct Binds {
     pub what: String,
     /// In a sentence.
     pub sentence: String,
-    /// Of the level that just fails, or of the answer where there is none: how busy each kind of lane was, and how full the memory.
+    /// Of the level that just fails, or of the answer where there is none: how busy each kind of lane was, and how full
+    /// the memory.
     pub shares: BTreeMap<String, f64>,
 }
 
@@ -248,8 +247,8 @@ impl PlanReport {
         reasons
     }
 
-    /// The options as rows; the first is the header. Columns that no option has anything in are left out. [`reasons`](Self::reasons) are
-    /// given by their numbers.
+    /// The options as rows; the first is the header. Columns that no option has anything in are left out.
+    /// [`reasons`](Self::reasons) are given by their numbers.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let [ttft, tpot] = ["TTFT", "TPOT"].map(|part| format!("{part} {} ms", self.latency_at));
         let latency = self.latency_title();
@@ -275,9 +274,7 @@ impl PlanReport {
         let reasons = self.reasons();
         for option in &self.options {
             let within = option.within.map_or(ABSENT.to_owned(), |within| {
-                let width = option
-                    .within_half_width
-                    .filter(|width| *width >= 0.0005 && width.is_finite());
+                let width = option.within_half_width.filter(|width| *width >= 0.0005 && width.is_finite());
                 let width = width.map_or(String::new(), |width| format!(" ± {:.1}", width * 100.0));
                 format!("{}{width}", human::percent(within))
             });
@@ -315,10 +312,11 @@ impl PlanReport {
 
     /// Whether the target limits parts of an answer.
     pub fn is_of_parts(&self) -> bool {
-        { self.options.iter() }.any(|option| option.ttft_ms.is_some() || option.tpot_ms.is_some())
+        self.options.iter().any(|option| option.ttft_ms.is_some() || option.tpot_ms.is_some())
     }
 
-    /// The points on the front as rows; the first is the header. Tenants and the load are columns where they tell points apart.
+    /// The points on the front as rows; the first is the header. Tenants and the load are columns where they tell
+    /// points apart.
     pub fn front_rows(&self) -> Vec<Vec<String>> {
         let points: Vec<&FrontPoint> = self.front.iter().filter(|point| point.on_front).collect();
         let differ =
@@ -346,9 +344,7 @@ impl PlanReport {
                 point.name.clone(),
                 point.card.clone(),
                 human::count(point.gpus.into()),
-                point
-                    .tenants
-                    .map_or(ABSENT.to_owned(), |tenants| human::count(tenants.into())),
+                point.tenants.map_or(ABSENT.to_owned(), |tenants| human::count(tenants.into())),
                 point.offered_rps.map_or(ABSENT.to_owned(), human::number),
                 human::number(point.cost),
                 human::number(point.latency_ms),

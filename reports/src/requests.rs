@@ -1,7 +1,7 @@
 //! `requests.parquet`: one row a request, in the order in which they left.
 //!
-//! Each run fills a part of its own while it goes on, a row group at a time, and the parts are joined in the order of the runs:
-//! memory does not grow with the number of requests, and the file does not depend on the number of threads.
+//! Each run fills a part of its own while it goes on, a row group at a time, and the parts are joined in the order of
+//! the runs: memory does not grow with the number of requests, and the file does not depend on the number of threads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,16 +23,20 @@ use crate::whole::Part;
 
 /// The columns. Instants are nanoseconds since the start of the run; what does not apply is null, never zero.
 ///
-/// - `system`, `machine`, `repeat`, `seed`, `parameters`: which run; the sweep point is a JSON object. Requests of the same ticket are the same in
-///   runs of the same seed and point.
-/// - `ticket`, `tenant`, `class`, `input_tokens`, `output_tokens`: the request, as the workload has it; `output_tokens` is null where it
-///   asks for none. `generated_tokens`: how many it was given, null where that is none: fewer where it did not finish, came to the model's last
-///   position, or ended by a token.
-/// - `arrival_ns`; `warm_up`, whether that is within the warm-up, so that most figures leave the request out; `start_ns`, when its batch was handed to the machine (of several, the first); `first_token_ns`, of a decoder's answer;
-///   `end_ns`, when it left.
-/// - `queue_ns`, `lane_ns`, `stall_ns`, `compute_ns`, `tell_ns`: the waits of `summary.json`. They add up to the latency.
-/// - `batch`: which of the run's batches, from 0 (of several, the last), and `batch_requests`, how many requests were in it (of several, the most).
-/// - `stage`: of a cascade, which of its models answered, from 0, and `right`, whether the answer is, where that is known.
+/// - `system`, `machine`, `repeat`, `seed`, `parameters`: which run; the sweep point is a JSON object. Requests of the
+///   same ticket are the same in runs of the same seed and point.
+/// - `ticket`, `tenant`, `class`, `input_tokens`, `output_tokens`: the request, as the workload has it; `output_tokens`
+///   is null where it asks for none. `generated_tokens`: how many it was given, null where that is none: fewer where it
+///   did not finish, came to the model's last position, or ended by a token.
+/// - `arrival_ns`; `warm_up`, whether that is within the warm-up, so that most figures leave the request out;
+///   `start_ns`, when its batch was handed to the machine (of several, the first); `first_token_ns`, of a decoder's
+///   answer; `end_ns`, when it left.
+/// - `queue_ns`, `lane_ns`, `stall_ns`, `compute_ns`, `tell_ns`: the waits of `summary.json`. They add up to the
+///   latency.
+/// - `batch`: which of the run's batches, from 0 (of several, the last), and `batch_requests`, how many requests were
+///   in it (of several, the most).
+/// - `stage`: of a cascade, which of its models answered, from 0, and `right`, whether the answer is, where that is
+///   known.
 /// - `outcome`: `finished`, `rejected`, `failed`, `cancelled` or `unfinished`; `reason` of the rejected and the failed.
 pub const SCHEMA: &str = "
 message request {
@@ -207,8 +211,7 @@ impl Observer for RequestsPart {
                         }
                     }
                     if is_run && member.sequence.completes {
-                        self.going_on
-                            .insert(member.request, (member.ticket, submission.instance));
+                        self.going_on.insert(member.request, (member.ticket, submission.instance));
                     }
                 }
                 if is_run {

@@ -1,7 +1,7 @@
 //! Rows of a Parquet file with a part for each run.
 //!
-//! Each run fills a part of its own while it goes on, a row group at a time, and the parts are joined in the order of the runs:
-//! memory does not grow with the number of rows, and the file does not depend on the number of threads.
+//! Each run fills a part of its own while it goes on, a row group at a time, and the parts are joined in the order of
+//! the runs: memory does not grow with the number of rows, and the file does not depend on the number of threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,9 +142,7 @@ impl Rows {
                 Values::Bool(values) => writer.typed::<BoolType>().write_batch(values, levels, None)?,
                 Values::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, levels, None)?,
                 Values::Longs { values, repetitions } => {
-                    writer
-                        .typed::<Int64Type>()
-                        .write_batch(values, levels, Some(repetitions))?
+                    writer.typed::<Int64Type>().write_batch(values, levels, Some(repetitions))?
                 }
             };
             writer.close()?;
@@ -174,12 +172,7 @@ fn copy_groups(out: &mut WholeFile, schema: &TypePtr, parts: &[Part]) -> Result<
             .with_page_index_policy(PageIndexPolicy::Optional)
             .parse_and_finish(&part)?;
         let index = metadata.page_index();
-        for (g, group) in metadata
-            .row_groups()
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| group.num_rows() > 0)
-        {
+        for (g, group) in metadata.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0) {
             let mut copy = writer.next_row_group()?;
             for (c, column) in group.columns().iter().enumerate() {
                 let result = ColumnCloseResult {

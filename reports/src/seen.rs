@@ -1,7 +1,8 @@
-//! What is noted of a run beside its record while it runs: what was asked, how each tenant and each service class fared, and the first ops.
+//! What is noted of a run beside its record while it runs: what was asked, how each tenant and each service class
+//! fared, and the first ops.
 //!
-//! Watch a run with a [`Seen`], and give it to [`Run::with_seen`](crate::Run::with_seen). It keeps a few numbers for each tenant and
-//! a few hundred ops, whatever the length of the run.
+//! Watch a run with a [`Seen`], and give it to [`Run::with_seen`](crate::Run::with_seen). It keeps a few numbers for
+//! each tenant and a few hundred ops, whatever the length of the run.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,8 @@ pub struct Seen {
     tenants: Vec<Tenant>,
     classes: Classes,
     ops: Vec<OpRan>,
-    /// When as many ops as are wanted had ended. Ops are told of at their end: those that began before are still awaited for as long again.
+    /// When as many ops as are wanted had ended. Ops are told of at their end: those that began before are still
+    /// awaited for as long again.
     ops_until: Option<Time>,
 }
 
@@ -51,7 +53,8 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// The second of the first one, from which rates count: before it is the silence of a recording whose clock begins elsewhere.
+    /// The second of the first one, from which rates count: before it is the silence of a recording whose clock begins
+    /// elsewhere.
     fn first_second(self) -> u64 {
         self.first.0 / 1_000_000_000
     }
@@ -132,24 +135,18 @@ impl Seen {
         let arrivals = self.arrivals?;
         let counted = arrivals.last.0 / 1_000_000_000 - arrivals.first_second() < MAX_SECONDS;
         let from = usize::from(arrivals.first_second() > 0).min(whole);
-        counted
-            .then(|| dispersion(&self.requests_per_s[from..whole], 1))
-            .flatten()
+        counted.then(|| dispersion(&self.requests_per_s[from..whole], 1)).flatten()
     }
 
-    /// How evenly tenants were served in a run that has ended, or that the user did; nothing where fewer than two had an answer.
+    /// How evenly tenants were served in a run that has ended, or that the user did; nothing where fewer than two had
+    /// an answer.
     pub fn fairness(&self, interrupted: bool) -> Option<FairnessSummary> {
         let means = self.tenant_latency_ms();
         if means.len() < 2 {
             return None;
         }
-        let (sum, squares) = means
-            .iter()
-            .fold((0.0, 0.0), |(sum, squares), ms| (sum + ms, squares + ms * ms));
-        let shares = self
-            .tenants
-            .iter()
-            .filter_map(|tenant| tenant.in_time.share(interrupted));
+        let (sum, squares) = means.iter().fold((0.0, 0.0), |(sum, squares), ms| (sum + ms, squares + ms * ms));
+        let shares = self.tenants.iter().filter_map(|tenant| tenant.in_time.share(interrupted));
         let shares: Vec<f64> = shares.collect();
         let met = |quantile: f64| {
             let kept = shares.iter().filter(|share| **share >= quantile);
@@ -172,9 +169,8 @@ impl Seen {
     /// The mean latency of each tenant that was answered, in milliseconds, ascending.
     fn tenant_latency_ms(&self) -> Vec<f64> {
         let answered = self.tenants.iter().filter(|tenant| tenant.answered > 0);
-        let mut means: Vec<f64> = answered
-            .map(|tenant| tenant.latency_sum_ns as f64 / f64::from(tenant.answered) / 1e6)
-            .collect();
+        let mut means: Vec<f64> =
+            answered.map(|tenant| tenant.latency_sum_ns as f64 / f64::from(tenant.answered) / 1e6).collect();
         means.sort_unstable_by(f64::total_cmp);
         means
     }
@@ -383,7 +379,8 @@ mod tests {
         assert_eq!(seen.fairness(false).unwrap().tenants_in_slo, None);
     }
 
-    /// Requests that wait for years add up to more than 64 bits of nanoseconds hold: an overload of a long run is no fault of it.
+    /// Requests that wait for years add up to more than 64 bits of nanoseconds hold: an overload of a long run is no
+    /// fault of it.
     #[test]
     fn latencies_of_an_overload_add_up() {
         let mut seen = Seen::new(Time::ZERO, None, false);

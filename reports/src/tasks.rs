@@ -54,9 +54,7 @@ impl TaskSummary {
             registrations: counts.registrations,
             loaded: counts.loaded,
             loaded_until_full: counts.loaded_until_full,
-            refused: refused
-                .map(|(fault, count)| (fault.name().to_owned(), *count))
-                .collect(),
+            refused: refused.map(|(fault, count)| (fault.name().to_owned(), *count)).collect(),
             kinds: kinds
                 .map(|&(kind, tasks, bytes)| (kind.name().to_owned(), KindSummary { tasks, bytes }))
                 .collect(),

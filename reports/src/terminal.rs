@@ -35,8 +35,8 @@ impl Style {
 /// A line below the header and nothing else.
 const HEADER_LINE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// Systems as rows, or as columns where the terminal is too narrow for that, and below them their service classes. Figures are means over
-/// repeats.
+/// Systems as rows, or as columns where the terminal is too narrow for that, and below them their service classes.
+/// Figures are means over repeats.
 pub fn systems(runs: &[Run], style: Style) -> String {
     let groups = Group::all(runs);
     let classes: Vec<Vec<String>> = groups.iter().flat_map(classes).collect();
@@ -51,9 +51,7 @@ pub fn systems(runs: &[Run], style: Style) -> String {
     if classes.is_empty() {
         return systems;
     }
-    let head = ["System", "Machine", "Class"]
-        .into_iter()
-        .chain(class_columns().map(|(title, _)| title));
+    let head = ["System", "Machine", "Class"].into_iter().chain(class_columns().map(|(title, _)| title));
     let mut rows = vec![head.map(str::to_owned).collect()];
     rows.extend(classes);
     format!("{systems}\n\n{}", systems_table(&rows, style, 3).trim_fmt())
@@ -63,30 +61,20 @@ pub fn systems(runs: &[Run], style: Style) -> String {
 fn classes(group: &Group<'_>) -> Vec<Vec<String>> {
     let of_group = classes::figures(group);
     let row = |(class, figures): (String, [String; 6])| {
-        [safe(&group.title()), safe(group.machine()), safe(&class)]
-            .into_iter()
-            .chain(figures)
-            .collect()
+        [safe(&group.title()), safe(group.machine()), safe(&class)].into_iter().chain(figures).collect()
     };
     of_group.into_iter().map(row).collect()
 }
 
 fn all_systems(groups: &[Group<'_>], style: Style) -> String {
     let metrics = metric::shown(groups);
-    let titles = ["System", "Machine"]
-        .into_iter()
-        .chain(metrics.iter().map(|metric| metric.title));
+    let titles = ["System", "Machine"].into_iter().chain(metrics.iter().map(|metric| metric.title));
     let mut rows: Vec<Vec<String>> = vec![titles.map(str::to_owned).collect()];
     rows.extend(groups.iter().map(|group| {
-        let figures = metrics.iter().map(|metric| {
-            group
-                .mean(metric.read)
-                .map_or(ABSENT.to_owned(), |value| metric.unit.show(value))
-        });
-        [safe(&group.title()), safe(group.machine())]
-            .into_iter()
-            .chain(figures)
-            .collect()
+        let figures = metrics
+            .iter()
+            .map(|metric| group.mean(metric.read).map_or(ABSENT.to_owned(), |value| metric.unit.show(value)));
+        [safe(&group.title()), safe(group.machine())].into_iter().chain(figures).collect()
     }));
     let text = systems_table(&rows, Style::Plain, 2).trim_fmt();
     match style {
@@ -152,9 +140,7 @@ fn add_figures(table: &mut Table, comparison: &Comparison) {
     for figure in &comparison.figures {
         let percent =
             |value: Option<f64>| value.map_or(ABSENT.to_owned(), |value| format!("{} %", human::signed(value)));
-        let limit = figure
-            .limit_percent
-            .map_or(ABSENT.to_owned(), |limit| format!("±{} %", human::number(limit)));
+        let limit = figure.limit_percent.map_or(ABSENT.to_owned(), |limit| format!("±{} %", human::number(limit)));
         let verdict = match figure.verdict {
             None => Cell::new(ABSENT),
             Some(Verdict::Within) => Cell::new("within").fg(Color::Green),
@@ -218,9 +204,7 @@ fn table(style: Style) -> Table {
         }
         Style::Terminal { width, color } => {
             table.load_style(HEADER_LINE);
-            table
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(width);
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
             if color {
                 table.enforce_styling()
             } else {

@@ -147,10 +147,7 @@ pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
                 (encode.layers.count > 0, layers(encode.layers)),
                 (encode.heads, "heads".to_owned()),
             ];
-            let parts: Vec<String> = parts
-                .into_iter()
-                .filter_map(|(has, part)| has.then_some(part))
-                .collect();
+            let parts: Vec<String> = parts.into_iter().filter_map(|(has, part)| has.then_some(part)).collect();
             (format!("encode {}", parts.join(" + ")), "compute")
         }
         OpKind::Inspect => ("confidence and attention".to_owned(), "compute"),

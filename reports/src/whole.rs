@@ -9,8 +9,8 @@ use tenantry_traces::whole::{self, PREFIX};
 
 use crate::error::ReportError;
 
-/// A file that is written beside its place and takes its name when it is finished: whoever opens the path finds the old contents
-/// or the new ones, even after a power cut. Dropped unfinished, it leaves nothing.
+/// A file that is written beside its place and takes its name when it is finished: whoever opens the path finds the old
+/// contents or the new ones, even after a power cut. Dropped unfinished, it leaves nothing.
 #[derive(Debug)]
 pub struct WholeFile {
     path: PathBuf,
@@ -65,9 +65,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     whole::write_whole(path, bytes).map_err(|source| ReportError::io(path, source))
 }
 
-/// Writes the files of a folder that belong together, the last of which says that all are there. All are written beside their places
-/// before any takes its name, so that a full disk leaves what was there; then the last of an earlier time goes first, and with it what was
-/// `gone` since.
+/// Writes the files of a folder that belong together, the last of which says that all are there. All are written beside
+/// their places before any takes its name, so that a full disk leaves what was there; then the last of an earlier time
+/// goes first, and with it what was `gone` since.
 ///
 /// # Errors
 /// When a file cannot be written or removed; the error names it.
@@ -80,7 +80,9 @@ pub fn write_together<'a>(
     let beside = |(name, bytes): (&str, Vec<u8>)| {
         let path = folder.join(name);
         let mut file = WholeFile::create(&path)?;
-        { file.write_all(&bytes).and_then(|()| file.flush()) }.map_err(|source| ReportError::io(&path, source))?;
+        file.write_all(&bytes)
+            .and_then(|()| file.flush())
+            .map_err(|source| ReportError::io(&path, source))?;
         Ok(file)
     };
     let written = files.into_iter().map(beside).collect::<Result<Vec<_>, ReportError>>()?;
@@ -118,8 +120,8 @@ pub fn remove_unfinished(folder: &Path) -> Result<(), ReportError> {
     remove().map_err(|source| ReportError::io(folder, source))
 }
 
-/// A part of a file that is joined from several: it lies beside its place, is closed when it is finished, since there may be
-/// thousands of them, and is removed when it is dropped.
+/// A part of a file that is joined from several: it lies beside its place, is closed when it is finished, since there
+/// may be thousands of them, and is removed when it is dropped.
 #[derive(Debug)]
 pub struct Part(TempPath);
 

@@ -68,17 +68,13 @@ pub(crate) fn route(
             pool: PoolSpec {
                 name: stage.called().to_owned(),
                 model,
-                instances_per_gpu: stage
-                    .instances_per_gpu
-                    .map_or(around.pool.instances_per_gpu, |count| count.0),
+                instances_per_gpu: stage.instances_per_gpu.map_or(around.pool.instances_per_gpu, |count| count.0),
                 batch: stage.batch.map_or(around.pool.batch, batch_of),
                 ..around.pool.clone()
             },
             gpus: stage.gpus.clone().unwrap_or_else(|| (0..around.gpus).collect()),
             layers,
-            dispatch: stage
-                .reroute
-                .and_then(|reroute| dispatch(&reroute, &path.key("reroute"), problems)),
+            dispatch: stage.reroute.and_then(|reroute| dispatch(&reroute, &path.key("reroute"), problems)),
             scale: scale(raw, index, around, &path, problems),
             packing: stage.packing.map(|packing| packing.0),
         });
@@ -217,9 +213,7 @@ fn scale(
     let own = stage.gpus.as_ref().map(|gpus| gpus.len() as u32);
     let scaled = Scaled {
         slo: stage.slo.map_or(Duration::ZERO, |slo| slo.0),
-        instances_per_gpu: stage
-            .instances_per_gpu
-            .map_or(around.pool.instances_per_gpu, |count| count.0),
+        instances_per_gpu: stage.instances_per_gpu.map_or(around.pool.instances_per_gpu, |count| count.0),
         cards: own.unwrap_or(around.gpus),
         of: if own.is_some() {
             "the stage's gpus"
@@ -298,13 +292,7 @@ impl RawOutcomeSource {
             RawOutcomeSource::Table { models, .. } => Some(models.keys().map(String::as_str).collect()),
             RawOutcomeSource::Generated {
                 small, large, others, ..
-            } => Some(
-                [small, large]
-                    .into_iter()
-                    .chain(others.keys())
-                    .map(String::as_str)
-                    .collect(),
-            ),
+            } => Some([small, large].into_iter().chain(others.keys()).map(String::as_str).collect()),
             RawOutcomeSource::Difficulty { models, .. } => Some(models.iter().map(String::as_str).collect()),
             RawOutcomeSource::Profiled { .. } => None,
         }

@@ -51,7 +51,7 @@ pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem
     }
     // Before any value is looked at.
     for (system, keys) in &plan.choices {
-        let options = { keys.values() }.map(Vec::len).try_fold(1, usize::checked_mul);
+        let options = keys.values().map(Vec::len).try_fold(1, usize::checked_mul);
         if options.is_none_or(|options| options > OPTIONS_MAX) {
             let must = format!("at most {OPTIONS_MAX} combinations");
             let got = options.map_or("more than can be counted".to_owned(), |options| options.to_string());
@@ -100,8 +100,8 @@ fn json(value: &Value) -> Option<Json> {
     serde_json::to_value(value).ok()
 }
 
-/// What is wrong with a system once the plan has made its choices, in terms of the choices: what `plan` would otherwise find while
-/// it searches, in a scenario that nobody wrote. They are made in the system with every default written out.
+/// What is wrong with a system once the plan has made its choices, in terms of the choices: what `plan` would otherwise
+/// find while it searches, in a scenario that nobody wrote. They are made in the system with every default written out.
 pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
     let Some(plan) = raw.plan.as_ref().filter(|plan| !plan.choices.is_empty()) else {
         return Ok(());
@@ -114,7 +114,7 @@ pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
     let (gpus, all_gpus) = (numbers_to_check(raw, plan), numbers_of_cards(raw, plan));
     let mut problems: Vec<Problem> = Vec::new();
     for (index, system) in raw.systems.iter().enumerate() {
-        let chosen = { combinations(plan, &system.name.0).into_iter() }.filter(|choices| !choices.is_empty());
+        let chosen = combinations(plan, &system.name.0).into_iter().filter(|choices| !choices.is_empty());
         for choices in chosen {
             for problem in wrong(&tree, index, &choices, plan, (&gpus, &all_gpus)) {
                 // Each value is in many combinations, and would be wrong in all of them.
@@ -130,7 +130,8 @@ pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Numbers of cards of which one must do for a combination: some take cards by twos, say. From the most on, and no more than show it.
+/// Numbers of cards of which one must do for a combination: some take cards by twos, say. From the most on, and no more
+/// than show it.
 fn numbers_to_check(raw: &RawScenario, plan: &RawPlan) -> Vec<u32> {
     const ENOUGH: usize = 64;
     let mut gpus = numbers_of_cards(raw, plan);
@@ -139,9 +140,9 @@ fn numbers_to_check(raw: &RawScenario, plan: &RawPlan) -> Vec<u32> {
     gpus
 }
 
-/// What is wrong with one combination for a system, with whichever of these numbers of cards: as it is with the first of them. What is wrong there
-/// with another system is left out: each is tried with the numbers that it takes. A combination that is right may be none that a plan over all
-/// numbers can ask for.
+/// What is wrong with one combination for a system, with whichever of these numbers of cards: as it is with the first
+/// of them. What is wrong there with another system is left out: each is tried with the numbers that it takes. A
+/// combination that is right may be none that a plan over all numbers can ask for.
 fn wrong(
     tree: &Value,
     index: usize,

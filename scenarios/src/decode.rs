@@ -1,8 +1,8 @@
 //! From a YAML value to a raw type, with a path for everything that is wrong.
 //!
-//! It differs from `serde_yaml::from_value` in three ways: problems carry paths and come in parts ([`Problem`]); a choice with
-//! content is written as a mapping with one key, `poisson: {rate: 5/s}`, rather than as a YAML tag; and one reading
-//! finds every problem, by leaving out what is wrong and looking again.
+//! It differs from `serde_yaml::from_value` in three ways: problems carry paths and come in parts ([`Problem`]); a
+//! choice with content is written as a mapping with one key, `poisson: {rate: 5/s}`, rather than as a YAML tag; and one
+//! reading finds every problem, by leaving out what is wrong and looking again.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -158,9 +158,7 @@ impl<'de> Deserializer<'de> for At<'de> {
             }
             _ => return self.must(one_of(variants.iter().copied())),
         };
-        visitor
-            .visit_enum(choice)
-            .map_err(|problem| problem.at(&self.path, self.value))
+        visitor.visit_enum(choice).map_err(|problem| problem.at(&self.path, self.value))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
@@ -290,9 +288,7 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
 
     /// A name alone stands for content with nothing but defaults.
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Problem> {
-        let content = self
-            .content
-            .unwrap_or_else(|| self.at.child(self.at.path.key(self.name), &NO_CONTENT));
+        let content = self.content.unwrap_or_else(|| self.at.child(self.at.path.key(self.name), &NO_CONTENT));
         content.deserialize_struct("", fields, visitor)
     }
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::fmt::{self, Debug, Write};
 use std::hash::{DefaultHasher, Hasher};
 
-/// Values that differ from each other. Specifications have floating-point numbers and so no hash of their own: they are found by one of what `Debug`
-/// writes, and compared with the few that have the same. Comparing each with all others would take hours where a sweep has a million points.
+/// Values that differ from each other. Specifications have floating-point numbers and so no hash of their own: they are
+/// found by one of what `Debug` writes, and compared with the few that have the same. Comparing each with all others
+/// would take hours where a sweep has a million points.
 #[derive(Debug)]
 pub struct Distinct<T> {
     by_hash: HashMap<u64, Vec<T>>,

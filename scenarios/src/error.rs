@@ -80,8 +80,8 @@ pub(crate) const PROBLEMS_MAX: usize = 10;
 /// What is found where a key is none of those that there are.
 const UNKNOWN_KEY: &str = "an unknown key";
 
-/// A [`ScenarioError`] in the making. It is serde's error type while a scenario is decoded, so that what is wrong arrives in
-/// parts rather than as a sentence; where it is wrong is filled in by the decoder, which knows.
+/// A [`ScenarioError`] in the making. It is serde's error type while a scenario is decoded, so that what is wrong
+/// arrives in parts rather than as a sentence; where it is wrong is filled in by the decoder, which knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// Known once the problem has left the value at fault.

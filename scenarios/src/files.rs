@@ -47,8 +47,8 @@ pub(crate) fn files(raw: &mut RawScenario) -> Vec<&mut PathBuf> {
     files
 }
 
-/// Those that simulations read. Weights are for executions, but for tasks' files, which say kinds and sizes; of what lies beside
-/// checkpoints, the tokenizer counts texts.
+/// Those that simulations read. Weights are for executions, but for tasks' files, which say kinds and sizes; of what
+/// lies beside checkpoints, the tokenizer counts texts.
 pub(crate) fn inputs(raw: &RawScenario) -> Vec<PathBuf> {
     let mut raw = raw.clone();
     let mut tokenizers = Vec::new();

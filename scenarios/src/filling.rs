@@ -22,8 +22,8 @@ impl Waited {
     }
 }
 
-/// That enough requests can wait at the encoder, or at each model of a cascade that is asked first. Those that are asked later are left out: who waits
-/// there is not bounded by who may wait at the door.
+/// That enough requests can wait at the encoder, or at each model of a cascade that is asked first. Those that are
+/// asked later are left out: who waits there is not bounded by who may wait at the door.
 pub(crate) fn check(system: &RawSystem, raw: &RawScenario, path: &Path, problems: &mut Vec<Problem>) {
     for waited in asked_first(system, raw, path) {
         let (size, instances, unfilled) = (waited.size, waited.instances, waited.unfilled());
@@ -90,8 +90,8 @@ fn asked_first(system: &RawSystem, raw: &RawScenario, path: &Path) -> Vec<Waited
     stages.filter_map(of_stage).collect()
 }
 
-/// Whether all instances have all but one of a batch before the first has a whole one: where the next request goes to whom the fewest wait for, or, to
-/// each in turn, where who waits leaves by batches alone.
+/// Whether all instances have all but one of a batch before the first has a whole one: where the next request goes to
+/// whom the fewest wait for, or, to each in turn, where who waits leaves by batches alone.
 fn fills_evenly(system: &RawSystem, raw: &RawScenario, scales: bool) -> bool {
     let leaves = raw.workload.cancellations.is_some() || raw.workload.management.is_some() || scales;
     system.place != RawPlace::RoundRobin || !leaves

@@ -1,4 +1,5 @@
-//! From `generation:` to the specification of how requests run that generate, and what must hold between its values and the system's.
+//! From `generation:` to the specification of how requests run that generate, and what must hold between its values and
+//! the system's.
 
 use tenantry_core::spec::{
     ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LinkSpec, LoraSpec, PrefillSpec,
@@ -236,7 +237,7 @@ pub(crate) fn generation_of(generation: &RawGeneration, link: Option<RawLink>) -
             every: consolidate.every.0,
             light: consolidate.light.0,
         }),
-        scale: { generation.scale.zip(generation.consolidate) }.map(|(scale, consolidate)| LightLoadSpec {
+        scale: generation.scale.zip(generation.consolidate).map(|(scale, consolidate)| LightLoadSpec {
             light: consolidate.light.0,
             cards_at_start: scale.start.0,
             cards_min: scale.min.0,

@@ -1,15 +1,17 @@
 //! The question: YAML in, resolved and validated specifications out.
 //!
-//! This crate runs nothing, and knows neither machines nor reports. It opens no file but the scenario and presets of one's own,
-//! save that recorded traces are opened once to see that they are there.
+//! This crate runs nothing, and knows neither machines nor reports. It opens no file but the scenario and presets of
+//! one's own, save that recorded traces are opened once to see that they are there.
 //!
-//! - [`Scenario::load`] reads a file (or a shipped scenario) with `--set` overrides; [`Scenario::runs`] lists what is to be run,
-//!   a [`RunSpec`] each.
-//! - [`ScenarioErrors`] is all that is wrong with a file, as `file:LINE: field.path: must be …, got …; did you mean …?`.
+//! - [`Scenario::load`] reads a file (or a shipped scenario) with `--set` overrides; [`Scenario::runs`] lists what is
+//!   to be run, a [`RunSpec`] each.
+//! - [`ScenarioErrors`] is all that is wrong with a file, as
+//!   `file:LINE: field.path: must be …, got …; did you mean …?`.
 //! - [`raw`] mirrors the YAML, with units and defaults; [`schema`] is its JSON Schema.
 //! - [`presets`] are systems by name.
 //!
-//! Read `raw/mod.rs` for what can be written, `load.rs` for what becomes of it, `decode.rs` for where messages come from.
+//! Read `raw/mod.rs` for what can be written, `load.rs` for what becomes of it, `decode.rs` for where messages come
+//! from.
 
 mod cascade;
 mod choices;

@@ -1,7 +1,7 @@
 //! On which line of a YAML text a value is.
 //!
-//! The parser tells positions only of errors. So the text is read once more, by a visitor that walks down a path and raises an
-//! error at its end. Lines are looked up only for messages, so that reading twice costs nothing that matters.
+//! The parser tells positions only of errors. So the text is read once more, by a visitor that walks down a path and
+//! raises an error at its end. Lines are looked up only for messages, so that reading twice costs nothing that matters.
 
 use std::fmt;
 
@@ -13,9 +13,7 @@ use crate::path::{Path, Step};
 /// The line, from 1, of what `path` leads to in `text`, or of the nearest thing above that is there.
 pub(crate) fn line_of(text: &str, path: &Path) -> Option<u64> {
     let steps = path.steps();
-    (1..=steps.len())
-        .rev()
-        .find_map(|count| probed(text, &steps[..count], 1))
+    (1..=steps.len()).rev().find_map(|count| probed(text, &steps[..count], 1))
 }
 
 /// The line where a key stands for the second time in its mapping.
@@ -28,7 +26,8 @@ fn probed(text: &str, steps: &[Step], nth: usize) -> Option<u64> {
     Some(found.err()?.location()?.line() as u64)
 }
 
-/// Raises an error at the end of the steps, where its key is found for the nth time; ends in peace where they lead nowhere.
+/// Raises an error at the end of the steps, where its key is found for the nth time; ends in peace where they lead
+/// nowhere.
 struct Probe<'a> {
     steps: &'a [Step],
     nth: usize,

@@ -1,7 +1,7 @@
 //! From a file and its overrides to a [`Scenario`]: parse, override, fill in presets, decode, sweep, resolve.
 //!
-//! The steps before decoding work on the untyped YAML tree, so that a file, `--set` and `sweep` reach the same keys by the same
-//! paths and are told off in the same words.
+//! The steps before decoding work on the untyped YAML tree, so that a file, `--set` and `sweep` reach the same keys by
+//! the same paths and are told off in the same words.
 
 use serde_yaml::Value;
 use tenantry_core::answers::{self, Answers, AnswersError};
@@ -95,8 +95,8 @@ impl Override {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         // The sweep itself has no values of its own key: what is wrong with that is said of its keys.
-        let swept = sweep.0.iter().filter(|(swept, _)| swept != "sweep");
-        let Some((swept, _)) = { swept }.find(|(swept, _)| is_within(swept)) else {
+        let mut swept = sweep.0.iter().filter(|(swept, _)| swept != "sweep");
+        let Some((swept, _)) = swept.find(|(swept, _)| is_within(swept)) else {
             return Ok(());
         };
         let must = format!("left out where sweep.{swept} says which values it has");
@@ -406,12 +406,10 @@ fn numbers(numbers: &[f64]) -> String {
     }
 }
 
-/// Adds to unknown presets the other problems that don't follow from them: a system without its preset lacks all its keys.
+/// Adds to unknown presets the other problems that don't follow from them: a system without its preset lacks all its
+/// keys.
 fn add_independent(unknown_presets: &mut Vec<Problem>, others: Vec<Problem>) {
-    let systems: Vec<Path> = unknown_presets
-        .iter()
-        .filter_map(|problem| problem.path().parent())
-        .collect();
+    let systems: Vec<Path> = unknown_presets.iter().filter_map(|problem| problem.path().parent()).collect();
     let follows = |problem: &Problem| systems.iter().any(|system| problem.path().starts_with(system));
     unknown_presets.extend(others.into_iter().filter(|problem| !follows(problem)));
 }

@@ -72,8 +72,6 @@ fn shape_of(key: &str, model: &RawModel, path: Path) -> Result<ModelShape, Probl
             positions: shape.positions.0,
         },
     };
-    shape
-        .validate()
-        .map_err(|error| Problem::new(path.key(error.field), error.must, error.got))?;
+    shape.validate().map_err(|error| Problem::new(path.key(error.field), error.must, error.got))?;
     Ok(shape)
 }

@@ -23,7 +23,8 @@ pub(crate) struct Origin {
     pub presets: Vec<OwnPreset>,
 }
 
-/// Things wrong with one file that are told, at most: more would not help to mend it, and each takes a look through its text.
+/// Things wrong with one file that are told, at most: more would not help to mend it, and each takes a look through its
+/// text.
 const ERRORS_MAX: usize = 20;
 
 /// Where a scenario was read is no part of what it asks.
@@ -78,8 +79,8 @@ impl Origin {
         problem.locate(path, &self.file, line)
     }
 
-    /// The preset of one's own that says more of what a path leads to than the scenario does, and is not overruled there by a whole section; and where
-    /// it is in the preset.
+    /// The preset of one's own that says more of what a path leads to than the scenario does, and is not overruled
+    /// there by a whole section; and where it is in the preset.
     fn of_preset(&self, path: &Path) -> Option<(&OwnPreset, Path)> {
         let preset = self.presets.iter().find(|preset| path.starts_with(&preset.system))?;
         let system = preset.system.steps().len();

@@ -38,8 +38,9 @@ impl Path {
         Some(Path(steps))
     }
 
-    /// What `--set` writes: as [`parse`](Self::parse), but that the keys of a sweep and of a plan's choices are paths, of which each is one step. `to_one`
-    /// says that it is set to a single value, which no such key has: then a range's own keys may come behind it.
+    /// What `--set` writes: as [`parse`](Self::parse), but that the keys of a sweep and of a plan's choices are paths,
+    /// of which each is one step. `to_one` says that it is set to a single value, which no such key has: then a range's
+    /// own keys may come behind it.
     pub fn parse_set(text: &str, to_one: bool) -> Option<Path> {
         if let Some(swept) = text.strip_prefix("sweep.") {
             let (key, of_range) = match swept.rsplit_once('.') {

@@ -279,10 +279,7 @@ fn closed_loop(raw: &RawScenario, plan: &RawPlan, path: &Path) -> Vec<Problem> {
 fn cards(raw: &RawScenario, plan: &RawPlan) -> Vec<(String, Option<f64>)> {
     let at_its_price = |card: &String| (card.clone(), raw.prices.get(card).map(|price| price.0));
     let mut cards: Vec<(String, Option<f64>)> = match &plan.cards {
-        Some(RawCards::Priced(priced)) => priced
-            .iter()
-            .map(|(card, price)| (card.clone(), Some(price.0)))
-            .collect(),
+        Some(RawCards::Priced(priced)) => priced.iter().map(|(card, price)| (card.clone(), Some(price.0))).collect(),
         Some(RawCards::List(list)) => list.iter().map(at_its_price).collect(),
         None if plan.find == RawObjective::LeastCost && !raw.prices.is_empty() => {
             raw.prices.keys().map(at_its_price).collect()
@@ -367,10 +364,7 @@ fn check_scale(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path, pr
         scaled.push((path.key("generation"), scale.start.0, scale.min.0));
     }
     let stages = path.key("cascade").key("stages");
-    for (index, stage) in { system.cascade.iter() }
-        .flat_map(|cascade| &cascade.stages)
-        .enumerate()
-    {
+    for (index, stage) in system.cascade.iter().flat_map(|cascade| &cascade.stages).enumerate() {
         if let Some(scale) = &stage.scale {
             scaled.push((stages.index(index), scale.start.0, scale.min.0));
         }
@@ -417,7 +411,8 @@ impl Scenario {
         follows_tenants(&self.raw.workload.arrivals)
     }
 
-    /// The clients of a closed loop with so many times the scenario's load, whole ones and at least one; nothing where requests come by themselves.
+    /// The clients of a closed loop with so many times the scenario's load, whole ones and at least one; nothing where
+    /// requests come by themselves.
     pub fn clients_at(&self, load: f64) -> Option<u64> {
         match &self.raw.workload.arrivals {
             RawArrivals::ClosedLoop { clients, .. } => Some((f64::from(clients.0) * load).round().max(1.0) as u64),
@@ -425,8 +420,8 @@ impl Scenario {
         }
     }
 
-    /// How many times as early as in the scenario a variant's requests come: as many at a higher rate, or the same instants closer together. The same ones
-    /// are to be left out as the warm-up.
+    /// How many times as early as in the scenario a variant's requests come: as many at a higher rate, or the same
+    /// instants closer together. The same ones are to be left out as the warm-up.
     fn sooner(&self, variant: &Variant<'_>) -> f64 {
         let workload = &self.raw.workload;
         let more_ask = match self.load_follows_tenants() {
@@ -445,7 +440,8 @@ impl Scenario {
     /// One point of the search as a scenario of its own, without a plan.
     ///
     /// # Errors
-    /// When the scenario is not valid with these values. Nobody wrote it, so that the errors name the scenario's file and no line.
+    /// When the scenario is not valid with these values. Nobody wrote it, so that the errors name the scenario's file
+    /// and no line.
     pub fn variant(&self, variant: &Variant<'_>) -> Result<Scenario, ScenarioErrors> {
         let mut tree: Value = serde_yaml::from_str(&self.resolved_yaml()).expect("what was written can be read");
         let file = &self.origin.file;

@@ -54,14 +54,11 @@ pub fn names() -> &'static [&'static str] {
 
 /// The preset called `name` as YAML with comments: an entry of `systems:` with its decisions spelled out.
 pub fn yaml(name: &str) -> Option<&'static str> {
-    PRESETS
-        .iter()
-        .find(|(preset, _)| *preset == name)
-        .map(|(_, text)| *text)
+    PRESETS.iter().find(|(preset, _)| *preset == name).map(|(_, text)| *text)
 }
 
-/// Replaces each `preset: NAME`, and each `preset: FILE.yaml`, in the scenario's `systems:` by the preset's keys. Shapes that are wrong in other ways are left
-/// for the decoder to find. Also the presets that are files of one's own.
+/// Replaces each `preset: NAME`, and each `preset: FILE.yaml`, in the scenario's `systems:` by the preset's keys.
+/// Shapes that are wrong in other ways are left for the decoder to find. Also the presets that are files of one's own.
 pub(crate) fn fill_in(scenario: &mut Value) -> (Vec<OwnPreset>, Vec<Problem>) {
     let (mut of_files, mut problems) = (Vec::new(), Vec::new());
     let Some(Value::Sequence(systems)) = scenario.get_mut("systems") else {
@@ -134,7 +131,8 @@ fn filled_in(mut system: Mapping, mut own: Mapping) -> Mapping {
     system
 }
 
-/// Writes out the preset's cascade in the system that a path leads into the stages of: they are a list, of which an entry can only be set where it is there.
+/// Writes out the preset's cascade in the system that a path leads into the stages of: they are a list, of which an
+/// entry can only be set where it is there.
 pub(crate) fn unfold_stages(scenario: &mut Value, path: &Path) {
     let [
         Step::Key(systems),
@@ -152,14 +150,9 @@ pub(crate) fn unfold_stages(scenario: &mut Value, path: &Path) {
     }
     let system = scenario.get_mut("systems").and_then(|systems| systems.get_mut(*index));
     let Some(Value::Mapping(own)) = system else { return };
-    let has_stages = own
-        .get("cascade")
-        .is_some_and(|cascade| cascade.get("stages").is_some());
+    let has_stages = own.get("cascade").is_some_and(|cascade| cascade.get("stages").is_some());
     let preset = own.get("preset").and_then(|preset| keys(preset, &Path::default()).ok());
-    let Some(of_preset) = preset
-        .filter(|_| !has_stages)
-        .and_then(|(mut preset, _)| preset.remove("cascade"))
-    else {
+    let Some(of_preset) = preset.filter(|_| !has_stages).and_then(|(mut preset, _)| preset.remove("cascade")) else {
         return;
     };
     let key = Value::from("cascade");
@@ -173,7 +166,8 @@ pub(crate) fn unfold_stages(scenario: &mut Value, path: &Path) {
 /// Sections whose keys are decisions of their own, each of which goes over the preset's alone.
 const SECTIONS: [&str; 6] = ["generation", "lora", "plot", "runtimes", "tasks", "cascade"];
 
-/// Whether a section is another one than the preset's, of which nothing means anything any more: a cascade's order and weights are of its stages.
+/// Whether a section is another one than the preset's, of which nothing means anything any more: a cascade's order and
+/// weights are of its stages.
 fn is_another(section: &Value) -> bool {
     section.get("stages").is_some()
 }
@@ -192,7 +186,8 @@ fn put_over(preset: &mut Mapping, own: Mapping) {
     }
 }
 
-/// The contents of two choices, `{name: {…}}`, where the name is the same: only then do the preset's keys still mean anything.
+/// The contents of two choices, `{name: {…}}`, where the name is the same: only then do the preset's keys still mean
+/// anything.
 fn same_choice<'a>(preset: &'a mut Value, own: &'a Value) -> Option<(&'a mut Mapping, &'a Mapping)> {
     let [(name, content)] = own.as_mapping()?.iter().collect::<Vec<_>>()[..] else {
         return None;

@@ -68,10 +68,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         problems.push(Problem::new(path, format!("at most {must}"), got));
     }
     let workload = workload::resolve(raw, &mut problems);
-    let answers = raw
-        .outcomes
-        .as_ref()
-        .map(|outcomes| cascade::answers(outcomes, &mut problems));
+    let answers = raw.outcomes.as_ref().map(|outcomes| cascade::answers(outcomes, &mut problems));
     cascade::check_lengths(raw, &mut problems);
     let slo = raw.slo.as_ref().map(|slo| objective(slo, &systems, &mut problems));
     if !problems.is_empty() {
@@ -286,7 +283,8 @@ fn domain_bytes(plot: &RawPlot, model: &ModelShape) -> Option<u64> {
     }
 }
 
-/// A domain's own table, were its texts the paper's biology (HMI, Table 5): by the share of occurrences that it holds, and as wide as this model's rows.
+/// A domain's own table, were its texts the paper's biology (HMI, Table 5): by the share of occurrences that it holds,
+/// and as wide as this model's rows.
 pub fn paper_domain_bytes(domain_hits_ppm: u32, fragment_tokens: u32, model: &ModelShape) -> u64 {
     // BERT-base, rows of three vectors in half precision: shares, and the bytes that they take.
     const LEAST: (f64, f64) = (0.3, 0.31e9);
@@ -379,7 +377,9 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, raw
             RawSwap::Lfu => SwapSpec::LeastFrequentlyUsed,
         },
         pipeline: pipeline_of(system.pipeline.unwrap_or(RawPipeline::Synchronous)),
-        generation: { system.generation.as_ref() }
+        generation: system
+            .generation
+            .as_ref()
             .map(|generation| generation::generation_of(generation, raw.cluster.link)),
         tasks,
         runtimes: None,

@@ -1,4 +1,5 @@
-//! What must hold between the values of a scenario, said as a list: what holds, of which key, and what the key must be where it does not.
+//! What must hold between the values of a scenario, said as a list: what holds, of which key, and what the key must be
+//! where it does not.
 
 use std::fmt::Display;
 

@@ -93,15 +93,13 @@ pub(crate) fn resolve(
             &path,
             problems,
         ),
-        scale: runtimes
-            .scale
-            .map(|scale| scale_of(&scale, runtimes, system, gpus, &path, problems)),
+        scale: runtimes.scale.map(|scale| scale_of(&scale, runtimes, system, gpus, &path, problems)),
         streams,
     })
 }
 
-/// The latencies that a system's streams promise, by service class, where it has several streams. One stream is judged by the scenario's objective, as
-/// all systems are.
+/// The latencies that a system's streams promise, by service class, where it has several streams. One stream is judged
+/// by the scenario's objective, as all systems are.
 pub(crate) fn targets(system: &SystemSpec) -> Option<Vec<Duration>> {
     let streams = &system.pool.runtimes.as_ref()?.streams;
     (streams.len() > 1).then(|| streams.iter().map(|stream| stream.slo).collect())
@@ -155,11 +153,7 @@ fn check_classes(runtimes: &RawRuntimes, raw: &RawScenario, path: &Path, problem
     }
     for (index, stream) in runtimes.streams.iter().enumerate() {
         let of = index + 1;
-        if classes
-            .iter()
-            .position(|class| *class == stream.name.0)
-            .is_some_and(|class| class != of)
-        {
+        if classes.iter().position(|class| *class == stream.name.0).is_some_and(|class| class != of) {
             let must = format!(
                 "no other class's name: this stream serves class {} of tenants.classes, whose order is the streams'",
                 classes[of]
@@ -198,10 +192,7 @@ fn stream_of(system: &RawSystem, stream: &Stream<'_>, problems: &mut Vec<Problem
         dtype: system.dtype,
         classes: system.classes.0,
         slo: stream.slo,
-        runtimes: lengths
-            .into_iter()
-            .map(|max_length| RuntimeSpec { max_length, shape })
-            .collect(),
+        runtimes: lengths.into_iter().map(|max_length| RuntimeSpec { max_length, shape }).collect(),
         lengths: match stream.lengths {
             RawRuntimeLengths::Staircase => RuntimeLengths::OfCard,
             _ => RuntimeLengths::Given,

@@ -109,8 +109,9 @@ pub struct RunSpec {
     pub warm_up: Duration,
     /// The service-level objective.
     pub slo: Option<Slo>,
-    /// What each service class is to be answered within: as the system plans by, or as its stream promises; where there is nothing of the kind, as
-    /// in the scenario's first system that has it; else by the objective. Empty where tenants are in one class.
+    /// What each service class is to be answered within: as the system plans by, or as its stream promises; where there
+    /// is nothing of the kind, as in the scenario's first system that has it; else by the objective. Empty where
+    /// tenants are in one class.
     pub class_targets: Vec<Option<Target>>,
     /// Whether simulated durations vary.
     pub jitter: Jitter,
@@ -130,8 +131,8 @@ pub struct GroupNames {
 }
 
 impl RunSpec {
-    /// The hardware, given how many bytes of the card's memory a server may fill where the scenario doesn't say, and how many copies
-    /// and look-ups the machine makes at a time.
+    /// The hardware, given how many bytes of the card's memory a server may fill where the scenario doesn't say, and
+    /// how many copies and look-ups the machine makes at a time.
     pub fn cluster(&self, card_usable_bytes: u64, copy_lanes: u32, lookup_lanes: u32) -> ClusterSpec {
         ClusterSpec {
             gpus: self.gpus,
@@ -148,8 +149,8 @@ fn all_set(overrides: &[String]) -> Vec<Override> {
 }
 
 impl Scenario {
-    /// The scenario in a file, or the shipped one of that name where there is no such file. `overrides` are `path=value`, with
-    /// values in YAML, and apply in order before anything is checked.
+    /// The scenario in a file, or the shipped one of that name where there is no such file. `overrides` are
+    /// `path=value`, with values in YAML, and apply in order before anything is checked.
     ///
     /// # Errors
     /// All that is wrong with the file and the overrides.
@@ -207,14 +208,17 @@ impl Scenario {
         self.raw.sweep.0.iter().any(|(swept, _)| swept == key)
     }
 
-    /// Whether a link between cards is given over which nothing goes: no system takes prompts in apart from tokens, at no point of the sweep, and no
-    /// choice of the plan has one do it.
+    /// Whether a link between cards is given over which nothing goes: no system takes prompts in apart from tokens, at
+    /// no point of the sweep, and no choice of the plan has one do it.
     pub fn has_idle_link(&self) -> bool {
         let is_apart = |system: &SystemSpec| {
             let generation = system.pool.generation.as_ref();
             generation.is_some_and(|generation| generation.disaggregated.is_some())
         };
-        let may_be_chosen = { self.plan.iter().flat_map(|plan| &plan.ways) }
+        let may_be_chosen = self
+            .plan
+            .iter()
+            .flat_map(|plan| &plan.ways)
             .flat_map(|way| &way.settings)
             .any(|(path, _)| ["generation", "generation.prefill_gpus"].contains(&path.as_str()));
         let points = || self.points.iter().map(|point| &point.resolved);
@@ -240,8 +244,9 @@ impl Scenario {
         written(&raw)
     }
 
-    /// As [`resolved_yaml`](Self::resolved_yaml), to be run in any folder: files by their absolute paths, those that were relative from
-    /// `folder` on, and `card` for the scenario's card. Not of a sweep, whose values stay as they are.
+    /// As [`resolved_yaml`](Self::resolved_yaml), to be run in any folder: files by their absolute paths, those that
+    /// were relative from `folder` on, and `card` for the scenario's card. Not of a sweep, whose values stay as they
+    /// are.
     pub fn placed_yaml(&self, folder: &FilePath, card: &str) -> String {
         let mut raw = self.raw.clone();
         for file in files(&mut raw) {
@@ -255,8 +260,8 @@ impl Scenario {
         written(&raw)
     }
 
-    /// The files that simulations of it read: recordings, tables, tokenizers, texts; a folder where outcomes are those of profiled models. As
-    /// the scenario names them, at all points of the sweep.
+    /// The files that simulations of it read: recordings, tables, tokenizers, texts; a folder where outcomes are those
+    /// of profiled models. As the scenario names them, at all points of the sweep.
     pub fn inputs(&self) -> BTreeSet<PathBuf> {
         self.points.iter().flat_map(|point| &point.inputs).cloned().collect()
     }
@@ -265,12 +270,11 @@ impl Scenario {
     pub fn inputs_by_run(&self) -> Vec<&[PathBuf]> {
         let runs = |point: &Point| self.repeats as usize * point.resolved.systems.len();
         let points = self.points.iter();
-        points
-            .flat_map(|point| std::iter::repeat_n(&point.inputs[..], runs(point)))
-            .collect()
+        points.flat_map(|point| std::iter::repeat_n(&point.inputs[..], runs(point))).collect()
     }
 
-    /// An error in this crate's own words about the value at `path`, such as `workload.stop`, which only who runs the scenario could find.
+    /// An error in this crate's own words about the value at `path`, such as `workload.stop`, which only who runs the
+    /// scenario could find.
     pub fn wrong(&self, path: &str, must: impl Into<String>, got: impl fmt::Display) -> ScenarioError {
         let path = Path::parse(path).unwrap_or_default();
         self.origin.error(Problem::new(path, must, got))

@@ -29,7 +29,8 @@ fn names_stand_alone(part: &mut Value) {
     }
 }
 
-/// The name of a kind of value whose content has keys and requires none. What is defined elsewhere is content that is given.
+/// The name of a kind of value whose content has keys and requires none. What is defined elsewhere is content that is
+/// given.
 fn of_defaults(kind: &Value) -> Option<Value> {
     let [name] = kind.get("required")?.as_array()?.as_slice() else {
         return None;
@@ -39,8 +40,8 @@ fn of_defaults(kind: &Value) -> Option<Value> {
     defaults.then(|| json!({ "const": name, "description": kind.get("description"), "type": "string" }))
 }
 
-/// What is left out of a system with a preset is the preset's, at any depth: no part of a system requires a key. What tells one kind of
-/// value from another, as in `{adapters: …}`, still does.
+/// What is left out of a system with a preset is the preset's, at any depth: no part of a system requires a key. What
+/// tells one kind of value from another, as in `{adapters: …}`, still does.
 fn presets_fill_in(schema: &mut Value) {
     let mut reached = BTreeSet::new();
     let mut next = references(&schema["$defs"]["RawSystem"]["properties"]);
@@ -71,11 +72,7 @@ fn references(part: &Value) -> BTreeSet<String> {
 fn require_nothing(part: &mut Value) {
     match part {
         Value::Object(fields) => {
-            let is_tag = fields
-                .get("properties")
-                .and_then(Value::as_object)
-                .map(|keys| keys.len())
-                == Some(1);
+            let is_tag = fields.get("properties").and_then(Value::as_object).map(|keys| keys.len()) == Some(1);
             if !is_tag {
                 fields.remove("required");
             }

@@ -46,8 +46,8 @@ pub fn about(yaml: &str) -> String {
     }
 }
 
-/// The scenario's file, as errors are to call it, and its text. In this order: the file at this path; the file of this name
-/// in `scenarios/`; the embedded one, by name or by the path that it has in a checkout.
+/// The scenario's file, as errors are to call it, and its text. In this order: the file at this path; the file of this
+/// name in `scenarios/`; the embedded one, by name or by the path that it has in a checkout.
 pub(crate) fn find(path_or_name: &str) -> Result<(String, String), ScenarioErrors> {
     let in_checkout = format!("{FOLDER}/{path_or_name}.yaml");
     for path in [path_or_name, &in_checkout] {
@@ -59,9 +59,7 @@ pub(crate) fn find(path_or_name: &str) -> Result<(String, String), ScenarioError
             };
         }
     }
-    let name = path_or_name
-        .strip_prefix(FOLDER)
-        .and_then(|name| name.strip_prefix('/')?.strip_suffix(".yaml"));
+    let name = path_or_name.strip_prefix(FOLDER).and_then(|name| name.strip_prefix('/')?.strip_suffix(".yaml"));
     let name = name.unwrap_or(path_or_name);
     match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
         Some((_, text)) => Ok((format!("(embedded) {FOLDER}/{name}.yaml"), text.to_string())),

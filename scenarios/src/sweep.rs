@@ -1,4 +1,5 @@
-//! The points of a sweep: every combination of the keys with lists, and in each the same draws from the keys with ranges.
+//! The points of a sweep: every combination of the keys with lists, and in each the same draws from the keys with
+//! ranges.
 
 use serde_yaml::Value;
 use tenantry_traces::draw::{Draws, Purpose};
@@ -166,7 +167,8 @@ fn samples(samples: RawSamples) -> usize {
     count.0 as usize
 }
 
-/// One value of a range for each sample. They depend on the scenario's seed and the number of the key, and on nothing else.
+/// One value of a range for each sample. They depend on the scenario's seed and the number of the key, and on nothing
+/// else.
 fn draw(range: &RawRange, how: RawSamples, seed: u64, number: u64, key: &Path) -> Result<Vec<Value>, Problem> {
     let bounds = Bounds::of(range, key)?;
     let draws = Draws::new(seed, Purpose::Sweep).part(number);
@@ -174,7 +176,8 @@ fn draw(range: &RawRange, how: RawSamples, seed: u64, number: u64, key: &Path) -
     let parts = match how {
         RawSamples::Random(_) => (0..count).map(|sample| draws.about(sample as u64).unit()).collect(),
         RawSamples::LatinHypercube(_) => {
-            // A random permutation (Fisher and Yates) says in which part of the range each sample lies, a draw where in it.
+            // A random permutation (Fisher and Yates) says in which part of the range each sample lies, a draw where in
+            // it.
             let mut part: Vec<usize> = (0..count).collect();
             let mut shuffle = draws.part(0).about(0);
             for last in (1..count).rev() {
@@ -257,13 +260,12 @@ impl Bounds {
         }
     }
 
-    /// Six digits are more than any answer has, and read better than sixteen; where the first ones are the same for all of the range, six after these.
+    /// Six digits are more than any answer has, and read better than sixteen; where the first ones are the same for all
+    /// of the range, six after these.
     fn short(&self, value: f64) -> f64 {
         let largest = self.from.abs().max(self.to.abs());
         let same = libm::log10(largest / (self.to - self.from)).clamp(0.0, 11.0) as usize;
-        let short: f64 = format!("{value:.*e}", 5 + same)
-            .parse()
-            .expect("a formatted number is a number");
+        let short: f64 = format!("{value:.*e}", 5 + same).parse().expect("a formatted number is a number");
         short.clamp(self.from, self.to)
     }
 }
@@ -271,10 +273,7 @@ impl Bounds {
 /// A number, and its unit with the space before it.
 fn number(value: &Value, path: &Path) -> Result<(f64, Option<String>), Problem> {
     let read = match value {
-        Value::Number(number) => number
-            .as_f64()
-            .filter(|number| number.is_finite())
-            .map(|number| (number, None)),
+        Value::Number(number) => number.as_f64().filter(|number| number.is_finite()).map(|number| (number, None)),
         Value::String(text) => number_and_unit(text)
             .filter(|(_, unit)| !unit.is_empty())
             .map(|(number, unit)| (number, Some(unit.to_string()))),
@@ -319,32 +318,28 @@ fn point(tree: &Value, axes: &[Axis<'_>], choice: &[usize]) -> Result<Point, Vec
         })?;
         parameters.push((axis.name.to_string(), json));
     }
-    let (resolved, inputs) = decode::<RawScenario>(&tree)
-        .and_then(|raw| Ok((resolve(&raw)?, inputs(&raw))))
-        .map_err(|problems| {
-            let blame = |problem: Problem| {
-                let swept = axes
-                    .iter()
-                    .zip(choice)
-                    .find(|(axis, _)| problem.path().starts_with(&axis.path));
-                match swept {
-                    Some((axis, &index)) => {
-                        let path = problem.path();
-                        let below = &path.steps()[axis.path.steps().len()..];
-                        problem.moved(axis.source(index).join(below))
+    let (resolved, inputs) =
+        decode::<RawScenario>(&tree)
+            .and_then(|raw| Ok((resolve(&raw)?, inputs(&raw))))
+            .map_err(|problems| {
+                let blame = |problem: Problem| {
+                    let swept = axes.iter().zip(choice).find(|(axis, _)| problem.path().starts_with(&axis.path));
+                    match swept {
+                        Some((axis, &index)) => {
+                            let path = problem.path();
+                            let below = &path.steps()[axis.path.steps().len()..];
+                            problem.moved(axis.source(index).join(below))
+                        }
+                        // Right in itself, but not together with what is swept.
+                        None => {
+                            let together: Vec<String> =
+                                parameters.iter().map(|(name, value)| format!("{name} is {value}")).collect();
+                            problem.given(&together.join(" and "))
+                        }
                     }
-                    // Right in itself, but not together with what is swept.
-                    None => {
-                        let together: Vec<String> = parameters
-                            .iter()
-                            .map(|(name, value)| format!("{name} is {value}"))
-                            .collect();
-                        problem.given(&together.join(" and "))
-                    }
-                }
-            };
-            problems.into_iter().map(blame).collect::<Vec<_>>()
-        })?;
+                };
+                problems.into_iter().map(blame).collect::<Vec<_>>()
+            })?;
     Ok(Point {
         parameters,
         resolved,

@@ -1,4 +1,5 @@
-//! What must hold between the values of one system, whatever its pool serves; what generates has rules of its own (`generation.rs`).
+//! What must hold between the values of one system, whatever its pool serves; what generates has rules of its own
+//! (`generation.rs`).
 
 use tenantry_core::spec::ParameterPipeline;
 use tenantry_core::topology::INSTANCES_MAX;
@@ -14,7 +15,7 @@ use crate::scalar::Part;
 
 /// That no more instances are asked for than a cluster can have, of a system or of a cascade's stages together.
 pub(crate) fn instances(system: &RawSystem, gpus: u32, path: &Path, problems: &mut Vec<Problem>) {
-    let stages = { system.cascade.iter() }.flat_map(|cascade| cascade.stages.iter().enumerate());
+    let stages = system.cascade.iter().flat_map(|cascade| cascade.stages.iter().enumerate());
     let most = INSTANCES_MAX / u64::from(gpus);
     let most_of_stage = most / (stages.clone().count() as u64).max(1);
     let of_stages = stages.filter_map(|(index, stage)| {
@@ -52,10 +53,7 @@ pub(crate) fn own_models(system: &RawSystem, mut rules: Rules<'_>) {
 
 /// What is taken from the card for others, where tenants have nothing there that is.
 pub(crate) fn swap(system: &RawSystem, mut rules: Rules<'_>) {
-    let low_rank = system
-        .generation
-        .as_ref()
-        .is_some_and(|generation| generation.lora.is_some());
+    let low_rank = system.generation.as_ref().is_some_and(|generation| generation.lora.is_some());
     let swaps = system.tenant_state != RawTenantState::Head || low_rank;
     let why = "where nothing is swapped, since tenants have no parameters of their own but heads, which stay";
     rules.left_out(!swaps && system.swap != RawSwap::default(), "swap", why, "lfu");
@@ -119,9 +117,7 @@ pub(crate) fn cascade(system: &RawSystem, mut rules: Rules<'_>) {
     let head = system.tenant_state == RawTenantState::Head;
     must(head, "tenant_state", format!("head (nothing to be swapped) {several}"));
     must(system.plot.is_none(), "plot", format!("left out {several}"));
-    let synchronous = system
-        .pipeline
-        .is_none_or(|pipeline| pipeline == RawPipeline::Synchronous);
+    let synchronous = system.pipeline.is_none_or(|pipeline| pipeline == RawPipeline::Synchronous);
     must(
         synchronous,
         "pipeline",

@@ -1,4 +1,5 @@
-//! Tasks handed in as files: what a file says of its task, and whether its tensors are those that its kind has for the shared model.
+//! Tasks handed in as files: what a file says of its task, and whether its tensors are those that its kind has for the
+//! shared model.
 
 use std::path::Path;
 
@@ -37,8 +38,8 @@ impl StoredTask {
         Ok(StoredTask { model, kind, bytes })
     }
 
-    /// Bytes that the parameters take on the card, beside the classification layer, which every task has, and a pooler: numbers and indices of 4 bytes each;
-    /// and whether there is a pooler. Nothing where nobody implements the kind.
+    /// Bytes that the parameters take on the card, beside the classification layer, which every task has, and a pooler:
+    /// numbers and indices of 4 bytes each; and whether there is a pooler. Nothing where nobody implements the kind.
     ///
     /// # Errors
     /// The first tensor that does not fit the kind, the model and a system of so many classes.
@@ -142,10 +143,8 @@ mod tests {
         let names: Vec<(String, [usize; 2])> = (0..2)
             .flat_map(|layer| columns.map(|(of, rows, bytes)| (format!("layer.{layer}.{of}.mask"), [rows, bytes])))
             .collect();
-        let masks: Vec<(&str, Dtype, &[usize])> = names
-            .iter()
-            .map(|(name, size)| (name.as_str(), Dtype::U8, &size[..]))
-            .collect();
+        let masks: Vec<(&str, Dtype, &[usize])> =
+            names.iter().map(|(name, size)| (name.as_str(), Dtype::U8, &size[..])).collect();
         // All bits are 0: everything is taken away, and resident with its column; so are where the rows start.
         let (weights, rows) = (2 * (4 * 128 * 128 + 2 * 128 * 512), 2 * (384 + 128 + 512 + 128 + 4));
         assert_eq!(

@@ -70,8 +70,8 @@ pub(crate) fn kinds(raw: &RawScenario, models: &Models<'_>, problems: &mut Vec<P
     groups.iter().filter_map(&mut kind).collect()
 }
 
-/// A shared model, known by its key of `models`. A built-in model's own name means the one key that stands for it, or where none does a model
-/// of that name: keys of one shape are models with weights of their own.
+/// A shared model, known by its key of `models`. A built-in model's own name means the one key that stands for it, or
+/// where none does a model of that name: keys of one shape are models with weights of their own.
 fn shared(raw: &RawScenario, models: &Models<'_>, name: &str, path: Path) -> Result<SharedModel, Option<Problem>> {
     let shape = models.find(name, path.clone())?;
     let stands_for_it = |model: &RawModel| matches!(model, RawModel::Builtin(builtin) if builtin == name);
@@ -301,9 +301,7 @@ fn registration_of(
         model,
         kind: kind.clone(),
         file: None,
-        trained_on: trained_on
-            .map(|name| models.find(name, path.key("trained_on")))
-            .transpose()?,
+        trained_on: trained_on.map(|name| models.find(name, path.key("trained_on"))).transpose()?,
         mask_elements: registration.mask_elements.map(|elements| elements.0),
     })
 }
@@ -421,7 +419,8 @@ pub(crate) fn targets(system: &SystemSpec) -> Option<Vec<Duration>> {
     }
 }
 
-/// Puts the tasks that `tenants.kinds` says under this workload's seed before those that the system lists itself, all of them of this scenario's file.
+/// Puts the tasks that `tenants.kinds` says under this workload's seed before those that the system lists itself, all
+/// of them of this scenario's file.
 pub(crate) fn register(file: &str, pool: &mut PoolSpec, kinds: &[TaskKind], workload: &WorkloadSpec) {
     let Some(tasks) = &mut pool.tasks else { return };
     let groups = TenantGroups::new(workload).expect("the workload was checked when the scenario was read");

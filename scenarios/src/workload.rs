@@ -13,8 +13,8 @@ use crate::management;
 use crate::path::Path;
 use crate::raw::*;
 
-/// The workload under the scenario's seed. What only the generators can tell (files, cross-checks of distributions) is left to
-/// them: see [`crate::scenario`].
+/// The workload under the scenario's seed. What only the generators can tell (files, cross-checks of distributions) is
+/// left to them: see [`crate::scenario`].
 pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> WorkloadSpec {
     let arrivals = arrivals(&raw.workload.arrivals);
     let popularity = popularity(&raw.tenants.popularity);
@@ -40,9 +40,7 @@ pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> Workloa
     if lengths == LengthsSpec::OfArrivals && asked_of_arrivals && !can_say(&arrivals, Detail::Lengths) {
         let must = "a distribution, since these arrivals don't say how long requests are";
         problems.push(Problem::new(
-            root.key("workload")
-                .key("lengths")
-                .key(asked_for(&raw.workload.lengths)),
+            root.key("workload").key("lengths").key(asked_for(&raw.workload.lengths)),
             must,
             "of-arrivals",
         ));
@@ -200,9 +198,7 @@ pub(crate) fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
         RawArrivals::Regimes { rate, calm, plateau } => {
             let times = |regime: &RawRegime| -> Vec<_> {
                 let points = regime.lasts.iter();
-                points
-                    .map(|point| (point.share.0, point.time.0.as_secs_f64()))
-                    .collect()
+                points.map(|point| (point.share.0, point.time.0.as_secs_f64())).collect()
             };
             let rates = |regime: &RawRegime| -> Vec<_> {
                 let points = regime.rates.iter();

@@ -1,5 +1,5 @@
-//! What planning a pool of 1,024 queries over 128 tasks takes (PetS, Algorithm 1), in memory that is used again. A digest of each
-//! plan is printed, so that a faster planner is seen to plan the same.
+//! What planning a pool of 1,024 queries over 128 tasks takes (PetS, Algorithm 1), in memory that is used again. A
+//! digest of each plan is printed, so that a faster planner is seen to plan the same.
 
 use std::hint::black_box;
 
@@ -53,9 +53,7 @@ fn planning(criterion: &mut Criterion) {
         ] {
             let pool = pool(4.0);
             let mut planner = Planner::default();
-            let plan = planner
-                .plan(&tables, batching, &pool)
-                .expect("the tables price the pool");
+            let plan = planner.plan(&tables, batching, &pool).expect("the tables price the pool");
             println!(
                 "{name}, batches of at most {max_batch}: {} batches, {} mini-batches, {} ns, order {:016x}",
                 plan.batches.len(),

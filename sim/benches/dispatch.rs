@@ -1,5 +1,6 @@
-//! Arlo's Fig. 9 on our code: a burst of 2,400 requests dispatched to 1,200 instances of 12 runtimes, which took the paper's request
-//! scheduler 0.737 ms. Each decision includes the update of its instance's load. Prints a digest of who got what.
+//! Arlo's Fig. 9 on our code: a burst of 2,400 requests dispatched to 1,200 instances of 12 runtimes, which took the
+//! paper's request scheduler 0.737 ms. Each decision includes the update of its instance's load. Prints a digest of who
+//! got what.
 
 use std::hint::black_box;
 
@@ -19,7 +20,8 @@ fn random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Instances spread over the runtimes, each at four fifths of its capacity or more, so that several levels are looked at; capacities of BERT-base within 150 ms.
+/// Instances spread over the runtimes, each at four fifths of its capacity or more, so that several levels are looked
+/// at; capacities of BERT-base within 150 ms.
 fn cluster(instances: u32, rule: Rule) -> Levels {
     let specs: Vec<LevelSpec> = (1..=RUNTIMES)
         .map(|at| LevelSpec {

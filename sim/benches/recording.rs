@@ -1,4 +1,5 @@
-//! What the ledger's distributions cost: one duration recorded, and a quantile asked for. Prints a digest of what was recorded.
+//! What the ledger's distributions cost: one duration recorded, and a quantile asked for. Prints a digest of what was
+//! recorded.
 
 mod common;
 
@@ -21,9 +22,7 @@ fn recorded(durations: &[Duration]) -> Durations {
 fn recording(criterion: &mut Criterion) {
     // Latencies of milliseconds, exponential.
     let mut stream = Draws::new(7, Purpose::Outcome).about(0);
-    let durations: Vec<Duration> = (0..DURATIONS)
-        .map(|_| Duration((20e6 * stream.exponential()) as u64))
-        .collect();
+    let durations: Vec<Duration> = (0..DURATIONS).map(|_| Duration((20e6 * stream.exponential()) as u64)).collect();
     let all = recorded(&durations);
     let quantiles = (0..=100).map(|percent| all.quantile_ns(f64::from(percent) / 100.0));
     println!(

@@ -1,5 +1,5 @@
-//! What is kept of a run beside its record, and what writing the results takes: 100,000 requests of HMI with each observer, then the files of a
-//! hundred runs, and the page of one. Prints digests of what was written.
+//! What is kept of a run beside its record, and what writing the results takes: 100,000 requests of HMI with each
+//! observer, then the files of a hundred runs, and the page of one. Prints digests of what was written.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Whole simulations on one core, with ledger and laws on; cards made from papers have neither contention nor spread, so that their systems are
-//! simulated on disturbed cards too. Each prints a digest of its result, so that a faster
+//! Whole simulations on one core, with ledger and laws on; cards made from papers have neither contention nor spread,
+//! so that their systems are simulated on disturbed cards too. Each prints a digest of its result, so that a faster
 //! simulator is seen to compute the same.
 
 mod common;

@@ -1,7 +1,8 @@
 //! One table of how fast the simulator is on one core, what memory it takes, and how both grow.
 //!
-//! `cargo bench -p tenantry-sim --bench table`. After `--`: names of systems, to run only these, once each and nothing else, as a
-//! profiler wants it, `disturbed`, for these on cards with a spread and contention, and `path=value` to change their scenarios; or `long`, for the run that takes half a minute too.
+//! `cargo bench -p tenantry-sim --bench table`. After `--`: names of systems, to run only these, once each and nothing
+//! else, as a profiler wants it, `disturbed`, for these on cards with a spread and contention, and `path=value` to
+//! change their scenarios; or `long`, for the run that takes half a minute too.
 
 mod common;
 
@@ -114,9 +115,7 @@ fn print_run(name: &str, measured: &Measured) {
 /// What figures are of: they differ from one machine to another.
 fn machine() -> String {
     let all = std::fs::read_to_string("/proc/cpuinfo").expect("the benchmark runs on Linux");
-    let model = all
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = all.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     format!(
         "{cores} cores of {}",
@@ -162,7 +161,8 @@ fn systems() {
     }
 }
 
-/// A hundred thousand tenants and a million, on cards with as much more memory as their heads take: as many adapters fit as before.
+/// A hundred thousand tenants and a million, on cards with as much more memory as their heads take: as many adapters
+/// fit as before.
 const TENANTS_100K: &[&str] = &["tenants.count=100000", "cluster.gpu_memory=1488 MiB"];
 const TENANTS_1M: &[&str] = &["tenants.count=1000000", "cluster.gpu_memory=6769 MiB"];
 
@@ -187,9 +187,8 @@ fn parts() {
     let layer = card.encoder_layer(&tiny, DType::F32).expect("the card has it");
     // Enough that branches cannot be learnt.
     let mixed = |index: u64, below: u64| 1 + ((index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % below) as u32;
-    let shapes: Vec<(u32, u32)> = { 0..1 << 16 }
-        .map(|index| (mixed(index, 48), mixed(index + (1 << 16), 192)))
-        .collect();
+    let shapes: Vec<(u32, u32)> =
+        { 0..1 << 16 }.map(|index| (mixed(index, 48), mixed(index + (1 << 16), 192))).collect();
     print_part("look a layer's price up", COUNT, || {
         for &(batch, tokens) in shapes.iter().cycle().take(COUNT as usize) {
             black_box(layer.cost(batch, tokens));
@@ -408,10 +407,7 @@ fn sweep() {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let runs = 8 * cores;
     let seconds = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .expect("threads start");
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
         let start = Instant::now();
         pool.install(|| (0..runs).into_par_iter().for_each(|_| drop(case.simulate())));
         start.elapsed().as_secs_f64()
@@ -437,10 +433,7 @@ fn print_resident() {
 
 fn main() {
     // Cargo passes flags of its own.
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let (overrides, named): (Vec<String>, Vec<String>) =
         arguments.into_iter().partition(|argument| argument.contains('='));
     let asked = |what: &str| named.iter().any(|named| named == what);

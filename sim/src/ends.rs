@@ -3,8 +3,8 @@
 use tenantry_core::spec::StopSpec;
 use tenantry_traces::draw::{Draws, Purpose};
 
-/// Draws where each request's end-of-sequence token comes: each token is it with the same chance. It depends on the seed and the
-/// ticket alone, so that no policy can move it, nor an eviction.
+/// Draws where each request's end-of-sequence token comes: each token is it with the same chance. It depends on the
+/// seed and the ticket alone, so that no policy can move it, nor an eviction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     draws: Draws,

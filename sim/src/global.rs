@@ -1,11 +1,12 @@
-//! The lengths of a whole workload as the solver's question: what Arlo's "global" allocation knows beforehand (section 5.2.3).
+//! The lengths of a whole workload as the solver's question: what Arlo's "global" allocation knows beforehand (section
+//! 5.2.3).
 
 use tenantry_core::policy::fleet::{Question, RuntimeQuestion, StreamQuestion};
 use tenantry_core::spec::{RuntimesSpec, SolverSpec};
 use tenantry_traces::{Entry, Time, TraceError, Workload};
 
-/// Reads a workload to its end. What comes within less than the longest SLO has that long to be answered. Clients that wait for their answers, who
-/// would ask once here, are refused where the scenario is read.
+/// Reads a workload to its end. What comes within less than the longest SLO has that long to be answered. Clients that
+/// wait for their answers, who would ask once here, are refused where the scenario is read.
 ///
 /// # Errors
 /// When the workload cannot be read.

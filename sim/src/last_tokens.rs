@@ -1,5 +1,5 @@
-//! When each request that generates on an instance makes its last token, by the steps that the instance has made by then: as long as it
-//! goes on, that never changes, so that a run need not look at its requests.
+//! When each request that generates on an instance makes its last token, by the steps that the instance has made by
+//! then: as long as it goes on, that never changes, so that a run need not look at its requests.
 
 use tenantry_core::event::Ended;
 use tenantry_core::ids::RequestId;
@@ -60,10 +60,7 @@ impl LastTokens {
         let made = self.made;
         self.made += u64::from(steps);
         let soonest_first = self.requests.iter().rev();
-        let first = self.requests.len()
-            - soonest_first
-                .take_while(|request| request.last_step <= self.made)
-                .count();
+        let first = self.requests.len() - soonest_first.take_while(|request| request.last_step <= self.made).count();
         let over = &mut self.requests[first..];
         // They leave before the next run, or make nothing in it: their order among themselves is of no use any more.
         over.sort_unstable_by_key(|request| request.place);

@@ -1,9 +1,9 @@
 //! A run of steps under way in virtual time: where its step boundaries lie, without visiting them.
 //!
-//! A run is cut into segments that are slowed by the same factor: by what runs beside it, and by the jitter of its block of steps. A new
-//! factor applies at once, to what is left of the step that is being made. What a segment's rounding leaves at a boundary is carried into the
-//! next, so that it does not matter into how many segments the steps are cut: leaping over many and taking them one by one agree to the
-//! nanosecond.
+//! A run is cut into segments that are slowed by the same factor: by what runs beside it, and by the jitter of its
+//! block of steps. A new factor applies at once, to what is left of the step that is being made. What a segment's
+//! rounding leaves at a boundary is carried into the next, so that it does not matter into how many segments the steps
+//! are cut: leaping over many and taking them one by one agree to the nanosecond.
 
 use tenantry_core::event::STEPS_ALIKE;
 use tenantry_profiles::Drawn;
@@ -30,7 +30,8 @@ fn scaled(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
 }
 
 fn divided(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
-    // Two divisions by a million in 64 bits, which compilers turn into multiplications, rather than one by their product in 128.
+    // Two divisions by a million in 64 bits, which compilers turn into multiplications, rather than one by their
+    // product in 128.
     let (high, low) = (factor / MILLION, factor % MILLION);
     match work_ns.checked_mul(high) {
         // Far from where a sum would overflow.
@@ -155,8 +156,8 @@ impl Leap {
         self.drawn.map(|(_, ppm)| ppm)
     }
 
-    /// Begins the segment after the one that is over, with the factors that hold from here on: that of jitter up to the end of the block,
-    /// where there is any.
+    /// Begins the segment after the one that is over, with the factors that hold from here on: that of jitter up to the
+    /// end of the block, where there is any.
     pub fn next_segment(&mut self, prices: &StepPrices, stretch_ppm: u64, jitter_ppm: Option<u64>) {
         let first = self.segment.first + self.segment.steps;
         self.begin_segment(prices, self.segment.end, first, stretch_ppm, jitter_ppm);
@@ -238,7 +239,8 @@ impl Leap {
         let factor = factor.max(1);
         let (since_ns, left) = worked(now.since(from.at).0, from.carry, factor);
         let worked_ns = from.worked_ns + since_ns;
-        // Exact times are `at` and `carry` together, and a step is over when its boundary's `at` has come: it may end at any time before the next nanosecond.
+        // Exact times are `at` and `carry` together, and a step is over when its boundary's `at` has come: it may end
+        // at any time before the next nanosecond.
         let more_than_over_ns = worked_ns + (left + (UNIT - 1)) / factor + 1;
         let next = prices.steps_of(&self.plan.costs, first, first + steps, more_than_over_ns) - 1;
         let of_steps_ns = prices.worked_ns(&self.plan.costs, next);

@@ -1,10 +1,10 @@
 //! The virtual machine: prices ops from a profile and tells when they are done.
 //!
-//! This crate knows nothing of libtorch, files or wall clocks, and it holds no policy: those are `tenantry-core`'s, and the real
-//! machine runs under the same ones.
+//! This crate knows nothing of libtorch, files or wall clocks, and it holds no policy: those are `tenantry-core`'s, and
+//! the real machine runs under the same ones.
 //!
-//! Read first: [`virtual_machine`] (lanes and the event heap), [`prices`] (from an op to nanoseconds), [`mod@simulate`] (one run) and
-//! [`plan`] (a search over runs).
+//! Read first: [`virtual_machine`] (lanes and the event heap), [`prices`] (from an op to nanoseconds), [`mod@simulate`]
+//! (one run) and [`plan`] (a search over runs).
 
 mod ends;
 mod global;

@@ -10,8 +10,8 @@ use tenantry_profiles::{
 #[derive(Debug)]
 pub(crate) struct LookupPrices {
     spec: PlotSpec,
-    /// What may be met, and parts of a million of the look-ups that meet it. A batch costs as much of each outcome's cost of all its tokens:
-    /// what each fragment takes adds up so, and what each batch takes is counted once.
+    /// What may be met, and parts of a million of the look-ups that meet it. A batch costs as much of each outcome's
+    /// cost of all its tokens: what each fragment takes adds up so, and what each batch takes is counted once.
     met: Vec<(u32, LookupSurface)>,
 }
 
@@ -55,10 +55,7 @@ impl LookupPrices {
             fragment_tokens,
             ..
         } = self.spec;
-        let asked = self
-            .met
-            .iter()
-            .filter_map(|(_, surface)| surface.beyond(threads, tokens, fragment_tokens));
+        let asked = self.met.iter().filter_map(|(_, surface)| surface.beyond(threads, tokens, fragment_tokens));
         asked.max_by(|one, other| one.factor().total_cmp(&other.factor()))
     }
 

@@ -1,5 +1,5 @@
-//! What look-ups meet in a pool's tables, where that is to be [counted](Met::Counted): over the token ids of the texts that the real machine
-//! serves, in tables of the corpus that it builds them from.
+//! What look-ups meet in a pool's tables, where that is to be [counted](Met::Counted): over the token ids of the texts
+//! that the real machine serves, in tables of the corpus that it builds them from.
 
 use tenantry_core::spec::{Met, PlotSpec};
 use tenantry_plot::storage::table_bytes;
@@ -30,9 +30,10 @@ pub struct CountedTables {
     pub domain_bytes: u64,
 }
 
-/// The shares of the workload's first look-ups that domains' own tables would answer, and that only shorter fragments would, in the tables
-/// of a model that the real machine builds from these texts, and how large those of domains are. Of prompts alone, where the model is a decoder: nobody
-/// knows what it will make. What was counted of the same tables is in `kept`.
+/// The shares of the workload's first look-ups that domains' own tables would answer, and that only shorter fragments
+/// would, in the tables of a model that the real machine builds from these texts, and how large those of domains are.
+/// Of prompts alone, where the model is a decoder: nobody knows what it will make. What was counted of the same tables
+/// is in `kept`.
 ///
 /// # Errors
 /// A trace that cannot be read, or no space to sort a corpus.
@@ -73,8 +74,8 @@ pub fn count_met(
     })
 }
 
-/// Hands on ticket, tenant and tokens of what the workload asks first. In a closed loop all who wait are answered at once: tickets, tenants
-/// and lengths do not depend on when.
+/// Hands on ticket, tenant and tokens of what the workload asks first. In a closed loop all who wait are answered at
+/// once: tickets, tenants and lengths do not depend on when.
 fn first_requests(workload: &mut dyn Workload, mut of: impl FnMut(u64, u32, u32)) -> Result<(), TraceError> {
     let (mut unanswered, mut seen, mut now) = (Vec::new(), 0, Time::ZERO);
     while seen < REQUESTS {

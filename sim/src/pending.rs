@@ -1,8 +1,9 @@
 //! What will happen in virtual time, in the order in which it will.
 //!
-//! A lane does one thing at a time, so that each has one entry that counts; one whose end moves leaves its old entry behind. What the server
-//! and other lanes hear of comes nearly in order, and waits in a queue. An entry is one number, so that a heap of two thousand
-//! lanes' takes some 200 instructions to be entered and left, half of what a tournament of lanes took; a few lanes are looked at one by one.
+//! A lane does one thing at a time, so that each has one entry that counts; one whose end moves leaves its old entry
+//! behind. What the server and other lanes hear of comes nearly in order, and waits in a queue. An entry is one number,
+//! so that a heap of two thousand lanes' takes some 200 instructions to be entered and left, half of what a tournament
+//! of lanes took; a few lanes are looked at one by one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,16 +20,16 @@ use crate::leap::Leap;
 pub(crate) enum What {
     /// The lane's running op ends.
     LaneEnds,
-    /// A segment of the lane's run of steps ends. Nobody hears of it: it comes after all else at its instant, arrivals and commands
-    /// included, so that it makes no difference how many there are.
+    /// A segment of the lane's run of steps ends. Nobody hears of it: it comes after all else at its instant, arrivals
+    /// and commands included, so that it makes no difference how many there are.
     SegmentEnds,
     /// The end of an op is heard: [`PendingEvents::hear`] says which.
     Heard,
 }
 
-/// When something happens, its class, how many were made before it, and which lane's it is, all in one number: the least is next, and no
-/// two are equal. Events at one instant come by class, then in the order of their making: a lane that falls free is free before its
-/// batch's end is heard.
+/// When something happens, its class, how many were made before it, and which lane's it is, all in one number: the
+/// least is next, and no two are equal. Events at one instant come by class, then in the order of their making: a lane
+/// that falls free is free before its batch's end is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pending(u128);
 
@@ -71,7 +72,8 @@ impl Pending {
         }
     }
 
-    /// Whether it comes before what is asked for at an instant: a mark between two segments of steps comes after all else.
+    /// Whether it comes before what is asked for at an instant: a mark between two segments of steps comes after all
+    /// else.
     pub fn is_before(self, until: Time) -> bool {
         self.0 < Pending::new(until, SEGMENT_ENDS, 0, 0).0
     }

@@ -45,10 +45,7 @@ impl PetPrices {
             streams: StreamPrices::new(card, pool, tasks, &kinds)?,
             kinds,
             planning: match tasks.plans() {
-                true => PoolBatching::ALL
-                    .iter()
-                    .map(|batching| card.plan(*batching))
-                    .collect::<Result<_, _>>()?,
+                true => PoolBatching::ALL.iter().map(|batching| card.plan(*batching)).collect::<Result<_, _>>()?,
                 false => Vec::new(),
             },
             alone_ns: Vec::new(),
@@ -100,8 +97,8 @@ impl PetPrices {
         &self.planning[batching as usize]
     }
 
-    /// How much longer a layer takes while so many models of a card compute, in parts of a million; nothing where that was not
-    /// measured.
+    /// How much longer a layer takes while so many models of a card compute, in parts of a million; nothing where that
+    /// was not measured.
     pub fn streams_ppm(&self, pet: &Pet, streams: u32, shape: BatchShape) -> Option<u64> {
         self.models[usize::from(pet.model)].streams_ppm(streams, shape.requests, shape.tokens)
     }
@@ -128,10 +125,7 @@ impl OfModel {
             layer: card.encoder_layer(shape, dtype)?,
             head: card.head(shape, dtype, pool.classes)?,
             concurrent: several.then(|| card.concurrent_layer(shape, dtype).ok()).flatten(),
-            pets: kinds
-                .iter()
-                .map(|kind| card.pet(shape, dtype, *kind))
-                .collect::<Result<_, _>>()?,
+            pets: kinds.iter().map(|kind| card.pet(shape, dtype, *kind)).collect::<Result<_, _>>()?,
         })
     }
 

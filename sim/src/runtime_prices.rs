@@ -108,10 +108,7 @@ impl RuntimePrices {
     }
 
     pub fn load(&self, load: LoadRuntime) -> (Cost, Option<Beyond>) {
-        let curve = self
-            .load
-            .as_ref()
-            .expect("a pool that changes runtimes has prices for it");
+        let curve = self.load.as_ref().expect("a pool that changes runtimes has prices for it");
         (curve.cost(load.bytes), curve.beyond(load.bytes))
     }
 

@@ -1,11 +1,12 @@
 //! What a decoder's steps cost, one by one and many at once.
 //!
-//! While nobody joins or leaves, a step differs from the one before only in its context, which is one token longer for everyone. The
-//! attention of `n` sequences at each context is therefore summed up once, so that any number of steps is one subtraction, exactly the
-//! sum of the steps taken singly.
+//! While nobody joins or leaves, a step differs from the one before only in its context, which is one token longer for
+//! everyone. The attention of `n` sequences at each context is therefore summed up once, so that any number of steps is
+//! one subtraction, exactly the sum of the steps taken singly.
 //!
-//! A step is priced by its parts: layers, attention, LoRA, ends. Where the card has whole steps too, as a lane makes them, its parts are
-//! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
+//! A step is priced by its parts: layers, attention, LoRA, ends. Where the card has whole steps too, as a lane makes
+//! them, its parts are scaled by what they come to there: a measured step costs what was measured, and others in
+//! proportion.
 
 use std::num::NonZeroU64;
 
@@ -37,8 +38,8 @@ pub(crate) struct StepPrices {
     concurrent: Option<Surface>,
     /// By sequences.
     sums: Vec<Sums>,
-    /// By sequences and tenants: what a step in which each makes a token costs without attention, where it was asked for. The nanoseconds
-    /// alone, so that all of a batch's sizes lie in a processor's first cache.
+    /// By sequences and tenants: what a step in which each makes a token costs without attention, where it was asked
+    /// for. The nanoseconds alone, so that all of a batch's sizes lie in a processor's first cache.
     decode_steps: Vec<Vec<Option<NonZeroU64>>>,
     /// Its dense part, likewise by sequences.
     dense: Vec<Option<Drawn>>,
@@ -46,7 +47,8 @@ pub(crate) struct StepPrices {
     chunks: Vec<(u32, u32)>,
 }
 
-/// What stands for the lower layers of the tokens that steps look up themselves: found in host memory, and copied to the card.
+/// What stands for the lower layers of the tokens that steps look up themselves: found in host memory, and copied to
+/// the card.
 #[derive(Debug)]
 struct Retrieval {
     lookups: LookupsInSteps,
@@ -109,8 +111,8 @@ impl Retrieval {
     }
 }
 
-/// Of steps of so many sequences at contexts from 0, summed up from the shortest: at each index, over contexts below it. As far as they
-/// were asked for.
+/// Of steps of so many sequences at contexts from 0, summed up from the shortest: at each index, over contexts below
+/// it. As far as they were asked for.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     /// The attention of all layers, scaled.
@@ -209,14 +211,11 @@ impl StepPrices {
             all_reduce: match cards {
                 1 => None,
                 // Where a card's layers were measured with their exchange, it has no table of its own.
-                _ => card
-                    .collective(CollectiveOperation::AllReduce)
-                    .ok()
-                    .map(|surface| AllReduce {
-                        surface,
-                        cards,
-                        bytes_per_token: model.hidden * dtype.bytes() as u32,
-                    }),
+                _ => card.collective(CollectiveOperation::AllReduce).ok().map(|surface| AllReduce {
+                    surface,
+                    cards,
+                    bytes_per_token: model.hidden * dtype.bytes() as u32,
+                }),
             },
             // Cards that share a layer were not measured as lanes use them.
             whole: match cards {
@@ -231,7 +230,8 @@ impl StepPrices {
         })
     }
 
-    /// The steps of a run that takes the members' prompts in, beside those who go on. [`worked_ns`](Self::worked_ns) knows of no more than so many.
+    /// The steps of a run that takes the members' prompts in, beside those who go on. [`worked_ns`](Self::worked_ns)
+    /// knows of no more than so many.
     pub fn run(
         &mut self,
         members: &[Member],
@@ -248,7 +248,8 @@ impl StepPrices {
         for Member { sequence, .. } in members {
             let context = sequence.cached_tokens + sequence.chunk_tokens;
             attended_next += u64::from(context) + 1;
-            // Who comes from another card with its prompt, and all but the last token of what it made, begins as the others go on.
+            // Who comes from another card with its prompt, and all but the last token of what it made, begins as the
+            // others go on.
             if sequence.chunk_tokens == 1 && sequence.generated_tokens > 0 && self.retrieval.is_none() {
                 decodes += 1;
                 attended += u64::from(context);
@@ -328,7 +329,8 @@ impl StepPrices {
         extrapolated.note(whole, Family::DecoderStep);
     }
 
-    /// The attention of all layers in a step with these chunks of prompts, and new tokens that attend to `context` each.
+    /// The attention of all layers in a step with these chunks of prompts, and new tokens that attend to `context`
+    /// each.
     fn attention_ns(&mut self, chunks: &[(u32, u32)], decodes: u32, context: u32) -> u64 {
         let layers = u64::from(self.layers);
         let is_one_kernel = self.decoder.mixed.is_some() && !chunks.is_empty();
@@ -345,7 +347,8 @@ impl StepPrices {
         }
     }
 
-    /// A measure of how much the duration of a run's steps varies: that of its dense part does, or of all where whole steps were measured.
+    /// A measure of how much the duration of a run's steps varies: that of its dense part does, or of all where whole
+    /// steps were measured.
     pub fn typical(&mut self, costs: &StepCosts) -> Drawn {
         let (sequences, context) = (costs.sequences, costs.context);
         match &self.whole {
@@ -389,8 +392,8 @@ impl StepPrices {
         ns
     }
 
-    /// What a step as a lane makes it comes to, beside its parts: in parts of a million. `chunk_tokens` are those of prompts, 1 where
-    /// there are none.
+    /// What a step as a lane makes it comes to, beside its parts: in parts of a million. `chunk_tokens` are those of
+    /// prompts, 1 where there are none.
     #[inline]
     fn scale_ppm(&self, chunk_tokens: u32, sequences: u32, context: u32) -> u64 {
         match &self.whole {
@@ -414,8 +417,8 @@ impl StepPrices {
         (whole.cost(nearest).median_ns * ONE / parts.max(1)).max(1)
     }
 
-    /// How much longer a step takes while `streams` instances make steps on one processor, in parts of a million; nothing where that
-    /// was not measured.
+    /// How much longer a step takes while `streams` instances make steps on one processor, in parts of a million;
+    /// nothing where that was not measured.
     pub fn streams_ppm(&self, streams: u32, sequences: u32) -> Option<u64> {
         let concurrent = self.concurrent.as_ref()?;
         let ns = |streams| concurrent.median_ns(streams, sequences);
@@ -427,8 +430,8 @@ impl StepPrices {
         self.concurrent.as_ref()?.beyond(streams, sequences)
     }
 
-    /// A step of a model of so many layers, without its attention. Above a table it has no embedding, which the table of what comes before
-    /// and after the layers has: a few microseconds too many.
+    /// A step of a model of so many layers, without its attention. Above a table it has no embedding, which the table
+    /// of what comes before and after the layers has: a few microseconds too many.
     fn base_ns(&self, layers: u32, sequences: u32, tokens: u32, tenants: u32, looked_up: LookedUp) -> u64 {
         let layers = u64::from(layers);
         let lora = self.lora.as_ref().map_or(0, |lora| lora.median_ns(tenants, tokens));
@@ -439,10 +442,7 @@ impl StepPrices {
             2 * (whole_ns + ns(rest))
         });
         // To adapters, each token is a sequence of its own.
-        let adapter = self
-            .adapter
-            .as_ref()
-            .map_or(0, |adapter| adapter.cost(tenants, tokens, 1).median_ns);
+        let adapter = self.adapter.as_ref().map_or(0, |adapter| adapter.cost(tenants, tokens, 1).median_ns);
         let retrieval = self.retrieval.as_ref();
         let retrieval = retrieval.map_or(0, |retrieval| retrieval.median_ns(looked_up));
         let layer = self.decoder.dense.median_ns(tokens.into()) + lora + adapter + exchange;
@@ -466,7 +466,8 @@ impl StepPrices {
         if next == most || next_ns >= work_ns {
             return next;
         }
-        // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side, twice as far each time.
+        // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side,
+        // twice as far each time.
         let later_ns = (self.worked_ns(costs, most) - next_ns).max(1);
         let share = (work_ns - next_ns) as f64 / later_ns as f64;
         let guess = next.saturating_add((share * f64::from(most - next)) as u32);

@@ -21,7 +21,8 @@ pub fn drawn_answer_caveats(answers: Option<&AnswersSpec>, system: &SystemSpec) 
     beyond.chain(wrong_answers_drawn(answers, system)).collect()
 }
 
-/// Dispatchers whose returned share is no paper's: how many answers of a generator's small model go on is stated for steps between some confidences.
+/// Dispatchers whose returned share is no paper's: how many answers of a generator's small model go on is stated for
+/// steps between some confidences.
 fn made_up_shares<'a>(answers: Option<&'a AnswersSpec>, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
     let generated = outcomes(answers).and_then(|outcomes| match outcomes {
         OutcomesSpec::Generated(generated) => Some(generated),
@@ -64,8 +65,8 @@ fn made_up(reroute: Reroute, small: &str) -> Option<String> {
     })
 }
 
-/// A sentence on three or more models whose answers are joined, of which nobody says which wrong ones they are. (Of two, one is right or none is; and of
-/// two classes one is wrong.)
+/// A sentence on three or more models whose answers are joined, of which nobody says which wrong ones they are. (Of
+/// two, one is right or none is; and of two classes one is wrong.)
 fn wrong_answers_drawn(answers: Option<&AnswersSpec>, system: &SystemSpec) -> Option<String> {
     let route = system.route.as_ref()?;
     let classes = route.stages.iter().map(|stage| stage.pool.classes).max()?;
@@ -86,9 +87,8 @@ fn wrong_answers_drawn(answers: Option<&AnswersSpec>, system: &SystemSpec) -> Op
             // A table that cannot be read is refused elsewhere.
             let without = table.without_answers().ok()?;
             let is_asked = |model: &str| route.stages.iter().any(|stage| stage.pool.name == model);
-            let columns: Vec<String> = { without.into_iter() }
-                .filter_map(|(model, column)| is_asked(model).then_some(column))
-                .collect();
+            let columns: Vec<String> =
+                without.into_iter().filter_map(|(model, column)| is_asked(model).then_some(column)).collect();
             if columns.is_empty() {
                 return None;
             }

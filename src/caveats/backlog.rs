@@ -12,11 +12,13 @@ const WINDOWS: usize = 20;
 /// Fewer requests waiting are told from none by chance alone.
 const WAITING: f64 = 100.0;
 
-/// A backlog grows that is so many times at the end of the arrivals what it was at half of them; one that grows steadily is twice as much.
+/// A backlog grows that is so many times at the end of the arrivals what it was at half of them; one that grows
+/// steadily is twice as much.
 const GROWTH: f64 = 1.5;
 
-/// A backlog that takes at least this part of the arrivals' time to be answered need not have grown since half of them: more may have come before. It is
-/// compared with what was inside when few had come; clients who wait for their answers are all inside by then.
+/// A backlog that takes at least this part of the arrivals' time to be answered need not have grown since half of them:
+/// more may have come before. It is compared with what was inside when few had come; clients who wait for their answers
+/// are all inside by then.
 const BEHIND: f64 = 0.3;
 /// When few had come, in parts of the arrivals' time.
 const EARLY: usize = 20;
@@ -24,10 +26,12 @@ const EARLY: usize = 20;
 /// A backlog that is answered within a smaller part of the arrivals' time is a queue like others.
 const DRAIN: f64 = 0.1;
 
-/// Of a backlog at least this part of the latency is waiting, for whatever it is; of who takes long to be computed it is not.
+/// Of a backlog at least this part of the latency is waiting, for whatever it is; of who takes long to be computed it
+/// is not.
 const WAITS: f64 = 0.5;
 
-/// One sentence on all systems and sweep points whose requests came faster than they were answered, in most of their repeats.
+/// One sentence on all systems and sweep points whose requests came faster than they were answered, in most of their
+/// repeats.
 pub fn backlog_caveat(runs: &[Run]) -> Option<String> {
     let groups = Group::all(runs);
     let of = |group: &Group<'_>| {
@@ -72,7 +76,8 @@ fn backlog(run: &Run) -> Option<f64> {
             at_half = inside;
         }
     }
-    // Windows are as wide as a run is long: where nearly all of it is drain, few are left to tell growth by, and none is needed.
+    // Windows are as wide as a run is long: where nearly all of it is drain, few are left to tell growth by, and none
+    // is needed.
     let is_mostly_drain = windows.len() > 2 * (last + 1);
     // In parts of the time in which requests came.
     let drain = inside / f64::max(served, 1.0);
@@ -98,7 +103,8 @@ mod tests {
         }
     }
 
-    /// A run into which so many come in each of 100 windows, and out of which so many go, all others after them. They wait for most of their time.
+    /// A run into which so many come in each of 100 windows, and out of which so many go, all others after them. They
+    /// wait for most of their time.
     fn run(arrived: u64, served: u64) -> Run {
         let all = 100 * arrived;
         let mut record = RunRecord {
@@ -166,7 +172,8 @@ mod tests {
         assert_eq!(backlog_caveat(&[steady]), None);
     }
 
-    /// Most come in the first half, so that the backlog has grown little since; clients who wait for their answers are as many all the time.
+    /// Most come in the first half, so that the backlog has grown little since; clients who wait for their answers are
+    /// as many all the time.
     #[test]
     fn one_that_came_early_is_as_much_behind() {
         let mut falling = run(100, 60);

@@ -6,7 +6,8 @@ use tenantry_scenarios::RunSpec;
 
 use super::once;
 
-/// A sentence on each system whose service classes have other targets than the scenario's, by which all requests are judged together.
+/// A sentence on each system whose service classes have other targets than the scenario's, by which all requests are
+/// judged together.
 pub(super) fn class_target_caveats(runs: &[Run]) -> Vec<String> {
     let of = |run: &Run| {
         let RunSummary {
@@ -15,9 +16,7 @@ pub(super) fn class_target_caveats(runs: &[Run]) -> Vec<String> {
         let judged_by = slo.as_ref()?;
         let is_own = |class: &ClassSummary| class.target_ms.is_some() && class.target_ms != judged_by.latency_ms;
         let own = classes.iter().filter(|(_, class)| is_own(class));
-        let own: Vec<String> = own
-            .map(|(name, class)| own_target(name, class.target_ms.unwrap_or_default()))
-            .collect();
+        let own: Vec<String> = own.map(|(name, class)| own_target(name, class.target_ms.unwrap_or_default())).collect();
         (!own.is_empty()).then(|| {
             format!(
                 "{system}: all requests together are judged by the scenario's target, {} (SLO, the page's answer, \

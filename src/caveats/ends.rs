@@ -24,10 +24,8 @@ pub(super) fn early_end_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     let is_early = stop.requests.is_some() && after_s.is_none() || silent_from.is_some();
     let end = human::number(end_s);
     if is_early && may_end(&spec.workload) && !goes_on(&spec.workload, offered) {
-        let by_requests = { stop.requests }.map(|requests| counted(requests, "request", "requests"));
-        let asked = by_requests
-            .into_iter()
-            .chain(after_s.map(|after_s| format!("{} s", human::number(after_s))));
+        let by_requests = stop.requests.map(|requests| counted(requests, "request", "requests"));
+        let asked = by_requests.into_iter().chain(after_s.map(|after_s| format!("{} s", human::number(after_s))));
         let asked = asked.collect::<Vec<_>>().join(", ");
         let figures = silent_from.map_or_else(String::new, |_| {
             format!(": throughput, busy shares and costs are over the {end} s until the last one left")
@@ -48,10 +46,7 @@ pub(super) fn early_end_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
 
 /// Whether arrivals may be over by themselves: what goes on for ever does not, but where tenants go for good.
 fn may_end(workload: &WorkloadSpec) -> bool {
-    let tenants_go = workload
-        .presence
-        .lifetimes
-        .is_some_and(|lives| lives.mean_stay.is_some());
+    let tenants_go = workload.presence.lifetimes.is_some_and(|lives| lives.mean_stay.is_some());
     tenants_go || !workload.arrivals.is_endless()
 }
 

@@ -28,7 +28,8 @@ impl From<(Family, Beyond)> for Extrapolated {
     }
 }
 
-/// A sentence on what was extrapolated, if anything: of each family what lies farthest above what was measured, then what lies farthest below.
+/// A sentence on what was extrapolated, if anything: of each family what lies farthest above what was measured, then
+/// what lies farthest below.
 pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extrapolated>) -> Option<String> {
     let mut farthest: BTreeMap<(Family, bool), &Extrapolated> = BTreeMap::new();
     for one in extrapolated {
@@ -42,9 +43,8 @@ pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extra
     for ((family, _), one) in farthest {
         by_family.entry(family).or_default().push(&one.beyond);
     }
-    let list: Vec<String> = { by_family.iter() }
-        .map(|(family, sides)| format!("{family} ({})", sides.join(", and ")))
-        .collect();
+    let list: Vec<String> =
+        by_family.iter().map(|(family, sides)| format!("{family} ({})", sides.join(", and "))).collect();
     let list = list.join("; ");
     (!list.is_empty())
         .then(|| format!("Costs beyond the measured range were extrapolated, for each family the farthest: {list}."))

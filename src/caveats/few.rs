@@ -28,7 +28,8 @@ fn enough(beyond: f64) -> Option<f64> {
     Some((BEYOND / beyond).round()).filter(|enough| enough.is_finite())
 }
 
-/// A sentence on what is said by items of which fewer than [`BEYOND`] lie beyond a quantile, that is this share of them.
+/// A sentence on what is said by items of which fewer than [`BEYOND`] lie beyond a quantile, that is this share of
+/// them.
 pub fn few_items_caveat(what: &str, items: usize, beyond: f64, lie: &str) -> Option<String> {
     let enough = enough(beyond).filter(|enough| (items as f64) < *enough)?;
     let [items_told, enough] = [items as u64, enough as u64].map(human::count);
@@ -60,13 +61,9 @@ impl Judged {
         };
         // What is repeated as it was tells nothing more.
         let different = if is_one_run(group) { 1 } else { group.runs.len() };
-        for run in { group.runs.iter() }.take(different) {
+        for run in group.runs.iter().take(different) {
             let is_new = !seeds.contains(&run.summary.seed);
-            if let Some(in_time) = run
-                .summary
-                .slo_attainment
-                .filter(|_| is_new && !run.summary.interrupted)
-            {
+            if let Some(in_time) = run.summary.slo_attainment.filter(|_| is_new && !run.summary.interrupted) {
                 seeds.push(run.summary.seed);
                 judged.runs += 1;
                 // There is a share in time, so that somebody was judged, however little the guess comes to.
@@ -95,7 +92,8 @@ fn judged_in(run: &Run) -> f64 {
     (arrived.map(counted).sum::<f64>() * stayed).round()
 }
 
-/// Whether that is a good guess: which requests of the window in which the warm-up ended came after it is not known, nor which of those who gave up did.
+/// Whether that is a good guess: which requests of the window in which the warm-up ended came after it is not known,
+/// nor which of those who gave up did.
 fn is_guess(run: &Run) -> bool {
     warm_up_s(run) > 0.0 || run.summary.requests.cancelled > 0
 }
@@ -114,7 +112,8 @@ fn two_digits(guess: f64) -> f64 {
     (guess / unit).round() * unit
 }
 
-/// A sentence on the verdicts that so few requests gave, at each quantile of targets: fewer than [`BEYOND`] are expected beyond it, or were.
+/// A sentence on the verdicts that so few requests gave, at each quantile of targets: fewer than [`BEYOND`] are
+/// expected beyond it, or were.
 pub(super) fn few_judged_caveats(runs: &[Run]) -> Vec<String> {
     let mut by_quantile: BTreeMap<&str, Vec<Judged>> = BTreeMap::new();
     let groups = Group::all(runs);
@@ -123,9 +122,7 @@ pub(super) fn few_judged_caveats(runs: &[Run]) -> Vec<String> {
             by_quantile.entry(&slo.at).or_default().push(Judged::of(group));
         }
     }
-    { by_quantile.into_iter() }
-        .filter_map(|(at, judged)| few_at(at, judged))
-        .collect()
+    by_quantile.into_iter().filter_map(|(at, judged)| few_at(at, judged)).collect()
 }
 
 fn few_at(at: &str, mut judged: Vec<Judged>) -> Option<String> {

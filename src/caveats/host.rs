@@ -1,5 +1,5 @@
-//! What simulated runs take of hosts that nothing checks: memory for tenants' parameters and for domains' tables, how fast those and what was looked up
-//! are copied from there, and cores and a disk for look-ups.
+//! What simulated runs take of hosts that nothing checks: memory for tenants' parameters and for domains' tables, how
+//! fast those and what was looked up are copied from there, and cores and a disk for look-ups.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
 /// What a host's memory gives in a second: some eight channels of DDR4-3200 at their best.
 const HOST_BYTES_PER_S: f64 = 200e9;
 
-/// A sentence on each system whose cards together are given more in a second than one host's memory gives, of its run with most: each card has a link
-/// of its own, and nothing holds up who copies from the one memory at once.
+/// A sentence on each system whose cards together are given more in a second than one host's memory gives, of its run
+/// with most: each card has a link of its own, and nothing holds up who copies from the one memory at once.
 pub(super) fn host_copies_caveats(runs: &[Run]) -> Vec<String> {
     let mut most: BTreeMap<&str, Copied> = BTreeMap::new();
     let beyond = virtual_ones(runs).filter_map(|summary| Some((&summary.system, Copied::beyond_a_host(summary)?)));
@@ -74,12 +74,12 @@ impl Copied {
     /// Where it is more than one host's memory gives.
     fn beyond_a_host(summary: &RunSummary) -> Option<Copied> {
         let may_be = summary.gpus > 1 && summary.duration_s > 0.0;
-        { may_be.then(|| Copied::of(summary)) }.filter(|copied| copied.bytes_per_s > HOST_BYTES_PER_S)
+        may_be.then(|| Copied::of(summary)).filter(|copied| copied.bytes_per_s > HOST_BYTES_PER_S)
     }
 
     fn of(summary: &RunSummary) -> Copied {
         let parameters = summary.swap.map_or(0, |swap| swap.bytes_in);
-        let staged = { summary.lookup }.and_then(|lookup| lookup.staged_bytes).unwrap_or(0);
+        let staged = summary.lookup.and_then(|lookup| lookup.staged_bytes).unwrap_or(0);
         let (what, held) = match (parameters, staged) {
             (_, 0) => ("tenants' parameters", "the parameters"),
             (0, _) => ("what was looked up", "the tables"),
@@ -111,8 +111,8 @@ impl Copied {
     }
 }
 
-/// Sentences on a simulated run whose tables take much of the host, or that looks up more at once than one host of its card does: each card has a lane of
-/// its own for it, and nothing holds up who looks up beside others.
+/// Sentences on a simulated run whose tables take much of the host, or that looks up more at once than one host of its
+/// card does: each card has a lane of its own for it, and nothing holds up who looks up beside others.
 pub fn lookup_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
     let (Some(plot), Some(lookup)) = (&spec.system.pool.plot, &summary.lookup) else {
         return Vec::new();
@@ -123,14 +123,13 @@ pub fn lookup_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<
     let of_cores = (card.device.kind == DeviceKind::Cuda)
         .then(|| cores_caveat(summary, card, at_once * f64::from(plot.threads)))
         .flatten();
-    let of_disk = (plot.tier == Tier::Disk)
-        .then(|| disk_caveat(summary, lookup, at_once))
-        .flatten();
+    let of_disk = (plot.tier == Tier::Disk).then(|| disk_caveat(summary, lookup, at_once)).flatten();
     let of_tables = tables_caveat(&summary.system, plot);
     of_tables.into_iter().chain(of_cores).chain(of_disk).collect()
 }
 
-/// Domains' tables, all of them in memory, that take much of it. How large the root's is follows from its texts, which a simulation has none of.
+/// Domains' tables, all of them in memory, that take much of it. How large the root's is follows from its texts, which
+/// a simulation has none of.
 fn tables_caveat(system: &str, plot: &PlotSpec) -> Option<String> {
     let each = plot.domain_bytes?;
     let all = each.saturating_mul(plot.domains.into());
@@ -165,7 +164,8 @@ fn cores_caveat(summary: &RunSummary, card: &Card, busy: f64) -> Option<String> 
     })
 }
 
-/// So many look-ups at once, of a root that lies on the disk. Whoever finds its fragment in a domain's table, in memory, does not read it.
+/// So many look-ups at once, of a root that lies on the disk. Whoever finds its fragment in a domain's table, in
+/// memory, does not read it.
 fn disk_caveat(summary: &RunSummary, lookup: &LookupSummary, at_once: f64) -> Option<String> {
     let of_root = 1.0 - lookup.domain_hits as f64 / lookup.tokens.max(1) as f64;
     let reading = at_once * of_root;

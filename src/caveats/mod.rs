@@ -1,6 +1,8 @@
-//! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards, machines, tables of prices; `tables`: of lower layers), of
-//! what was asked (`recordings`, `rates`, `pruning`, `targets`), of what models answer (`answers`), of prices (`prices`, `extrapolated`), and of what came of it (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command
-//! gathers those that it can have.
+//! What a reader must know of figures before trusting them, in sentences: of what was loaded (`of_loaded`: cards,
+//! machines, tables of prices; `tables`: of lower layers), of what was asked (`recordings`, `rates`, `pruning`,
+//! `targets`), of what models answer (`answers`), of prices (`prices`, `extrapolated`), and of what came of it
+//! (`outcomes`, `backlog`, `classes`, `ends`, `few`, `host`, `management`). Each command gathers those that it can
+//! have.
 
 mod answers;
 mod backlog;
@@ -38,27 +40,23 @@ pub use recordings::*;
 pub use tables::two_tables_caveats;
 pub use targets::planned_for_another_target;
 
-/// Sentences of several runs, each once. Of those that differ in nothing but their figures one stands for all, and says how many there are: a sweep may
-/// have hundreds.
+/// Sentences of several runs, each once. Of those that differ in nothing but their figures one stands for all, and says
+/// how many there are: a sweep may have hundreds.
 pub fn once<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<String> {
-    let said = alike(sentences)
-        .into_iter()
-        .map(|Alike { first, others, .. }| match others {
-            0 => first.clone(),
-            1 => format!("{first} So it is in another run, with other figures."),
-            others => format!("{first} So it is in {others} more runs, with other figures."),
-        });
+    let said = alike(sentences).into_iter().map(|Alike { first, others, .. }| match others {
+        0 => first.clone(),
+        1 => format!("{first} So it is in another run, with other figures."),
+        others => format!("{first} So it is in {others} more runs, with other figures."),
+    });
     said.collect()
 }
 
 /// Why runs cannot be, each reason once, as [`once`] has it, and how many runs it is of.
 pub fn refusals<'a>(reasons: impl IntoIterator<Item = &'a String>) -> Vec<String> {
-    let said = alike(reasons)
-        .into_iter()
-        .map(|Alike { first, all, others }| match others {
-            0 => format!("({all}): {first}"),
-            others => format!("({all}, {others} of them with other figures): {first}"),
-        });
+    let said = alike(reasons).into_iter().map(|Alike { first, all, others }| match others {
+        0 => format!("({all}): {first}"),
+        others => format!("({all}, {others} of them with other figures): {first}"),
+    });
     said.collect()
 }
 
@@ -73,7 +71,7 @@ struct Alike<'a> {
 fn alike<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<Alike<'a>> {
     let mut alike: BTreeMap<String, Alike<'a>> = BTreeMap::new();
     for sentence in sentences {
-        let of = { alike.entry(without_figures(sentence)) }.or_insert(Alike {
+        let of = alike.entry(without_figures(sentence)).or_insert(Alike {
             first: sentence,
             all: 0,
             others: 0,
@@ -84,10 +82,11 @@ fn alike<'a>(sentences: impl IntoIterator<Item = &'a String>) -> Vec<Alike<'a>> 
     alike.into_values().collect()
 }
 
-/// Sentences in order, each once; whole numbers in them are in the order of their values, so that task 3 comes before task 10.
+/// Sentences in order, each once; whole numbers in them are in the order of their values, so that task 3 comes before
+/// task 10.
 pub fn in_order(mut sentences: Vec<String>) -> Vec<String> {
     sentences.sort_by_cached_key(|sentence| {
-        let pieces = { sentence.as_bytes() }.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+        let pieces = sentence.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
         let number = |piece: &[u8]| std::str::from_utf8(piece).ok()?.parse::<u64>().ok();
         let keys = pieces.map(|piece| (number(piece), piece.to_vec()));
         keys.collect::<Vec<_>>()
@@ -102,7 +101,7 @@ fn without_figures(sentence: &str) -> String {
         let digits = word.trim_matches(|c| "(),;:.%".contains(c)).replace(',', "");
         digits.parse::<f64>().is_ok_and(f64::is_finite)
     };
-    let words = { sentence.split_whitespace() }.map(|word| if is_figure(word) { "#" } else { word });
+    let words = sentence.split_whitespace().map(|word| if is_figure(word) { "#" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -97,9 +97,7 @@ impl Loaded {
     pub fn refused_tasks(&self) -> Vec<String> {
         let of_run = |run: &RunSpec| {
             let refused = refusals(&cluster(run, self.card(run)), &run.system.pool, run.tenants);
-            let of_system = refused
-                .into_iter()
-                .map(|why| format!("{}: refused: {why}", run.system.name));
+            let of_system = refused.into_iter().map(|why| format!("{}: refused: {why}", run.system.name));
             of_system.collect::<Vec<_>>()
         };
         in_order(self.runs.iter().flat_map(of_run).collect())
@@ -107,10 +105,7 @@ impl Loaded {
 
     /// A sentence on the prices that costs are reckoned by.
     fn price_caveat(&self) -> Option<String> {
-        let priced = self
-            .runs
-            .iter()
-            .filter_map(|run| Some((&run.card, run.price_per_hour?)));
+        let priced = self.runs.iter().filter_map(|run| Some((&run.card, run.price_per_hour?)));
         let mut prices: Vec<String> = priced.map(|(card, price)| format!("{card} {price}")).collect();
         prices.sort();
         prices.dedup();
@@ -163,9 +158,8 @@ impl Loaded {
     pub fn executed_device_caveats(&self, here: &Device) -> Vec<String> {
         let of = |(name, card): (&String, &Card)| {
             let prices = self.runs.iter().filter(|run| run.card == *name);
-            let prices: BTreeSet<String> = { prices.filter_map(|run| run.price_per_hour) }
-                .map(|price| price.to_string())
-                .collect();
+            let prices: BTreeSet<String> =
+                prices.filter_map(|run| run.price_per_hour).map(|price| price.to_string()).collect();
             let prices: Vec<String> = prices.into_iter().collect();
             let so = match prices.is_empty() {
                 true => "figures are of the latter".to_owned(),

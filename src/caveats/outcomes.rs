@@ -42,8 +42,8 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
     all.concat()
 }
 
-/// Sentences on what came of the first run of a plan's answer that neither its table nor its verdict says: what is not done as asked, and what it takes
-/// of hosts.
+/// Sentences on what came of the first run of a plan's answer that neither its table nor its verdict says: what is not
+/// done as asked, and what it takes of hosts.
 pub fn of_answer(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
     let all = [
         shortened_caveats(&[summary]),
@@ -55,8 +55,8 @@ pub fn of_answer(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<Strin
     all.concat()
 }
 
-/// Sentences on what a run's requests came to: arrivals that were over early, silence that is counted, tenants whose turn came again, and those who came
-/// and went to no effect.
+/// Sentences on what a run's requests came to: arrivals that were over early, silence that is counted, tenants whose
+/// turn came again, and those who came and went to no effect.
 pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
     let turns = turns_caveat(
         &spec.workload.popularity,
@@ -82,10 +82,9 @@ fn left_out_caveats(runs: &[Run]) -> Vec<String> {
             cascade,
             ..
         } = &run.summary;
-        let scaling = scaling
+        let scaling = scaling.as_ref().or(cascade.as_ref().and_then(|cascade| cascade.scaling.as_ref()));
+        let listed = fleet
             .as_ref()
-            .or(cascade.as_ref().and_then(|cascade| cascade.scaling.as_ref()));
-        let listed = { fleet.as_ref() }
             .map(|fleet| {
                 (
                     fleet.allocations_left_out,
@@ -106,7 +105,8 @@ fn left_out_caveats(runs: &[Run]) -> Vec<String> {
     once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
-/// A sentence on simulated systems all of whose repeats are one and the same run. Runs without a request are alike for another reason.
+/// A sentence on simulated systems all of whose repeats are one and the same run. Runs without a request are alike for
+/// another reason.
 fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
     let mut systems: BTreeMap<&str, bool> = BTreeMap::new();
     let groups = Group::all(runs);
@@ -115,10 +115,7 @@ fn same_repeats_caveats(runs: &[Run]) -> Vec<String> {
     for group in repeated.filter(was_asked) {
         *systems.entry(group.system()).or_insert(true) &= is_one_run(group);
     }
-    let same: Vec<&str> = { systems.iter() }
-        .filter(|(_, same)| **same)
-        .map(|(system, _)| *system)
-        .collect();
+    let same: Vec<&str> = systems.iter().filter(|(_, same)| **same).map(|(system, _)| *system).collect();
     (!same.is_empty())
         .then(|| {
             format!(
@@ -163,7 +160,8 @@ fn cut_batches_caveats(runs: &[&RunSummary]) -> Vec<String> {
     once(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
 
-/// Of the requests that a run was offered, the share that was refused or failed, and why, in words; nothing where all were let in and answered.
+/// Of the requests that a run was offered, the share that was refused or failed, and why, in words; nothing where all
+/// were let in and answered.
 pub fn unanswered(summary: &RunSummary) -> Option<(f64, String)> {
     let offered = summary.requests.offered;
     let of = |by: &BTreeMap<String, u64>, became: &str| {
@@ -179,7 +177,7 @@ pub fn unanswered(summary: &RunSummary) -> Option<(f64, String)> {
         of(&summary.failed_by, "failed"),
     ];
     let became: Vec<String> = became.into_iter().flatten().collect();
-    let all: u64 = { summary.rejected_by.values() }.chain(summary.failed_by.values()).sum();
+    let all: u64 = summary.rejected_by.values().chain(summary.failed_by.values()).sum();
     (!became.is_empty()).then(|| (all as f64 / offered.max(1) as f64, became.join(", and ")))
 }
 
@@ -232,9 +230,7 @@ fn one_token_caveats(runs: &[Run]) -> Vec<String> {
         let asked = run.summary.workload.as_ref().map(|workload| &workload.output_tokens);
         run.summary.generation.is_some() && asked.is_some_and(Option::is_none)
     };
-    let mut systems: Vec<&str> = { runs.iter().filter(asks_for_none) }
-        .map(|run| run.summary.system.as_str())
-        .collect();
+    let mut systems: Vec<&str> = runs.iter().filter(asks_for_none).map(|run| run.summary.system.as_str()).collect();
     systems.sort_unstable();
     systems.dedup();
     let said = |system: &str| {
@@ -303,11 +299,9 @@ fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
         true => 0,
         false => summary.requests.unfinished,
     };
-    let said = by_system(runs, waiting)
-        .into_iter()
-        .map(|(name, Left { requests, of })| {
-            format!("{name}: {requests} requests were still waiting at the end{of}, for a batch that never filled.")
-        });
+    let said = by_system(runs, waiting).into_iter().map(|(name, Left { requests, of })| {
+        format!("{name}: {requests} requests were still waiting at the end{of}, for a batch that never filled.")
+    });
     said.collect()
 }
 
@@ -321,11 +315,9 @@ fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
             false => 0,
         }
     };
-    let said = by_system(runs, in_no_figure)
-        .into_iter()
-        .map(|(name, Left { requests, of })| {
-            format!("{name}: all {requests} requests came in the warm-up{of}, and are in no figure.")
-        });
+    let said = by_system(runs, in_no_figure).into_iter().map(|(name, Left { requests, of })| {
+        format!("{name}: all {requests} requests came in the warm-up{of}, and are in no figure.")
+    });
     said.collect()
 }
 
@@ -421,7 +413,10 @@ fn fleet_caveats(runs: &[&RunSummary]) -> Vec<String> {
     for ((system, machine), counts) in fleets {
         if counts.fallbacks > 0 {
             // Results of earlier versions say how many there were, and not why.
-            let reasons = { counts.by.iter().zip(REASONS) }
+            let reasons = counts
+                .by
+                .iter()
+                .zip(REASONS)
                 .filter(|(count, _)| **count > 0)
                 .map(|(count, (_, words))| format!(", {count} since {words}"));
             caveats.push(format!(

@@ -58,8 +58,9 @@ fn how_far(beyond: &BeyondLimits) -> Option<(u64, String)> {
         };
         format!("{points}{} and {}", percent(error.median), percent(error.p95))
     });
-    let moved =
-        { beyond.moved }.map(|moved| format!("prices that rise are up to {} off its points", percent(moved.farthest)));
+    let moved = beyond
+        .moved
+        .map(|moved| format!("prices that rise are up to {} off its points", percent(moved.farthest)));
     let farthest = [
         beyond.interpolation.as_ref().map(|error| error.p95),
         beyond.moved.map(|moved| moved.farthest),
@@ -103,7 +104,7 @@ pub fn side_by_side_as_if_alone(card: &Card, run: &RunSpec) -> Option<String> {
         (None, None) => (pool.instances_per_gpu, vec![(&pool.model, pool.dtype)]),
     };
     // Runtimes are slowed down as measured, or refused. A table that is asked for counts as used.
-    let is_unmeasured = || { models.iter() }.any(|(model, dtype)| card.concurrent_layer(model, *dtype).is_err());
+    let is_unmeasured = || models.iter().any(|(model, dtype)| card.concurrent_layer(model, *dtype).is_err());
     (instances > 1 && pool.runtimes.is_none() && is_unmeasured()).then(|| {
         format!(
             "{}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
@@ -118,8 +119,7 @@ pub fn slower_than_slo<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Itera
     let runtimes = system.pool.runtimes.iter();
     runtimes.flat_map(|runtimes| &runtimes.streams).filter_map(|stream| {
         let service_ns = |runtime: &RuntimeSpec| stream.service_ns(card, runtime, runtime.max_length).ok();
-        let slower =
-            { stream.runtimes.iter() }.find(|runtime| service_ns(runtime).is_some_and(|ns| ns > stream.slo.0))?;
+        let slower = stream.runtimes.iter().find(|runtime| service_ns(runtime).is_some_and(|ns| ns > stream.slo.0))?;
         Some(format!(
             "{}: a request of {} tokens takes {} alone, more than `runtimes.slo` ({}): the allocation program takes it \
              that an instance finishes one in that time, and what is that long is late with every plan.",
@@ -131,10 +131,10 @@ pub fn slower_than_slo<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Itera
     })
 }
 
-/// What a card's table of compiled models does not tell apart: runtimes of lengths that were not compiled there, and dynamic ones that the same
-/// source prices.
+/// What a card's table of compiled models does not tell apart: runtimes of lengths that were not compiled there, and
+/// dynamic ones that the same source prices.
 pub fn as_compiled<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
-    let streams = { system.pool.runtimes.iter() }.flat_map(|runtimes| &runtimes.streams);
+    let streams = system.pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
     let streams = streams.filter(|_| card.device.kind == DeviceKind::Cuda);
     streams.filter_map(move |stream| match stream.runtimes.first()?.shape {
         ShapeKind::Static => longer_than_asked(card, system, stream),
@@ -145,9 +145,7 @@ pub fn as_compiled<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<
 fn longer_than_asked(card: &Card, system: &SystemSpec, stream: &StreamSpec) -> Option<String> {
     let compiled = card.static_model(&stream.model, stream.dtype).ok()?;
     let as_longer = stream.runtimes.iter().filter_map(|runtime| {
-        let length = compiled
-            .length_for(runtime.max_length)
-            .filter(|length| *length > runtime.max_length)?;
+        let length = compiled.length_for(runtime.max_length).filter(|length| *length > runtime.max_length)?;
         Some(format!("{} tokens as {length}", runtime.max_length))
     });
     let as_longer: Vec<String> = as_longer.collect();
@@ -276,14 +274,18 @@ pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
             100.0 * sizes.difference_share
         )
     };
-    let random = { tasks.registrations.iter().filter(with_operators) }.any(|task| task.file.is_none());
+    let random = tasks.registrations.iter().filter(with_operators).any(|task| task.file.is_none());
     let mut others = Vec::new();
     if random && tasks.sizes != PetSizes::PAPER {
         others.push(format!("this system's are {}", described(&tasks.sizes)));
     }
-    // What a file's operators take in memory says whether they are of those sizes; trained masks and differences have a share of zeros nearly as large.
+    // What a file's operators take in memory says whether they are of those sizes; trained masks and differences have a
+    // share of zeros nearly as large.
     let same = |bytes: u64, paper: u64| 50 * bytes.abs_diff(paper) <= paper;
-    let in_files: BTreeSet<u32> = { tasks.registrations.iter().filter(with_operators) }
+    let in_files: BTreeSet<u32> = tasks
+        .registrations
+        .iter()
+        .filter(with_operators)
         .filter(|task| task.file.as_ref().is_some_and(|file| file.fault.is_none()))
         .filter_map(|task| {
             let bytes = task.file.as_ref()?.resident_bytes?;
@@ -362,8 +364,8 @@ impl Measured {
         cards.filter_map(|card| card.otherwise(&here)).collect()
     }
 
-    /// A sentence where it was on another processor, before this machine was last started, or on another day: its prices are those of
-    /// then and there.
+    /// A sentence where it was on another processor, before this machine was last started, or on another day: its
+    /// prices are those of then and there.
     fn otherwise(&self, here: &ThisMachine) -> Option<String> {
         let started_since = matches!((&self.boot, &here.boot), (Some(then), Some(now)) if then != now);
         let why = if self.processor != here.processor {
@@ -387,8 +389,8 @@ impl Measured {
     }
 }
 
-/// A sentence on a card of another device than the one that executes, and what that makes of the figures: of another kind, or measured on another
-/// GPU (datasheets and imports spell a GPU's name in ways of their own).
+/// A sentence on a card of another device than the one that executes, and what that makes of the figures: of another
+/// kind, or measured on another GPU (datasheets and imports spell a GPU's name in ways of their own).
 pub fn of_another_device(card: &Card, here: &Device, so: &str) -> Option<String> {
     let device = &card.device;
     let other_kind = device.kind != here.kind;
@@ -410,18 +412,14 @@ pub fn of_another_device(card: &Card, here: &Device, so: &str) -> Option<String>
 /// Tables that are told of one by one, of those whose prices are off by more than they should be.
 const FARTHEST_TOLD: usize = 4;
 
-/// A sentence on each origin other than a measurement, with the tables from there, and of each card one on its measured tables whose prices are off by
-/// more than they should be, and one on those whose points were moved.
+/// A sentence on each origin other than a measurement, with the tables from there, and of each card one on its measured
+/// tables whose prices are off by more than they should be, and one on those whose points were moved.
 pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     // What another model lent is told of, however well it is known.
     let is_plain = |used: &&TableUsed| used.kind == Source::Measured && used.lent_by.is_none();
     let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
     for used in tables.iter().filter(|used| !is_plain(used)) {
-        let error = used
-            .error
-            .as_ref()
-            .map(|error| format!(", {error}"))
-            .unwrap_or_default();
+        let error = used.error.as_ref().map(|error| format!(", {error}")).unwrap_or_default();
         let origin = (used.card.as_str(), used.kind, format!("{}{error}", used.source));
         by_origin.entry(origin).or_default().push(&used.table);
     }
@@ -442,11 +440,7 @@ pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     };
     let of_card = |(card, mut tables): (&str, Vec<(u64, String)>)| {
         tables.sort_by(|(one, _), (other, _)| other.cmp(one));
-        let told: Vec<&str> = tables
-            .iter()
-            .take(FARTHEST_TOLD)
-            .map(|(_, table)| table.as_str())
-            .collect();
+        let told: Vec<&str> = tables.iter().take(FARTHEST_TOLD).map(|(_, table)| table.as_str()).collect();
         let more = match tables.len() - told.len() {
             0 => String::new(),
             more => format!("; and {more} more"),

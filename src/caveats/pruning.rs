@@ -3,7 +3,8 @@
 use tenantry_core::SystemSpec;
 use tenantry_core::spec::Padding;
 
-/// A sentence on the stages whose batches are as long with fewer words. What they lose of their accuracy by these they lose all the same.
+/// A sentence on the stages whose batches are as long with fewer words. What they lose of their accuracy by these they
+/// lose all the same.
 pub fn pruned_in_vain(system: &SystemSpec) -> Option<String> {
     let stages = &system.route.as_ref()?.stages;
     let mut in_vain = stages.windows(2).filter_map(|pair| {

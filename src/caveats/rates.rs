@@ -8,8 +8,8 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::spec::{ArrivalsSpec, LifetimesSpec, WorkloadSpec};
 
-/// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is nearer by six standard
-/// deviations.
+/// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is
+/// nearer by six standard deviations.
 const FAR: f64 = 0.1;
 const REQUESTS: u64 = 4_000;
 
@@ -48,7 +48,7 @@ impl Follows {
         // Before all have appeared, or while this came.
         let has_gone = |lifetimes: &LifetimesSpec| {
             let until_s = came_for_s.max(lifetimes.appear_within.as_secs_f64());
-            { lifetimes.mean_stay }.is_some_and(|mean_stay| mean_stay.as_secs_f64() < 10.0 * until_s)
+            lifetimes.mean_stay.is_some_and(|mean_stay| mean_stay.as_secs_f64() < 10.0 * until_s)
         };
         let is_even = matches!(
             spec.arrivals,

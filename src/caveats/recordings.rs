@@ -19,15 +19,13 @@ pub(super) fn silence_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
     ))
 }
 
-/// Sentences on recordings some of whose requests got no answer, or ask a decoder for none, or whose tenants are not those that ask, each once.
-/// Runs that ended before a line that cannot be read are none the worse for it: that is a sentence too.
+/// Sentences on recordings some of whose requests got no answer, or ask a decoder for none, or whose tenants are not
+/// those that ask, each once. Runs that ended before a line that cannot be read are none the worse for it: that is a
+/// sentence too.
 pub fn recording_caveats(runs: &[RunSpec]) -> Vec<String> {
     let of = |which: fn(&RunSpec) -> bool| {
         let mut traces: Vec<&TraceSpec> = Vec::new();
-        let leaves = runs
-            .iter()
-            .filter(|run| which(run))
-            .flat_map(|run| run.workload.arrivals.leaves());
+        let leaves = runs.iter().filter(|run| which(run)).flat_map(|run| run.workload.arrivals.leaves());
         for leaf in leaves {
             // A sweep replays one many times.
             if let ArrivalsSpec::Trace(trace) = leaf

@@ -7,8 +7,8 @@ use tenantry_traces::management::{ManagementSpec, Subject};
 
 use super::once;
 
-/// Sentences on systems whose look-ups, or whose reading of domains' tables, is simulated as of other tables than those that are executed, and on
-/// how both come to the same. The runs are as they are simulated, on their cards.
+/// Sentences on systems whose look-ups, or whose reading of domains' tables, is simulated as of other tables than those
+/// that are executed, and on how both come to the same. The runs are as they are simulated, on their cards.
 pub fn two_tables_caveats(runs: &[RunSpec]) -> Vec<String> {
     once(&runs.iter().flat_map(of_run).collect::<Vec<_>>())
 }
@@ -54,7 +54,7 @@ fn reads_domains(run: &RunSpec) -> bool {
     match &run.workload.management {
         ManagementSpec::None => false,
         ManagementSpec::Rates(rates) => rates.update_domain_per_s > 0.0,
-        ManagementSpec::Listed(list) => { list.iter() }.any(|of| matches!(of.change.subject, Subject::Domain(_))),
+        ManagementSpec::Listed(list) => list.iter().any(|of| matches!(of.change.subject, Subject::Domain(_))),
         // What is in it nobody has read yet.
         ManagementSpec::Trace(_) => true,
     }

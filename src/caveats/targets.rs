@@ -4,8 +4,8 @@ use tenantry_core::SystemSpec;
 use tenantry_core::in_time::Slo;
 use tenantry_reports::human;
 
-/// A sentence where runtimes are allocated, requests given to them and cards asked for by another latency than requests are judged by. Where several
-/// streams share the cards, each has the target of its class.
+/// A sentence where runtimes are allocated, requests given to them and cards asked for by another latency than requests
+/// are judged by. Where several streams share the cards, each has the target of its class.
 pub fn planned_for_another_target(system: &SystemSpec, slo: Option<Slo>) -> Option<String> {
     let [stream] = &system.pool.runtimes.as_ref()?.streams[..] else {
         return None;

@@ -7,16 +7,19 @@ use tenantry_cascade::candidates::SLOPES;
 
 #[derive(Debug, Subcommand)]
 pub enum CascadeCommand {
-    /// Train a small and a larger encoder on a generated language task, and save them as Hugging Face's models are saved.
+    /// Train a small and a larger encoder on a generated language task, and save them as Hugging Face's models are
+    /// saved.
     #[command(after_help = "Example: tenantry cascade example --out out/cascade")]
     Example(CascadeExampleArgs),
-    /// Run models over labelled items, one at a time: calibrate them, and save outputs, confidences, importance and latencies.
+    /// Run models over labelled items, one at a time: calibrate them, and save outputs, confidences, importance and
+    /// latencies.
     #[command(
         after_help = "Example: tenantry cascade profile out/cascade/small out/cascade/large \\\n    \
                       --items out/cascade/profile.csv --out out/cascade/profiled"
     )]
     Profile(CascadeProfileArgs),
-    /// Answer labelled items by each model alone and by their cascade: accuracy against latency, and calibration before and after.
+    /// Answer labelled items by each model alone and by their cascade: accuracy against latency, and calibration before
+    /// and after.
     #[command(
         after_help = "Example: tenantry cascade judge out/cascade/small out/cascade/large \\\n    \
                       --items out/cascade/test.csv --profiled out/cascade/profiled \\\n    \
@@ -44,7 +47,8 @@ pub struct CascadeSelectArgs {
     /// Latency that 99 % of the items keep, by what each of them took, at most, in milliseconds.
     #[arg(long, value_parser = super::number)]
     pub p99_ms: Option<f64>,
-    /// How steeply the chance of asking falls above the cut-off: the paper's k, each of which is tried with every cut-off.
+    /// How steeply the chance of asking falls above the cut-off: the paper's k, each of which is tried with every
+    /// cut-off.
     #[arg(long, value_name = "K,…", value_delimiter = ',', default_values_t = SLOPES, value_parser = super::number)]
     pub slope: Vec<f64>,
     /// Models of a candidate, at most.
@@ -72,8 +76,8 @@ pub enum CalibrationName {
 pub enum EarlyStopsName {
     /// Nowhere: nothing that could be chosen is left out.
     None,
-    /// Cut-offs from the first whose accuracy is below the models' mean, p75 above 1.5 times the slowest model's, pruning from the first degree that
-    /// costs a model two points; answers are always averaged.
+    /// Cut-offs from the first whose accuracy is below the models' mean, p75 above 1.5 times the slowest model's,
+    /// pruning from the first degree that costs a model two points; answers are always averaged.
     Paper,
 }
 
@@ -117,11 +121,12 @@ pub struct CascadeProfileArgs {
     /// How far off the right answer of a regression may be [default: 0.5].
     #[arg(long, value_parser = super::number, conflicts_with = "calibrated_by")]
     pub tolerance: Option<f64>,
-    /// What an earlier `cascade profile` wrote of these models: calibrated, and of a regression as tolerant, as there, rather than on these items.
+    /// What an earlier `cascade profile` wrote of these models: calibrated, and of a regression as tolerant, as there,
+    /// rather than on these items.
     #[arg(long, value_name = "FOLDER")]
     pub calibrated_by: Option<PathBuf>,
-    /// Models as a cascade asks them, and to which degree each prunes what those after it read, such as small=0.5,middle=0.3,large: each is profiled
-    /// on what comes to it there as well. May be given several times.
+    /// Models as a cascade asks them, and to which degree each prunes what those after it read, such as
+    /// small=0.5,middle=0.3,large: each is profiled on what comes to it there as well. May be given several times.
     #[arg(long = "route", value_name = "ROUTE", value_parser = route)]
     pub routes: Vec<RouteArg>,
     /// Where the outputs go: a folder that is not there yet.

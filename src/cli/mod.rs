@@ -22,8 +22,8 @@ pub use run::*;
 pub use trace::*;
 pub use write::*;
 
-/// Which serving policy, on how much GPU, meets my latency target when thousands of tenants each have their own fine-tuned
-/// transformer?
+/// Which serving policy, on how much GPU, meets my latency target when thousands of tenants each have their own
+/// fine-tuned transformer?
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
@@ -41,7 +41,8 @@ impl Cli {
     }
 }
 
-/// All commands. Their options take numbers below 0, to say themselves what they must be: else each would be taken for a flag that nobody knows.
+/// All commands. Their options take numbers below 0, to say themselves what they must be: else each would be taken for
+/// a flag that nobody knows.
 pub fn command() -> clap::Command {
     fn with_negative_numbers(command: clap::Command) -> clap::Command {
         let is_option = |argument: &clap::Arg| argument.get_action().takes_values() && !argument.is_positional();
@@ -160,21 +161,20 @@ pub enum Command {
 /// Of `tenantry doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Also compute each kind of operation on this device, cpu or cuda:N, and compare it with the CPU's in double precision.
+    /// Also compute each kind of operation on this device, cpu or cuda:N, and compare it with the CPU's in double
+    /// precision.
     #[arg(long)]
     pub device: Option<String>,
 }
 
 /// A number of things, as options take it.
 fn count<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse()
-        .map_err(|_| format!("must be a whole number, at least 1, got {text}"))
+    text.parse().map_err(|_| format!("must be a whole number, at least 1, got {text}"))
 }
 
 /// A seed, as options take it.
 fn seed(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| format!("must be a whole number from 0 to {}, got {text}", u64::MAX))
+    text.parse().map_err(|_| format!("must be a whole number from 0 to {}, got {text}", u64::MAX))
 }
 
 /// A number, as options take it. Whose it is says which numbers it may be.

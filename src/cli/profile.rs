@@ -12,8 +12,9 @@ use super::{number, one_of};
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need. On a CPU mostly longer, until
-    /// each was visited three times and what is no op was measured: some 2 minutes for `tiny`. Hardly any median is known to 2 % then.
+    /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios
+    /// need. On a CPU mostly longer, until each was visited three times and what is no op was measured: some 2 minutes
+    /// for `tiny`. Hardly any median is known to 2 % then.
     Quick,
     /// 14 minutes a model, on a GPU 7 for all: more shapes, and time for every median to settle.
     Full,
@@ -45,8 +46,8 @@ pub struct ProfileArgs {
     /// Keep what the profile that is there has, and add the tables that it lacks, measured on the same device.
     #[arg(long)]
     pub add: bool,
-    /// With --suite full, whose points held out say what is off: like --add, and measure again those of its tables whose prices there are off by more
-    /// than 3 % in the median or 8 % at p95.
+    /// With --suite full, whose points held out say what is off: like --add, and measure again those of its tables
+    /// whose prices there are off by more than 3 % in the median or 8 % at p95.
     #[arg(long, conflicts_with = "add")]
     pub again: bool,
     /// Where the profile goes; by default `profiles/cards/DEVICE`, unless a card is there.
@@ -88,8 +89,9 @@ pub enum ProfileCommand {
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Whose tables they are. `tensorrt-pairs` are engines that you have built for one length and for any, as trtexec times them: a CSV of
-    /// model, precision (FP32, FP16, BF16), engine (static, dynamic), batch_size, seq_len, mean_ms, median_ms, p95_ms and p99_ms.
+    /// Whose tables they are. `tensorrt-pairs` are engines that you have built for one length and for any, as trtexec
+    /// times them: a CSV of model, precision (FP32, FP16, BF16), engine (static, dynamic), batch_size, seq_len,
+    /// mean_ms, median_ms, p95_ms and p99_ms.
     #[arg(long, value_name = "SOURCE", value_parser = one_of(ImportSource::ALL, ImportSource::name))]
     pub from: ImportSource,
     /// The GPU that they were measured on, by its datasheet's name.
@@ -98,10 +100,12 @@ pub struct ImportArgs {
     /// Take only these built-in models, of sources that have several: vidur and aiconfigurator.
     #[arg(long, value_delimiter = ',')]
     pub model: Vec<String>,
-    /// The gap between two kernels, in microseconds, where a source has kernels' times only: aiconfigurator, 1 unless given.
+    /// The gap between two kernels, in microseconds, where a source has kernels' times only: aiconfigurator, 1 unless
+    /// given.
     #[arg(long, value_name = "US", value_parser = number)]
     pub launch_overhead_us: Option<f64>,
-    /// The tables, as CSV, gzipped or not; of llmservingsim also the profile's meta.yaml, which alone says whose they are.
+    /// The tables, as CSV, gzipped or not; of llmservingsim also the profile's meta.yaml, which alone says whose they
+    /// are.
     #[arg(required = true, value_name = "FILES")]
     pub files: Vec<PathBuf>,
     /// Where the card goes; one imported before keeps the tables that these files do not have.

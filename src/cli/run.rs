@@ -15,8 +15,8 @@ pub struct KeepArgs {
     /// Write requests.parquet into the folder: a row for each request.
     #[arg(long)]
     pub requests: bool,
-    /// Write timeline.json into the folder, for ui.perfetto.dev: which op ran when on which lane. By default of the two seconds
-    /// after the warm-up; `--timeline=30s..32s` is another window.
+    /// Write timeline.json into the folder, for ui.perfetto.dev: which op ran when on which lane. By default of the two
+    /// seconds after the warm-up; `--timeline=30s..32s` is another window.
     #[arg(long, value_name = "START..END", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub timeline: Option<String>,
 }
@@ -50,7 +50,8 @@ pub struct ExecuteArgs {
     pub device: String,
     #[command(flatten)]
     pub keep: KeepArgs,
-    /// Write answers.parquet into the folder: what each request read, and the class, number, labels or tokens that it was answered.
+    /// Write answers.parquet into the folder: what each request read, and the class, number, labels or tokens that it
+    /// was answered.
     #[arg(long)]
     pub answers: bool,
     /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
@@ -74,7 +75,8 @@ pub struct ValidateArgs {
     /// Execute the same requests this many times.
     #[arg(long, value_name = "N", default_value = "1", value_parser = count::<NonZeroU32>)]
     pub repeats: NonZeroU32,
-    /// Measure some of the profile's points before, between and after the executions, and price ops by how fast the machine is then.
+    /// Measure some of the profile's points before, between and after the executions, and price ops by how fast the
+    /// machine is then.
     #[arg(long)]
     pub gauge: bool,
     #[command(flatten)]
@@ -103,7 +105,8 @@ pub struct SweepArgs {
     /// Runs at a time; by default one a core, and of a job file's tasks one each.
     #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub jobs: Option<NonZeroUsize>,
-    /// Take over the runs that another sweep in this folder has in common with this one, such as one with fewer points or repeats.
+    /// Take over the runs that another sweep in this folder has in common with this one, such as one with fewer points
+    /// or repeats.
     #[arg(long, value_name = "FOLDER", conflicts_with = "job_file")]
     pub reuse: Option<PathBuf>,
     /// Only this part of the runs. Shards may share a folder.
@@ -155,7 +158,8 @@ pub struct ReproduceArgs {
     /// Another card than the paper's, by name or path; for hmi. Figures that it has no tables for say so.
     #[arg(long, value_name = "CARD")]
     pub profile: Option<String>,
-    /// Instead of the figures: what the papers' main results become where an assumption of a card is a fifth smaller and a fifth larger.
+    /// Instead of the figures: what the papers' main results become where an assumption of a card is a fifth smaller
+    /// and a fifth larger.
     #[arg(long, conflicts_with = "profile")]
     pub sensitivity: bool,
     /// Where reproduce.md and reproduce.json go; sensitivity.md and sensitivity.json with --sensitivity.
@@ -171,7 +175,8 @@ pub struct ReportArgs {
     /// Where the page goes, .html or .htm; by default report.html in the one folder, or out/report.html for several.
     #[arg(long, value_name = "PAGE")]
     pub out: Option<PathBuf>,
-    /// Leave out on which machine it was made, when and how fast: for a page that others get, and that comes out the same each time.
+    /// Leave out on which machine it was made, when and how fast: for a page that others get, and that comes out the
+    /// same each time.
     #[arg(long)]
     pub anonymous: bool,
     /// Also write each chart as SVG and PNG into this folder, for papers and slides.

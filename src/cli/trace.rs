@@ -91,10 +91,10 @@ pub struct TraceConvertArgs {
     /// Put requests in order of time; they are kept in memory.
     #[arg(long)]
     pub sort: bool,
-    /// Read any CSV with a header: what its columns for arrival, tenant, input_tokens, output_tokens and class are called, and the
-    /// unit of arrival: ns, us, ms or s for numbers, iso for dates with a time of day. A name with commas stands in double quotes.
-    /// What is not named, the file does not say.
-    /// Tenants of any name are numbered, and OUT.tenants.csv says who is who.
+    /// Read any CSV with a header: what its columns for arrival, tenant, input_tokens, output_tokens and class are
+    /// called, and the unit of arrival: ns, us, ms or s for numbers, iso for dates with a time of day. A name with
+    /// commas stands in double quotes. What is not named, the file does not say. Tenants of any name are numbered, and
+    /// OUT.tenants.csv says who is who.
     #[arg(long, value_name = "OUR=THEIRS[:UNIT],…", conflicts_with_all = ["format", "tokenizer"])]
     pub columns: Option<String>,
     /// Number tenants from 0 in the order in which they first ask, and write to OUT.tenants.csv who is who.
@@ -120,7 +120,8 @@ fn positive(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Args)]
 pub struct TraceGenerateArgs {
-    /// A YAML file, or the name of a shipped scenario; without it the flags say all. Then where to: .csv, .csv.gz or .parquet.
+    /// A YAML file, or the name of a shipped scenario; without it the flags say all. Then where to: .csv, .csv.gz or
+    /// .parquet.
     // One list, since options may stand between the two and the first may be left out.
     #[arg(required = true, num_args = 1..=2, value_names = ["SCENARIO", "OUT"])]
     pub scenario_and_out: Vec<String>,
@@ -174,8 +175,8 @@ pub struct TraceFitArgs {
     /// Of the generated requests that the fit is checked with.
     #[arg(long, default_value = "7", value_parser = super::seed)]
     pub seed: u64,
-    /// Runs of at least this much time without a request are holes of the recording and left out of rates; by default 1min, or none
-    /// where the rate is so low that there are such runs.
+    /// Runs of at least this much time without a request are holes of the recording and left out of rates; by default
+    /// 1min, or none where the rate is so low that there are such runs.
     #[arg(long, value_name = "TIME")]
     pub drop_zeros_from: Option<String>,
     /// How many tenants the printed popularity is for; by default as many as the recording has.

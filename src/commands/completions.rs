@@ -23,7 +23,8 @@ pub fn run(args: &CompletionsArgs, output: &OutputArgs) -> Result<(), Failure> {
     to_stdout(&script)
 }
 
-/// The same commands with the names that some arguments are for. They are only offered: commands go on taking what else is right.
+/// The same commands with the names that some arguments are for. They are only offered: commands go on taking what else
+/// is right.
 fn with_names(command: Command, shell: Shell) -> Command {
     let offer = |command: Command, argument: &str, names: &[&str]| {
         let names = PossibleValuesParser::new(names.iter().map(|name| (*name).to_owned()));

@@ -48,10 +48,7 @@ pub fn run(of_libtorch: Vec<Finding>, output: &OutputArgs) -> Result<(), Failure
     findings.extend([cpu_profile(), disk()]);
     let line = |finding: &Finding| {
         let mark = if finding.ok { "ok     " } else { "missing" };
-        let remedy = finding
-            .remedy
-            .as_ref()
-            .map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
+        let remedy = finding.remedy.as_ref().map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
         format!("{mark} {}: {}{remedy}", finding.what, finding.found)
     };
     if output.quiet && !output.json {

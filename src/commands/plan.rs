@@ -48,10 +48,7 @@ fn files(scenario: &Scenario, plan: &Plan) -> BTreeSet<PathBuf> {
         };
         plan.gpus.iter().rev().find_map(variant)
     };
-    let offers = plan
-        .ways
-        .iter()
-        .flat_map(|way| plan.cards.iter().map(move |card| (way, card)));
+    let offers = plan.ways.iter().flat_map(|way| plan.cards.iter().map(move |card| (way, card)));
     let mut files = scenario.inputs();
     for variant in offers.filter_map(of_way) {
         files.extend(variant.inputs());
@@ -111,7 +108,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(report.notes.iter().cloned());
     caveats.extend(earlier_than_plan(&args.out));
     let manifest = started.manifest(&cards.all_cards(), None, 0, caveats);
-    let answer = { planned.best.as_ref() }.map(|best| -> Result<String, Failure> {
+    let answer = planned.best.as_ref().map(|best| -> Result<String, Failure> {
         // Whoever runs the answer may be in another folder than who planned it.
         let here = std::env::current_dir().map_err(Failure::running)?;
         Ok(best.placed_yaml(&here, &card_from_anywhere(&best.card)?))

@@ -89,9 +89,7 @@ fn check_places(args: &ReportArgs) -> Result<(), Failure> {
             file.display()
         )));
     }
-    args.figures
-        .as_deref()
-        .map_or(Ok(()), |folder| check_folder("--figures", folder))
+    args.figures.as_deref().map_or(Ok(()), |folder| check_folder("--figures", folder))
 }
 
 /// Where the page goes, and can.
@@ -140,7 +138,7 @@ fn draw(
     args: &ReportArgs,
     write: impl FnOnce(&Path, &AtomicBool) -> Result<Figures, ReportError>,
 ) -> Result<Option<Figures>, Failure> {
-    let drawn = { args.figures.as_deref() }.map(|folder| write(folder, &interrupt::flag()));
+    let drawn = args.figures.as_deref().map(|folder| write(folder, &interrupt::flag()));
     drawn.transpose().map_err(Failure::running)
 }
 

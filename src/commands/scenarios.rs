@@ -10,14 +10,9 @@ use crate::output::{next, print, print_yaml};
 
 pub fn run(args: &ScenariosArgs, output: &OutputArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {
-        let all = shipped_names()
-            .into_iter()
-            .filter_map(|name| Some((name, about(shipped_yaml(name)?))));
+        let all = shipped_names().into_iter().filter_map(|name| Some((name, about(shipped_yaml(name)?))));
         let all: Vec<(&str, String)> = all.collect();
-        let value: Vec<_> = all
-            .iter()
-            .map(|(name, about)| json!({ "name": name, "about": about }))
-            .collect();
+        let value: Vec<_> = all.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
         print(output, &value, || {
             let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             let lines = all.iter().map(|(name, about)| format!("{name:width$}  {about}"));

@@ -28,10 +28,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let bar = progress::bar(loaded.runs.len() as u64, "simulating", output.quiet);
     // More than there are runs would have nothing to do.
     let jobs = args.jobs.map_or(0, |jobs| jobs.get().min(loaded.runs.len().max(1)));
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(jobs)
-        .build()
-        .map_err(Failure::running)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().map_err(Failure::running)?;
     // Parallelism is across runs, and the results keep the order of the runs: their number does not change a byte.
     let results: Vec<Result<Option<SimulatedRun>, Failure>> = pool.install(|| {
         let one = |(index, spec)| {
@@ -43,10 +40,8 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
         loaded.runs.par_iter().enumerate().map(one).collect()
     });
     bar.finish_and_clear();
-    let mut finished: Vec<SimulatedRun> = results
-        .into_iter()
-        .filter_map(Result::transpose)
-        .collect::<Result<_, _>>()?;
+    let mut finished: Vec<SimulatedRun> =
+        results.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
     let interrupted = finished.len() < loaded.runs.len() || finished.iter().any(|run| run.interrupted);
     let place = Place::of(&args.out, interrupted, finished.iter().any(|run| !run.interrupted))?;
     let Some(folder) = place.folder() else {

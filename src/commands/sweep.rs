@@ -67,7 +67,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         let other = Saved::open(folder)?;
         let taken = saved.take_over(&other, &keys, loaded.runs.len() <= MAX_RUNS_WITH_OPS)?;
         let of = mine.len();
-        let why = { saved.sweep.difference(&other.sweep) }.filter(|_| taken.is_empty());
+        let why = saved.sweep.difference(&other.sweep).filter(|_| taken.is_empty());
         let why = why.map_or(String::new(), |why| format!(", which is of {why}"));
         say(
             output,

@@ -34,8 +34,8 @@ impl Answers {
         self.share().is_some_and(|share| share >= least)
     }
 
-    /// How sure it is that the true share lies on the same side of `least`, from one half to 1: the score test of a proportion. Queries
-    /// are independent of each other, whatever the load: each is right or not by itself.
+    /// How sure it is that the true share lies on the same side of `least`, from one half to 1: the score test of a
+    /// proportion. Queries are independent of each other, whatever the load: each is right or not by itself.
     pub fn sure(self, least: f64) -> f64 {
         let Some(share) = self.share() else { return 1.0 };
         let error = (least * (1.0 - least) / self.judged as f64).sqrt();

@@ -17,8 +17,9 @@ const BUSY: f64 = 0.7;
 const CACHE_FULL: f64 = 0.95;
 const WAITING: f64 = 0.2;
 
-/// What a run was short of; `at` says which run it was, `of_the_time` in which part of it its lanes are so busy, and `missed` whether its requests missed
-/// the target: a decoder's compute is at its limit where it is, or others wait to be let in. `turns`: an instance copies or computes.
+/// What a run was short of; `at` says which run it was, `of_the_time` in which part of it its lanes are so busy, and
+/// `missed` whether its requests missed the target: a decoder's compute is at its limit where it is, or others wait to
+/// be let in. `turns`: an instance copies or computes.
 pub fn binds(summary: &RunSummary, at: &str, of_the_time: &str, missed: bool, turns: bool) -> Binds {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for (lane, of) in &summary.lanes {
@@ -80,10 +81,7 @@ pub fn binds(summary: &RunSummary, at: &str, of_the_time: &str, missed: bool, tu
                         human::percent(share)
                     )
                 });
-                let stages = summary
-                    .stages_ms()
-                    .into_iter()
-                    .filter_map(|(stage, ms)| Some((stage, ms?)));
+                let stages = summary.stages_ms().into_iter().filter_map(|(stage, ms)| Some((stage, ms?)));
                 let longest = stages.max_by(|a, b| a.1.total_cmp(&b.1));
                 let longest = longest.map_or(String::new(), |(stage, ms)| {
                     format!(
@@ -102,8 +100,8 @@ pub fn binds(summary: &RunSummary, at: &str, of_the_time: &str, missed: bool, tu
     Binds { what, sentence, shares }
 }
 
-/// How busy the busiest instance is of those that copy or compute, but not both at once: with its own computing and its part of its card's copies; and with
-/// which of them most.
+/// How busy the busiest instance is of those that copy or compute, but not both at once: with its own computing and its
+/// part of its card's copies; and with which of them most.
 fn in_turns(summary: &RunSummary) -> Option<(&'static str, f64)> {
     let computing = || {
         let computing = summary.lanes.iter().filter(|(lane, _)| kind(lane) == "compute");
@@ -182,9 +180,7 @@ fn stage_in_words(stage: &str) -> &'static str {
 
 /// What a busy link carries that more memory would keep.
 fn brought_in_again(summary: &RunSummary) -> Option<String> {
-    let swap = summary
-        .swap
-        .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
+    let swap = summary.swap.filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
     let missed = human::percent(1.0 - swap.hit_share()?);
     Some(format!(
         " with parameters that had left the cards' memory or were never there ({missed} of the uses), so that more \
@@ -206,7 +202,8 @@ fn short_of_memory(summary: &RunSummary) -> Option<String> {
             human::count(generation.evictions)
         ));
     }
-    // A decoder that has anybody inside computes all the time, whether or not it could do more: what keeps others out is its cache.
+    // A decoder that has anybody inside computes all the time, whether or not it could do more: what keeps others out
+    // is its cache.
     if let (Some(memory), Some(queue), Some(latency)) = (summary.gpu_memory_bytes, summary.queue_ms, summary.latency_ms)
         // What nobody reads of shared prefixes fills it too, and goes when it is wanted.
         && summary.generation.is_some_and(|generation| generation.shared_tokens.is_none())
@@ -224,9 +221,7 @@ fn short_of_memory(summary: &RunSummary) -> Option<String> {
 
 /// Nor is there room for all parameters where what had to leave is waited for, and no lane is at its limit for it.
 fn waits_for_parameters(summary: &RunSummary) -> Option<String> {
-    let swap = summary
-        .swap
-        .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
+    let swap = summary.swap.filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
     // Where more comes than is served, requests wait for those before them, whatever these wait for.
     let waits = [summary.queue_ms, summary.lane_ms].into_iter().flatten();
     let served_ms = summary.latency_ms?.mean - waits.map(|wait| wait.mean).sum::<f64>();

@@ -18,10 +18,12 @@ pub const SEEDS: u32 = 16;
 /// Windows that a run is cut into: bursts are seen in those that are about as long as they are, or longer.
 const WINDOWS: [usize; 5] = [20, 10, 5, 2, 1];
 
-/// A run with fewer requests that may be late, of those that tell as much as one independent request, says too little of bursts.
+/// A run with fewer requests that may be late, of those that tell as much as one independent request, says too little
+/// of bursts.
 const FEW: f64 = 20.0;
 
-/// So many of them are drawn in all, as far as the seeds and the requests below allow: enough to tell the share that is late within a fifth or so.
+/// So many of them are drawn in all, as far as the seeds and the requests below allow: enough to tell the share that is
+/// late within a fifth or so.
 const ENOUGH: f64 = 100.0;
 
 /// Seeds at most, …
@@ -41,7 +43,8 @@ const SLOTS_MAX: f64 = 20_000.0;
 pub struct Evenness {
     /// The index of dispersion of their counts, at least 1.
     pub dispersion: f64,
-    /// Of a run's requests, how many may be late, in such as come by themselves; as many as one likes where nothing is known.
+    /// Of a run's requests, how many may be late, in such as come by themselves; as many as one likes where nothing is
+    /// known.
     may_be_late: f64,
     /// When they come by many seeds, where a few runs say too little.
     pub bursts: Option<Arc<Bursts>>,
@@ -108,8 +111,8 @@ impl Evenness {
     }
 }
 
-/// When the requests of a load come by many seeds, where they come by themselves: near capacity they are late in heaps all the same. Nothing but
-/// of Poisson requests with a target.
+/// When the requests of a load come by many seeds, where they come by themselves: near capacity they are late in heaps
+/// all the same. Nothing but of Poisson requests with a target.
 pub fn of_seeds(
     seeds: impl Fn(u32) -> Result<Vec<RunSpec>, Failure>,
     interrupt: &AtomicBool,
@@ -228,9 +231,10 @@ fn in_windows(
     Ok(counts)
 }
 
-/// The index of dispersion of the counts of some runs' requests: the variance of how many come in a window over their mean (Cox and
-/// Lewis, *The Statistical Analysis of Series of Events*, section 4.5), by the windows of which it is most. It is taken between seeds, window by window, so that
-/// a load which climbs by plan is no burst; and 1 where it is not more than chance allows.
+/// The index of dispersion of the counts of some runs' requests: the variance of how many come in a window over their
+/// mean (Cox and Lewis, *The Statistical Analysis of Series of Events*, section 4.5), by the windows of which it is
+/// most. It is taken between seeds, window by window, so that a load which climbs by plan is no burst; and 1 where it
+/// is not more than chance allows.
 fn of_windows(seeds: &[InWindows]) -> f64 {
     let mut most = 1.0_f64;
     for (at, windows) in WINDOWS.into_iter().enumerate().filter(|_| seeds.len() > 1) {
@@ -264,10 +268,7 @@ mod tests {
             let mut stream = Draws::new(seed, Purpose::Arrival).about(0);
             let second = |second: u64| (0..rate(seed, second)).map(move |_| second);
             let seconds: Vec<u64> = (0..100).flat_map(second).collect();
-            seconds
-                .into_iter()
-                .map(|second| second * 1_000_000_000 + stream.below(1_000_000_000))
-                .collect()
+            seconds.into_iter().map(|second| second * 1_000_000_000 + stream.below(1_000_000_000)).collect()
         };
         (0..3).map(seed).collect()
     }
@@ -321,8 +322,9 @@ mod tests {
     #[test]
     fn bursts_are_dispersed_and_a_planned_climb_is_not() {
         assert_eq!(of_arrivals(&seeds(|_, second| 10 + second)), 1.0);
-        // A burst of ten seconds and 900 requests more a second at another time for each seed: with windows of ten seconds the counts of three
-        // of ten windows are 10,000, 1,000 and 1,000, whose variance is 2.7e7 over a mean of 1,900 in all.
+        // A burst of ten seconds and 900 requests more a second at another time for each seed: with windows of ten
+        // seconds the counts of three of ten windows are 10,000, 1,000 and 1,000, whose variance is 2.7e7 over a mean
+        // of 1,900 in all.
         let burst = |seed: u64, second: u64| if second / 10 == 2 + 3 * seed { 1000 } else { 100 };
         let found = of_arrivals(&seeds(burst));
         assert!((found / (0.3 * 2.7e7 / 1900.0) - 1.0).abs() < 0.05, "{found}");

@@ -376,7 +376,8 @@ impl<'a> Evaluator<'a> {
         Ok(made)
     }
 
-    /// How often a cell is right: in its first run, and in as many repeats as it takes to be sure whether that is often enough. How many these were.
+    /// How often a cell is right: in its first run, and in as many repeats as it takes to be sure whether that is often
+    /// enough. How many these were.
     fn answers_like(&self, cell: Cell, first: &RunRecord) -> Result<(Answers, u32), Failure> {
         let mut answers = Answers::of(first);
         let mut extra_runs = 0;
@@ -490,8 +491,8 @@ fn nothing() -> Sample {
     }
 }
 
-/// What cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit on some cards will not
-/// fit on fewer, and how often a system is right does not depend on its cards.
+/// What cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does
+/// not fit on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
 fn refuse(why: String) -> PlanRun {
     PlanRun {
         refused: Some(why),

@@ -23,7 +23,8 @@ pub struct Found {
     pub tied: Vec<Cell>,
 }
 
-/// Searches with these prices in place of the plan's, until what is found keeps the target for longer than a run lasts, too.
+/// Searches with these prices in place of the plan's, until what is found keeps the target for longer than a run lasts,
+/// too.
 pub fn find<F>(
     search: &mut Search<F>,
     evaluator: &Evaluator<'_>,
@@ -44,8 +45,8 @@ where
     }
 }
 
-/// The most generous level of a candidate that falls behind with one of its levels: by strides that double, then by bisection. Far more generous
-/// ones are not asked first, which may miss the target for other reasons.
+/// The most generous level of a candidate that falls behind with one of its levels: by strides that double, then by
+/// bisection. Far more generous ones are not asked first, which may miss the target for other reasons.
 fn last_behind(evaluator: &Evaluator<'_>, behind: Cell) -> Result<usize, Failure> {
     let falls_behind = |level: usize| evaluator.falls_behind(Cell { level, ..behind });
     let levels = evaluator.levels[behind.candidate].len();
@@ -100,11 +101,7 @@ fn wrong_about_answers(evaluator: &Evaluator<'_>, best: Option<Cell>, standings:
     let Some(least) = evaluator.plan.min_accuracy else {
         return 0.0;
     };
-    let decided: BTreeSet<Cell> = standings
-        .iter()
-        .map(|standing| standing.decided_by)
-        .chain(best)
-        .collect();
+    let decided: BTreeSet<Cell> = standings.iter().map(|standing| standing.decided_by).chain(best).collect();
     let doubt = |cell: &Cell| {
         let answers = evaluator.answers(*cell)?;
         let counts = best == Some(*cell) || !answers.are_enough(least);
@@ -116,7 +113,8 @@ fn wrong_about_answers(evaluator: &Evaluator<'_>, best: Option<Cell>, standings:
 /// The rules of a plan's decisions.
 pub fn rules(evaluator: &Evaluator<'_>) -> Rules {
     Rules {
-        // Without an objective as many must be answered as the latency is read of: nobody is the fastest by turning requests away.
+        // Without an objective as many must be answered as the latency is read of: nobody is the fastest by turning
+        // requests away.
         share: evaluator.quantile(),
         has_target: evaluator.has_target(),
         confidence: evaluator.plan.confidence,
@@ -141,7 +139,8 @@ pub fn cards(evaluator: &Evaluator<'_>, cell: Cell) -> String {
     }
 }
 
-/// The target: `98 % of the requests within 150 ms`, `… within 1 s to the first token and 50 ms a token`, `98 % of the requests answered`.
+/// The target: `98 % of the requests within 150 ms`, `… within 1 s to the first token and 50 ms a token`,
+/// `98 % of the requests answered`.
 pub fn target(slo: Option<Slo>, quantile: f64) -> String {
     // What was asked for, with all of its digits.
     let requests = format!("{} % of the requests", rounded(quantile * 100.0));
@@ -165,15 +164,11 @@ where
     };
     let point = evaluator.point(cell);
     let (cards, system) = (cards(evaluator, cell), system(evaluator, cell));
-    let rate = evaluator
-        .rate_per_s(cell)
-        .map(|rate| format!("{} requests/s", human::number(rate)));
+    let rate = evaluator.rate_per_s(cell).map(|rate| format!("{} requests/s", human::number(rate)));
     match evaluator.plan.find {
         Objective::FewestCards => format!("{cards} with {system}"),
         Objective::LeastCost => {
-            let cost = point
-                .cost
-                .map_or(String::new(), |cost| format!(" at {} an hour", human::number(cost)));
+            let cost = point.cost.map_or(String::new(), |cost| format!(" at {} an hour", human::number(cost)));
             format!("{cards} with {system}{cost}")
         }
         Objective::MostTenants => {

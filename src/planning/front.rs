@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::planning::evaluate::Evaluator;
 use crate::planning::found::{Found, system};
 
-/// What is compared for the front of cost and latency: every offer where it costs as much as the answer, a level more, twice and four times as
-/// much and the most, whatever the search ran; and less as well, where the answer is not what costs least. Offers that cannot be an answer at
-/// all are left out.
+/// What is compared for the front of cost and latency: every offer where it costs as much as the answer, a level more,
+/// twice and four times as much and the most, whatever the search ran; and less as well, where the answer is not what
+/// costs least. Offers that cannot be an answer at all are left out.
 pub fn around(evaluator: &Evaluator<'_>, found: &Found, best: Cell) -> Vec<Cell> {
     let candidates = evaluator.candidates(&BTreeMap::new());
     let value = candidates[best.candidate].values[best.level];
@@ -42,8 +42,8 @@ pub fn around(evaluator: &Evaluator<'_>, found: &Found, best: Cell) -> Vec<Cell>
     cells
 }
 
-/// What is compared, and of all else that was run what nothing beats in both. All by the first seed, over the same requests: what keeps the target and was
-/// run to its end.
+/// What is compared, and of all else that was run what nothing beats in both. All by the first seed, over the same
+/// requests: what keeps the target and was run to its end.
 pub fn front<F>(evaluator: &Evaluator<'_>, search: &Search<F>, found: &Found) -> (CostUnit, Vec<FrontPoint>)
 where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
@@ -52,10 +52,8 @@ where
     let compared: BTreeSet<Cell> = found.best.map_or(BTreeSet::new(), |best| {
         around(evaluator, found, best).into_iter().collect()
     });
-    let run: Vec<(Cell, (f64, f64))> = search
-        .cells()
-        .filter_map(|cell| Some((cell, at(evaluator, search, unit, cell)?)))
-        .collect();
+    let run: Vec<(Cell, (f64, f64))> =
+        search.cells().filter_map(|cell| Some((cell, at(evaluator, search, unit, cell)?))).collect();
     let mut points: Vec<FrontPoint> = run
         .iter()
         .map(|&(cell, (cost, latency_ms))| {

@@ -24,14 +24,15 @@ use crate::planning::dispersion::Evenness;
 /// Batches of a run: as many as textbooks advise (Law and Kelton, section 9.5.3: ten to thirty).
 const BATCHES: usize = 20;
 
-/// Where one run decides, it is hopeless when it has missed the target for this many times the requests that may miss it.
+/// Where one run decides, it is hopeless when it has missed the target for this many times the requests that may miss
+/// it.
 const HOPELESS: f64 = 2.0;
 
 /// Fewer than this may be a bad moment.
 const MISSES_MIN: u64 = 30;
 
-/// Where requests come in bursts, a run is not hopeless before it has missed the target for this share of its requests: one in a hundred may see a
-/// burst that makes very many late.
+/// Where requests come in bursts, a run is not hopeless before it has missed the target for this share of its requests:
+/// one in a hundred may see a burst that makes very many late.
 const HOPELESS_IN_BURSTS: f64 = 0.5;
 
 /// After so many entries of a workload it is asked whether the user wants to stop.
@@ -48,15 +49,16 @@ pub struct Judged {
     pub rate_per_s: Option<f64>,
     /// From the end of the warm-up to the last arrival, in seconds; unknown of a closed loop.
     pub span_s: Option<f64>,
-    /// When that time begins: with the warm-up's end, or with the first request where nothing came for longer than all of them last.
+    /// When that time begins: with the warm-up's end, or with the first request where nothing came for longer than all
+    /// of them last.
     pub from: Time,
     /// Of all requests: when each comes, whose it is and how long. Unknown of a closed loop.
     pub digest: Option<u64>,
 }
 
 impl Judged {
-    /// Of a run, by going through its workload once. A closed loop's depends on the answers; that its stop says how many requests there
-    /// are, the plan has seen to.
+    /// Of a run, by going through its workload once. A closed loop's depends on the answers; that its stop says how
+    /// many requests there are, the plan has seen to.
     pub fn of(run: &RunSpec, interrupt: &AtomicBool) -> Result<Judged, Failure> {
         let warm_up = Time::ZERO + run.warm_up;
         if matches!(run.workload.arrivals, ArrivalsSpec::ClosedLoop { .. }) {
@@ -123,10 +125,7 @@ impl Judged {
 pub fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
     let mut workload = workload(run)?;
     let mut gone_through = 0_u64;
-    while let Some(entry) = workload
-        .next()
-        .map_err(|error| reading_failure(Some(&run.file), &error))?
-    {
+    while let Some(entry) = workload.next().map_err(|error| reading_failure(Some(&run.file), &error))? {
         if let Entry::Request(request) = entry {
             see(&request);
         }
@@ -146,8 +145,8 @@ pub fn not_interrupted(interrupt: &AtomicBool) -> Result<(), Failure> {
     }
 }
 
-/// Whether requests come when a recording's came, or in the second or the minute in which they did. Bursts are what one recording has once: other
-/// instants within them, other tenants and lengths are no further evidence of them.
+/// Whether requests come when a recording's came, or in the second or the minute in which they did. Bursts are what one
+/// recording has once: other instants within them, other tenants and lengths are no further evidence of them.
 pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
     let is_it = |leaf: &&ArrivalsSpec| {
         matches!(
@@ -158,7 +157,8 @@ pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
     arrivals.leaves().iter().all(is_it)
 }
 
-/// Whether a seed decides more than which requests come: which are answered how, who gives up, when a sequence ends, how long an op takes.
+/// Whether a seed decides more than which requests come: which are answered how, who gives up, when a sequence ends,
+/// how long an op takes.
 pub fn is_drawn(run: &RunSpec) -> bool {
     let stop = run.system.pool.generation.as_ref().map(|generation| &generation.stop);
     run.answers.is_some()
@@ -167,7 +167,8 @@ pub fn is_drawn(run: &RunSpec) -> bool {
         || stop.is_some_and(|stop| *stop != StopSpec::Length)
 }
 
-/// How long requests may wait for their batches to fill: one after the other at the stages of a cascade. Decoders and runtimes have none.
+/// How long requests may wait for their batches to fill: one after the other at the stages of a cascade. Decoders and
+/// runtimes have none.
 fn longest_fill(system: &SystemSpec) -> Duration {
     let of_pool = |pool: &PoolSpec| match (&pool.tasks, pool.batch) {
         _ if pool.generation.is_some() || pool.runtimes.is_some() => None,
@@ -212,8 +213,9 @@ struct Batch {
 }
 
 impl Judge {
-    /// Of one of up to `repeats` runs over such requests, which come so evenly. It is stopped when so many have missed the target that all others would have to keep
-    /// it, and then would not make up for them. `user` is the user's wish to stop; the flag of [`stop`](Self::stop) is the run's own.
+    /// Of one of up to `repeats` runs over such requests, which come so evenly. It is stopped when so many have missed
+    /// the target that all others would have to keep it, and then would not make up for them. `user` is the user's wish
+    /// to stop; the flag of [`stop`](Self::stop) is the run's own.
     pub fn new(
         run: &RunSpec,
         judged: Judged,
@@ -232,9 +234,7 @@ impl Judge {
             ((may * requests).ceil() as u64).max(MISSES_MIN)
         });
         let recorded = |is_held_to: &dyn Fn(&Target) -> bool| {
-            { run.slo }
-                .filter(|slo| is_held_to(&slo.target))
-                .map(|_| Durations::default())
+            run.slo.filter(|slo| is_held_to(&slo.target)).map(|_| Durations::default())
         };
         Judge {
             judged,
@@ -283,7 +283,7 @@ impl Judge {
         };
         let score = self.batches.iter_mut().map(at_quantile).collect();
         let of_batches = self.batches.iter().map(|batch| batch.in_time);
-        let shares = { of_batches.clone() }.filter_map(|batch| batch.share(record.interrupted));
+        let shares = of_batches.clone().filter_map(|batch| batch.share(record.interrupted));
         // A run that was stopped goes on as well as it can.
         let (judged, kept) = match hopeless {
             true => {

@@ -1,4 +1,5 @@
-//! What a plan has run: remembered for its other searches, and kept where it is interrupted, so that the same command goes on with it.
+//! What a plan has run: remembered for its other searches, and kept where it is interrupted, so that the same command
+//! goes on with it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,12 @@ use crate::output::make_folder;
 use crate::planning::accuracy::Answers;
 use crate::sweep::identity::short;
 
-/// What the names of files with the runs of plans that are not finished begin and end with; between the two is the plan's digest, as [`short`] has it.
+/// What the names of files with the runs of plans that are not finished begin and end with; between the two is the
+/// plan's digest, as [`short`] has it.
 const PARTIAL: [&str; 2] = ["plan.", ".partial.json"];
 
-/// What is run: an offer by its place among the plan's ways and its card, the cards, the tenants, and how many times the scenario's load. What
-/// a card costs changes nothing of it.
+/// What is run: an offer by its place among the plan's ways and its card, the cards, the tenants, and how many times
+/// the scenario's load. What a card costs changes nothing of it.
 pub type Served = (usize, String, u32, u32, u64);
 
 /// A run of a plan, and what is known by it.

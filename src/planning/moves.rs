@@ -68,8 +68,8 @@ impl Moving<'_> {
         Ok(moves)
     }
 
-    /// The answer with another price for one of the cards, where prices decide: between cards, or how many can be paid. What was run is
-    /// not run again where as many can be.
+    /// The answer with another price for one of the cards, where prices decide: between cards, or how many can be paid.
+    /// What was run is not run again where as many can be.
     pub fn with_prices<F>(
         &self,
         search: &mut Search<F>,

@@ -53,8 +53,9 @@ pub fn affordable(plan: &Plan, price: Option<f64>) -> Vec<u32> {
     plan.gpus.iter().copied().filter(may).collect()
 }
 
-/// The levels of an offer, from the best to the most generous. Numbers of cards that are not valid for it are left out: some systems take cards by
-/// twos, say. Where none is, all are there, and a scenario of one of them says what is wrong.
+/// The levels of an offer, from the best to the most generous. Numbers of cards that are not valid for it are left out:
+/// some systems take cards by twos, say. Where none is, all are there, and a scenario of one of them says what is
+/// wrong.
 pub fn levels(scenario: &Scenario, plan: &Plan, offer: &Offer<'_>) -> Vec<Point> {
     let gpus = affordable(plan, offer.price);
     let point = |gpus: u32, tenants: u32, load: f64| Point {

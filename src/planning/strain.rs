@@ -1,4 +1,5 @@
-//! How busy lanes are while late requests are inside, which is when a run is short of something: under bursts lanes may idle most of the time.
+//! How busy lanes are while late requests are inside, which is when a run is short of something: under bursts lanes may
+//! idle most of the time.
 
 use tenantry_core::RunRecord;
 use tenantry_core::board::OpRan;
@@ -10,8 +11,8 @@ use tenantry_traces::Time;
 
 /// Slots that a run is cut into at least, …
 const SLOTS_LEAST: u64 = 4096;
-/// … so many of them in the target's limit where that takes more: whoever waits a little too long is inside for a few, and what lanes do before and after
-/// is not counted …
+/// … so many of them in the target's limit where that takes more: whoever waits a little too long is inside for a few,
+/// and what lanes do before and after is not counted …
 const SLOTS_IN_LIMIT: f64 = 16.0;
 /// … and at most, …
 const SLOTS_MOST: u64 = 1 << 20;
@@ -33,7 +34,8 @@ pub struct Strain {
 }
 
 impl Strain {
-    /// Of a run on so many cards whose requests come for so long from some time on. What ends later counts in its last slot but one.
+    /// Of a run on so many cards whose requests come for so long from some time on. What ends later counts in its last
+    /// slot but one.
     pub fn new(warm_up: Time, from: Time, span_s: f64, target: Target, gpus: u32) -> Strain {
         let span_ns = (span_s * 1e9) as u64;
         let limit_ns = target.limit().map_or(f64::INFINITY, |limit| limit.0 as f64);
@@ -54,7 +56,8 @@ impl Strain {
         (at.0.saturating_sub(self.from.0) / self.slot_ns).min(self.slots) as usize
     }
 
-    /// Puts how busy the run's lanes were while late requests were inside in place of how busy they were all the time. Whether there were such.
+    /// Puts how busy the run's lanes were while late requests were inside in place of how busy they were all the time.
+    /// Whether there were such.
     pub fn tell(self, record: &RunRecord, summary: &mut RunSummary) -> bool {
         let mut inside = 0;
         let is_late = self.late.iter().map(|more| {
@@ -69,10 +72,7 @@ impl Strain {
             .collect();
         let all_ns = late.len() as f64 * self.slot_ns as f64;
         for (lane, of) in record.lanes.iter().enumerate().filter(|_| !late.is_empty()) {
-            let busy_ns = self
-                .busy_ns
-                .get(lane)
-                .map_or(0, |busy| late.iter().map(|slot| busy[*slot]).sum());
+            let busy_ns = self.busy_ns.get(lane).map_or(0, |busy| late.iter().map(|slot| busy[*slot]).sum());
             if let Some(summary) = summary.lanes.get_mut(&of.name) {
                 summary.busy_share = busy_ns as f64 / all_ns;
             }

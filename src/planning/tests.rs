@@ -173,8 +173,7 @@ fn the_front_does_not_depend_on_the_order_of_systems() {
     // What a search runs on its way depends on which option comes first. All else is compared whatever comes first.
     let compared = [2.0, 3.0, 4.0, 8.0, 32.0];
     let is_beaten = |point: &FrontPoint, by: &[FrontPoint]| {
-        by.iter()
-            .any(|other| beats((other.cost, other.latency_ms), (point.cost, point.latency_ms)))
+        by.iter().any(|other| beats((other.cost, other.latency_ms), (point.cost, point.latency_ms)))
     };
     for order in [[1, 0, 2], [2, 1, 0], [2, 0, 1]] {
         let other = front_of(order);

@@ -50,10 +50,10 @@ impl Loaded {
         }
     }
 
-    /// A [refusal](Self::refusal) of a run as an error: by where the scenario, or an option over it, has the key that it names, else the system.
+    /// A [refusal](Self::refusal) of a run as an error: by where the scenario, or an option over it, has the key that
+    /// it names, else the system.
     fn refused(&self, run: usize, why: &str) -> Failure {
-        let of_key =
-            { why.strip_prefix(&self.scenario.file) }.and_then(|rest| rest.strip_prefix(": ")?.split_once(": "));
+        let of_key = why.strip_prefix(&self.scenario.file).and_then(|rest| rest.strip_prefix(": ")?.split_once(": "));
         let of_system = || (format!("systems[{}]", system_number(&self.runs, run)), why);
         let (path, why) = of_key.map_or_else(of_system, |(path, why)| (path.to_owned(), why));
         let ScenarioError { file, line, path, .. } = self.scenario.wrong(&path, "", "");
@@ -140,14 +140,16 @@ impl Loaded {
         self.unfit.get(&run).cloned().or_else(|| refusal(spec, self.card(spec)))
     }
 
-    /// Whether each run's texts can be read: to be asked before any run is executed, which may be long after others. Other seeds change nothing of that.
+    /// Whether each run's texts can be read: to be asked before any run is executed, which may be long after others.
+    /// Other seeds change nothing of that.
     pub fn check_texts(&self) -> Result<(), Failure> {
         let lookups = Lookups::default();
         let mut runs = self.runs.iter().enumerate().filter(|(_, run)| run.repeat == 0);
         runs.try_for_each(|(index, run)| lookups.check_texts(&self.scenario, system_number(&self.runs, index), run))
     }
 
-    /// Whether each run's system can be made on its card, and each of its ops has a price there: to be asked before any run is.
+    /// Whether each run's system can be made on its card, and each of its ops has a price there: to be asked before any
+    /// run is.
     pub fn check_priced(&self) -> Result<(), Failure> {
         // Repeats are the same system on the same card.
         let mut runs = (0..self.runs.len()).filter(|run| self.runs[*run].repeat == 0);
@@ -171,7 +173,7 @@ impl Loaded {
 
     /// A scenario without runs, with the cards that its plan chooses among.
     pub fn of_plan(scenario: Scenario, plan: &Plan) -> Result<Loaded, Failure> {
-        let found = { plan.cards.iter() }.map(|(card, _)| Ok((card.clone(), card_of(&scenario, card)?)));
+        let found = plan.cards.iter().map(|(card, _)| Ok((card.clone(), card_of(&scenario, card)?)));
         Ok(Loaded {
             cards: found.collect::<Result<_, Failure>>()?,
             scenario,

@@ -10,8 +10,8 @@ use crate::cli::OutputArgs;
 use crate::failure::Failure;
 use crate::output::{print, say, style};
 
-/// What a command that ran a scenario leaves: the folder, and on the terminal the result, what must be known about it, and where the
-/// page lies.
+/// What a command that ran a scenario leaves: the folder, and on the terminal the result, what must be known about it,
+/// and where the page lies.
 pub struct Outcome<'a, T> {
     pub loaded: &'a Loaded,
     pub folder: &'a Path,
@@ -25,9 +25,7 @@ pub struct Outcome<'a, T> {
 impl<T: serde::Serialize> Outcome<'_, T> {
     /// Writes and prints; `text` is the result for people.
     pub fn publish(&self, output: &OutputArgs, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        let page = self
-            .loaded
-            .write(self.folder, self.runs, self.validation, self.manifest)?;
+        let page = self.loaded.write(self.folder, self.runs, self.validation, self.manifest)?;
         print(output, &self.value, text)?;
         for caveat in &self.manifest.caveats {
             say(output, &format!("note: {caveat}"));

@@ -8,7 +8,8 @@ use tenantry_reports::manifest::Manifest;
 use crate::failure::Failure;
 use crate::output::make_folder;
 
-/// What the note begins with that a command leaves which was stopped: see [`interrupted_caveat`](crate::caveats::interrupted_caveat).
+/// What the note begins with that a command leaves which was stopped: see
+/// [`interrupted_caveat`](crate::caveats::interrupted_caveat).
 const STOPPED: &str = "Stopped before its end: ";
 
 /// Where a command writes what it ran.
@@ -23,8 +24,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// Of a command whose results are to lie in `out`, which may have been stopped, by the user or by what failed, and then may have a run that is whole.
-    /// A folder beside `out` is made where it is missing.
+    /// Of a command whose results are to lie in `out`, which may have been stopped, by the user or by what failed, and
+    /// then may have a run that is whole. A folder beside `out` is made where it is missing.
     ///
     /// # Errors
     /// A folder that cannot be made.
@@ -66,8 +67,8 @@ impl Place {
     }
 }
 
-/// Whether a folder has the results of a command on runs that was not stopped. `summary.json` is written last; what cannot be read may be another version's, and
-/// is worth keeping.
+/// Whether a folder has the results of a command on runs that was not stopped. `summary.json` is written last; what
+/// cannot be read may be another version's, and is worth keeping.
 fn is_finished(folder: &Path) -> bool {
     let manifest = fs::read(folder.join("manifest.json")).unwrap_or_default();
     let manifest: Option<Manifest> = serde_json::from_slice(&manifest).ok();

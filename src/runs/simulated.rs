@@ -120,19 +120,18 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
 fn none_is_zero(of: &mut GenerationSummary, asked: &GenerationSpec) {
     let zero = |may: bool| may.then_some(0);
     let apart = asked.disaggregated.is_some();
-    of.shared_tokens = { of.shared_tokens }.or(zero(asked.shared_prefix_tokens > 0));
+    of.shared_tokens = of.shared_tokens.or(zero(asked.shared_prefix_tokens > 0));
     of.reads = of.reads.or(zero(asked.host_slots().is_some()));
     of.transfers = of.transfers.or(zero(apart));
     of.transferred_bytes = of.transferred_bytes.or(zero(apart));
 }
 
-/// What the host holds of tenants' parameters: of all, where it does not read them from the disk. Tasks' lie on the cards.
+/// What the host holds of tenants' parameters: of all, where it does not read them from the disk. Tasks' lie on the
+/// cards.
 fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
     let pool = &run.system.pool;
     let lora = pool.generation.as_ref().and_then(|generation| generation.lora);
-    let held = lora
-        .and_then(|lora| lora.host_slots)
-        .map_or(run.tenants, |slots| slots.min(run.tenants));
+    let held = lora.and_then(|lora| lora.host_slots).map_or(run.tenants, |slots| slots.min(run.tenants));
     // Cards that share layers have some of a tenant's LoRA each; the host has it once.
     let own = match lora {
         Some(lora) => {
@@ -145,8 +144,8 @@ fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
     (bytes > 0 && pool.tasks.is_none() && pool.runtimes.is_none() && run.system.route.is_none()).then_some(bytes)
 }
 
-/// What was looked up and copied to the cards: of an encoder's batches all tokens with their padding, of a decoder's those that were looked up, since
-/// each of them ends a fragment.
+/// What was looked up and copied to the cards: of an encoder's batches all tokens with their padding, of a decoder's
+/// those that were looked up, since each of them ends a fragment.
 fn staged_bytes(run: &RunSpec, record: &RunRecord) -> u64 {
     let pool = &run.system.pool;
     let rows = match (&pool.generation, record.lookups) {
@@ -168,7 +167,8 @@ pub fn failure_of(run: &RunSpec, card: &Card, error: SimulateError) -> Failure {
     }
 }
 
-/// A trace that cannot be read is the input's fault, whatever else breaks a run off is not; `message` says what of the latter.
+/// A trace that cannot be read is the input's fault, whatever else breaks a run off is not; `message` says what of the
+/// latter.
 pub fn run_failure(run: &RunSpec, message: String, error: &RunError) -> Failure {
     match error {
         RunError::Workload(error) => reading_failure(Some(&run.file), error),

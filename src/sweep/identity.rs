@@ -45,10 +45,12 @@ pub struct Sweep {
     pub other_profiles: Vec<ProfileSource>,
     /// What must be known of the cards.
     pub caveats: Vec<String>,
-    /// Whether they are of another machine or day is said where the runs are put together, which need not be where they were run.
+    /// Whether they are of another machine or day is said where the runs are put together, which need not be where they
+    /// were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
-    /// The scenario in full: another command may write its own to the folder. Nothing of sweeps before there was it, which are only told apart.
+    /// The scenario in full: another command may write its own to the folder. Nothing of sweeps before there was it,
+    /// which are only told apart.
     #[serde(default)]
     pub resolved: String,
 }
@@ -69,9 +71,7 @@ impl Sweep {
     pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Result<Sweep, Failure> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let program = std::env::current_exe().and_then(|path| content(&path));
-        let program = program
-            .map_err(|error| Failure::Running(format!("the program's own file: {error}")))?
-            .digest;
+        let program = program.map_err(|error| Failure::Running(format!("the program's own file: {error}")))?.digest;
         let scenario_digest = hex(blake3::hash(loaded.scenario.resolved_yaml().as_bytes()));
         let card = |card: &tenantry_profiles::Card| Content {
             name: card.name.clone(),
@@ -87,10 +87,7 @@ impl Sweep {
         let files: Vec<Content> = files.collect();
         let mut hasher = blake3::Hasher::new();
         let of_contents = cards.iter().chain(&files).map(|content| content.digest.as_str());
-        for part in [version.as_str(), &program, &scenario_digest]
-            .into_iter()
-            .chain(of_contents)
-        {
+        for part in [version.as_str(), &program, &scenario_digest].into_iter().chain(of_contents) {
             hasher.update(part.as_bytes()).update(&[0]);
         }
         let manifest = started.manifest(&loaded.all_cards(), None, 0, Vec::new());
@@ -118,8 +115,8 @@ impl Sweep {
         })
     }
 
-    /// What a run's figures depend on, by which another sweep's run is found to be the same: of the sweep's files those that it reads.
-    /// `card` is the digest of its card.
+    /// What a run's figures depend on, by which another sweep's run is found to be the same: of the sweep's files those
+    /// that it reads. `card` is the digest of its card.
     pub fn key(&self, run: &RunSpec, card: &str, inputs: &[PathBuf]) -> String {
         // Where the scenario lies is no part of it.
         let spec = RunSpec {
@@ -129,10 +126,7 @@ impl Sweep {
         let is_read = |content: &&Content| inputs.iter().any(|path| content.name == path.display().to_string());
         let of_files = self.files.iter().filter(is_read).map(|content| content.digest.as_str());
         let mut hasher = blake3::Hasher::new();
-        for part in [&self.version, &self.program, card, &format!("{spec:?}")]
-            .into_iter()
-            .chain(of_files)
-        {
+        for part in [&self.version, &self.program, card, &format!("{spec:?}")].into_iter().chain(of_files) {
             hasher.update(part.as_bytes()).update(&[0]);
         }
         hex(hasher.finalize())
@@ -288,9 +282,7 @@ mod tests {
         write("a", "onet");
         write("b", "wo");
         assert_ne!((digest(&file), digest(&folder)), (of_file, of_folder));
-        let missing = Inputs::of([place.path().join("missing")].into())
-            .unwrap_err()
-            .to_string();
+        let missing = Inputs::of([place.path().join("missing")].into()).unwrap_err().to_string();
         assert!(
             missing.contains("missing: must be a file that can be read, got: "),
             "{missing}"

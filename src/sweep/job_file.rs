@@ -162,9 +162,7 @@ fn job_name(scenario: &str) -> String {
         }
     };
     let name: String = stem.chars().map(letter).take(40).collect();
-    format!("sweep-{}", name.trim_matches('-'))
-        .trim_end_matches('-')
-        .to_owned()
+    format!("sweep-{}", name.trim_matches('-')).trim_end_matches('-').to_owned()
 }
 
 #[cfg(test)]

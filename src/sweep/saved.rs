@@ -130,12 +130,11 @@ impl Saved {
 
     /// Those of these runs that are still to be made. Each is read whole, since damage may be anywhere in it.
     pub fn left_of(&self, runs: &[usize]) -> Vec<usize> {
-        { runs.par_iter().copied() }
-            .filter(|&run| self.done(run).is_none())
-            .collect()
+        runs.par_iter().copied().filter(|&run| self.done(run).is_none()).collect()
     }
 
-    /// The numbers of those of the runs [`left`](Self::left_of) that somebody damaged since they were saved, or that are not this sweep's; nothing where none are.
+    /// The numbers of those of the runs [`left`](Self::left_of) that somebody damaged since they were saved, or that
+    /// are not this sweep's; nothing where none are.
     pub fn damaged_of(&self, left: &[usize]) -> Option<(usize, String)> {
         let damaged: Vec<usize> = left.iter().copied().filter(|run| self.has(*run)).collect();
         (!damaged.is_empty()).then(|| (damaged.len(), first_of(&damaged)))
@@ -147,8 +146,8 @@ impl Saved {
         write_whole(&self.path(saved.run), sealed(&body).as_bytes()).map_err(Failure::running)
     }
 
-    /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; which there were. A page draws ops of
-    /// few runs: where they are drawn here, runs without are left to be made.
+    /// Takes over those of another sweep's runs that are among these, each with its number and [`Sweep::key`]; which
+    /// there were. A page draws ops of few runs: where they are drawn here, runs without are left to be made.
     pub fn take_over(
         &self,
         other: &Saved,
@@ -235,8 +234,8 @@ pub struct Union {
 impl Union {
     /// Finds every run.
     ///
-    /// Errors: folders of different sweeps, a run that is missing, and one that two folders have with different figures. Of copies the first counts that
-    /// nobody damaged.
+    /// Errors: folders of different sweeps, a run that is missing, and one that two folders have with different
+    /// figures. Of copies the first counts that nobody damaged.
     pub fn of(parts: &[Saved]) -> Result<Union, Failure> {
         let [first, others @ ..] = parts else {
             return Err(Failure::BadInput("DIR: must be at least one folder, got none".into()));
@@ -332,7 +331,7 @@ impl Union {
         caveats.extend(table_caveats(&tables));
         caveats.extend(Measured::otherwise_than_here(self.sweep.measured.iter().cloned()));
         caveats.extend(extrapolation_caveat(&extrapolated));
-        caveats.extend({ refused.iter() }.map(|why| format!("Left out, since they cannot run {why}.")));
+        caveats.extend(refused.iter().map(|why| format!("Left out, since they cannot run {why}.")));
         caveats.extend(once(&of_workloads));
         caveats.extend(another_rate_caveat(another_rate, runs.len()));
         caveats.extend(of_runs(&runs));

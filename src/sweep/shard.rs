@@ -15,8 +15,8 @@ impl Shard {
     /// The whole sweep.
     pub const WHOLE: Shard = Shard { index: 0, count: 1 };
 
-    /// Whether run number `run` is one of its. Shards have equally many runs, give or take one. They take turns, and each turn
-    /// begins one later: were it always the same, a shard could get all runs of the slowest system.
+    /// Whether run number `run` is one of its. Shards have equally many runs, give or take one. They take turns, and
+    /// each turn begins one later: were it always the same, a shard could get all runs of the slowest system.
     pub fn has(self, run: usize) -> bool {
         (run + run / self.count) % self.count == self.index
     }

@@ -63,7 +63,8 @@ impl Device {
         Device { answers, ..self }
     }
 
-    /// Memory of the host that a run may use. What PyTorch has page-locked it keeps for the next run, though the system counts it as taken.
+    /// Memory of the host that a run may use. What PyTorch has page-locked it keeps for the next run, though the system
+    /// counts it as taken.
     pub fn available_host_bytes(&self) -> u64 {
         match self.is_cpu() {
             true => tenantry_executor::available_host_bytes(),
@@ -71,11 +72,13 @@ impl Device {
         }
     }
 
-    /// Of the host, for what it keeps of tenants: of a processor's memory half, or what is left of it beside what stands for cards.
+    /// Of the host, for what it keeps of tenants: of a processor's memory half, or what is left of it beside what
+    /// stands for cards.
     fn bytes_for_tenants(&self, run: &RunSpec, card: &Card) -> Result<u64, Failure> {
         let there = self.available_host_bytes();
         if !self.is_cpu() {
-            // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
+            // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what
+            // they are long.
             return Ok(there / 4);
         }
         let server = cards::server(run, card).map_err(Failure::BadInput)?;
@@ -210,9 +213,11 @@ impl Device {
 /// What models answered, of whatever kind, by ticket; `staged` where there is more than one that may be asked.
 fn answers(done: &Executed, staged: bool) -> impl Iterator<Item = Answer> {
     let of = |ticket, stage, said| Answer { ticket, stage, said };
-    let classes = { done.answers.iter() }
+    let classes = done
+        .answers
+        .iter()
         .map(move |answer| of(answer.ticket, staged.then_some(answer.stage), Said::Class(answer.class)));
-    let numbers = { done.numbers.iter() }.map(move |number| {
+    let numbers = done.numbers.iter().map(move |number| {
         of(
             number.ticket,
             staged.then_some(number.stage),
@@ -223,7 +228,7 @@ fn answers(done: &Executed, staged: bool) -> impl Iterator<Item = Answer> {
         let labels = tagged.labels.iter().map(|&label| label.into());
         of(tagged.ticket, None, Said::Labels(labels.collect()))
     });
-    let tokens = { done.generated.iter() }.map(move |made| of(made.ticket, None, Said::Tokens(made.tokens.clone())));
+    let tokens = done.generated.iter().map(move |made| of(made.ticket, None, Said::Tokens(made.tokens.clone())));
     classes.chain(numbers).chain(labels).chain(tokens)
 }
 
@@ -243,8 +248,8 @@ fn errors(system: &str, LaneErrors { lane, count, first }: &LaneErrors) -> Strin
     format!("{system}: {what} on {lane}: {first}.")
 }
 
-/// A sentence on how long ops spanned on a GPU's streams, which also wait for the host, on what they took by the host's clock, and on the memory that
-/// they took.
+/// A sentence on how long ops spanned on a GPU's streams, which also wait for the host, on what they took by the host's
+/// clock, and on the memory that they took.
 fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<DeviceMemory>) -> Option<String> {
     let busy = clocks.iter().filter(|clocks| clocks.ops > 0);
     let lane = |of: &LaneClocks| {
@@ -275,7 +280,8 @@ fn shared_device(system: &str, gpus: u32, device: &Device) -> Option<String> {
     })
 }
 
-/// Shows on the bar of a command's runs how far each table is, since those of a large model take minutes; after each, the runs again.
+/// Shows on the bar of a command's runs how far each table is, since those of a large model take minutes; after each,
+/// the runs again.
 fn show_building(bar: &ProgressBar) -> impl Fn(Building<'_>) + '_ {
     let (runs, total_runs, runs_done) = (bar.prefix(), bar.length().unwrap_or(0), bar.position());
     let show = move |what: String, total, done| {

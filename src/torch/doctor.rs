@@ -82,7 +82,7 @@ fn gpu() -> Vec<Finding> {
     let described = tenantry_executor::find_device("cuda:0").and_then(tenantry_executor::describe);
     match described {
         Ok(device) => {
-            let driver = { device.driver.as_ref() }.map_or_else(String::new, |driver| format!(", driver {driver}"));
+            let driver = device.driver.as_ref().map_or_else(String::new, |driver| format!(", driver {driver}"));
             let found = format!("{}, {}{driver}", device.name, human::bytes(device.memory_bytes as f64));
             vec![Finding::good("GPU", found), gpu_profile(&device.name)]
         }

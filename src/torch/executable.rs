@@ -15,8 +15,9 @@ use tenantry_scenarios::{Files, RunSpec};
 
 use crate::device::Device;
 
-/// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its card, or the host whose memory is
-/// all cards', implementations that the device lacks, weights and texts that are not there or are another model's.
+/// Refuses what cannot be executed of any system before the first is: what is only simulated, what does not fit its
+/// card, or the host whose memory is all cards', implementations that the device lacks, weights and texts that are not
+/// there or are another model's.
 pub fn check(loaded: &Loaded, device: &Device) -> Result<(), Failure> {
     // Other seeds change nothing of that.
     for (index, run) in by_system(&loaded.runs).filter(|(_, run)| run.repeat == 0) {
@@ -49,7 +50,8 @@ pub fn check(loaded: &Loaded, device: &Device) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a run takes at least of the one memory that stands for all cards. What the host keeps of tenants beside it comes to what is left.
+/// What a run takes at least of the one memory that stands for all cards. What the host keeps of tenants beside it
+/// comes to what is left.
 pub fn needed_bytes(run: &RunSpec, server: &Server) -> u64 {
     models_bytes(run) + execute::tenants_bytes(&run.system, server)
 }
@@ -76,24 +78,23 @@ pub fn files(run: &RunSpec) -> tenantry_executor::Files {
     }
 }
 
-/// What a run's models take of the one memory that stands for all cards. A model that stays is there once, for all of its instances; one that comes and
-/// goes has room on each card that it may come to, beside that which it is loaded from.
+/// What a run's models take of the one memory that stands for all cards. A model that stays is there once, for all of
+/// its instances; one that comes and goes has room on each card that it may come to, beside that which it is loaded
+/// from.
 fn models_bytes(run: &RunSpec) -> u64 {
     let pool = &run.system.pool;
     let on_cards = |pool: &PoolSpec, cards: usize| pool.shared_model_bytes() * (1 + cards as u64);
     match run.system.family() {
         SystemFamily::Cascade(route) => {
             let stages = route.stages.iter().filter(|stage| !stage.continues());
-            stages
-                .map(|stage| on_cards(&stage.pool, stage.scale.map_or(0, |_| stage.gpus.len())))
-                .sum()
+            stages.map(|stage| on_cards(&stage.pool, stage.scale.map_or(0, |_| stage.gpus.len()))).sum()
         }
         SystemFamily::Tasks(tasks) => {
             let parameters = tasks.models(&pool.model).map(ModelShape::parameters);
             parameters.sum::<u64>() * pool.dtype.bytes()
         }
         SystemFamily::Runtimes(runtimes) => {
-            let models = { runtimes.streams.iter() }.map(|stream| stream.model.parameters() * stream.dtype.bytes());
+            let models = runtimes.streams.iter().map(|stream| stream.model.parameters() * stream.dtype.bytes());
             // A card has room for the largest.
             models.clone().sum::<u64>() + u64::from(run.gpus) * models.max().unwrap_or(0)
         }
@@ -135,9 +136,7 @@ fn check_files(loaded: &Loaded) -> Result<(), Failure> {
         } = &run.files;
         let several = |key: &'static str, paths: &[PathBuf]| -> Vec<(String, PathBuf)> {
             let paths = paths.iter().enumerate();
-            paths
-                .map(|(index, path)| (format!("{key}[{index}]"), path.clone()))
-                .collect()
+            paths.map(|(index, path)| (format!("{key}[{index}]"), path.clone())).collect()
         };
         let one = |key: &str, path: &Option<PathBuf>| path.clone().map(|path| (key.to_owned(), path));
         let named = models.iter().map(|(key, path)| (format!("models.{key}"), path.clone()));
@@ -146,7 +145,7 @@ fn check_files(loaded: &Loaded) -> Result<(), Failure> {
             .chain(named)
             .chain(several("domains", domains))
             .chain(several("corpus", corpus));
-        if let Some((key, path)) = { all }.into_iter().find(|(_, path)| !path.exists()) {
+        if let Some((key, path)) = all.into_iter().find(|(_, path)| !path.exists()) {
             let must = "a path that can be read, relative to the folder you are in";
             let error = loaded.scenario.wrong(&format!("{own}.{key}"), must, path.display());
             return Err(Failure::bad_input(error));

@@ -94,16 +94,12 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says which run's requests failed, where more did than a validation lets pass: then something is broken. That their tenant was deleted is the
-/// workload's wish.
+/// Says which run's requests failed, where more did than a validation lets pass: then something is broken. That their
+/// tenant was deleted is the workload's wish.
 fn failing(run: &Run) -> Option<String> {
     let summary = &run.summary;
     let offered = summary.requests.offered;
-    let deleted = summary
-        .failed_by
-        .get(FailureReason::Deleted.name())
-        .copied()
-        .unwrap_or(0);
+    let deleted = summary.failed_by.get(FailureReason::Deleted.name()).copied().unwrap_or(0);
     let failed = summary.requests.failed - deleted;
     (failed as f64 > UNANSWERED * offered as f64).then(|| {
         format!(

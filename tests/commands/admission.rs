@@ -10,7 +10,8 @@ const LIMIT: &str = "systems[0].admit={rate-limit: {rate: 1/s, burst: 3}}";
 const PERIOD_NS: u64 = 1_000_000_000;
 const BURST: u64 = 3;
 
-/// Whoever serves, each tenant gets what a bucket of tokens of its own lets in, and who is turned away for it is told so.
+/// Whoever serves, each tenant gets what a bucket of tokens of its own lets in, and who is turned away for it is told
+/// so.
 #[test]
 fn a_rate_is_limited_by_tenant_in_every_family() {
     let folder = folder();

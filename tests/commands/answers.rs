@@ -9,7 +9,8 @@ use parquet::record::{Field, ListAccessor};
 use tenantry_executor::{Device, Encoder, Heads};
 use tenantry_scenarios::Scenario;
 
-/// The rows of `answers.parquet` and, by system and ticket, those of `requests.parquet`, of a scenario that is executed.
+/// The rows of `answers.parquet` and, by system and ticket, those of `requests.parquet`, of a scenario that is
+/// executed.
 fn executed(at: &Path, scenario: &str, set: &[&str]) -> (Vec<Cells>, BTreeMap<(String, u64), Cells>) {
     let mut args = vec![
         "execute",
@@ -69,16 +70,8 @@ fn answers_are_what_the_tenants_parameters_say_of_the_ids() {
         );
         let input = encoder.input(&[&ids], ids.len()).unwrap();
         let layers = 0..pool.model.layers as usize;
-        let hidden = encoder
-            .layers(encoder.embed(&input).unwrap(), layers, &input, None)
-            .unwrap();
-        let class = |tenant| {
-            heads
-                .forward(&hidden, &[tenant])
-                .unwrap()
-                .argmax(-1, false)
-                .int64_value(&[0]) as u64
-        };
+        let hidden = encoder.layers(encoder.embed(&input).unwrap(), layers, &input, None).unwrap();
+        let class = |tenant| heads.forward(&hidden, &[tenant]).unwrap().argmax(-1, false).int64_value(&[0]) as u64;
         same += u64::from(Some(class(tenant)) == whole(row, "class"));
         by_tenant_0 += u64::from(Some(class(0)) == whole(row, "class"));
     }
@@ -172,8 +165,6 @@ fn a_validation_whose_first_execution_fails_keeps_what_was_simulated() {
     assert!(said.contains("what was run until then is in out"), "{said}");
     let summary = std::fs::read_to_string(at.join("out/summary.json")).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
-    let machines: Vec<_> = { summary["runs"].as_array().unwrap().iter() }
-        .map(|run| &run["machine"])
-        .collect();
+    let machines: Vec<_> = { summary["runs"].as_array().unwrap().iter() }.map(|run| &run["machine"]).collect();
     assert_eq!(machines, ["virtual"]);
 }

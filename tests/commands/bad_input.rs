@@ -353,32 +353,20 @@ fn a_broken_line_of_a_trace_is_named() {
 #[test]
 fn a_full_disk_leaves_no_half_files() {
     let folder = folder();
-    assert!(
-        tenantry(folder.path(), &["simulate", "s.yaml", "--out", "out"])
-            .status
-            .success()
-    );
+    assert!(tenantry(folder.path(), &["simulate", "s.yaml", "--out", "out"]).status.success());
     let before = fs::read(folder.path().join("out/summary.json")).unwrap();
     // A limit on file sizes is the full disk that needs no privileges.
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec '{}' simulate s.yaml --seed 2 --out out",
         env!("CARGO_BIN_EXE_tenantry")
     );
-    let output = Command::new("bash")
-        .current_dir(folder.path())
-        .args(["-c", &script])
-        .output()
-        .unwrap();
+    let output = Command::new("bash").current_dir(folder.path()).args(["-c", &script]).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("out/"), "the file is named: {message}");
     assert_eq!(fs::read(folder.path().join("out/summary.json")).unwrap(), before);
-    let names = fs::read_dir(folder.path().join("out"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name());
-    let left: Vec<_> = names
-        .filter(|name| name.to_string_lossy().starts_with(".tenantry"))
-        .collect();
+    let names = fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with(".tenantry")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -14,7 +14,8 @@ use tenantry_traces::outcome::{SavedCalibration, SavedOutputs};
 
 pub const PROFILE: [&str; 6] = ["cascade", "profile", "small", "large", "--items", "profile.csv"];
 
-/// `small/`, `large/`, `profile.csv` and `test.csv`, in a folder of one's own. The models are trained once for all tests.
+/// `small/`, `large/`, `profile.csv` and `test.csv`, in a folder of one's own. The models are trained once for all
+/// tests.
 pub fn example() -> TempDir {
     static TRAINED: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -59,11 +60,7 @@ fn all_files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     for name in names(folder) {
         match folder.join(&name) {
             within if within.is_dir() => {
-                files.extend(
-                    all_files(&within)
-                        .into_iter()
-                        .map(|(file, bytes)| (Path::new(&name).join(file), bytes)),
-                );
+                files.extend(all_files(&within).into_iter().map(|(file, bytes)| (Path::new(&name).join(file), bytes)));
             }
             file => files.push((name.into(), fs::read(file).expect("it was just written"))),
         }

@@ -66,10 +66,7 @@ fn each_question_has_its_page_with_todays_answer() {
             assert!(run["requests"]["finished"].as_u64().unwrap() > 0, "{name}: {run}");
             figures.extend(run.as_object().unwrap().keys().cloned());
         }
-        let p98s: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run["latency_ms"]["p98"].as_f64())
-            .collect();
+        let p98s: Vec<f64> = runs.iter().filter_map(|run| run["latency_ms"]["p98"].as_f64()).collect();
         for (said, ms, half_ms) in quoted_p98s(section(&index, &name)) {
             // A little more than half of the last digit, since what is rounded was rounded before.
             let is_there = p98s.iter().any(|p98| (p98 - ms).abs() <= half_ms * 1.02);
@@ -105,9 +102,7 @@ fn each_question_has_its_page_with_todays_answer() {
 
 /// What the index says of a question.
 fn section<'a>(index: &'a str, name: &str) -> &'a str {
-    let (_, rest) = index
-        .split_once(&format!("(../scenarios/gallery/{name}.yaml)"))
-        .expect("it is there");
+    let (_, rest) = index.split_once(&format!("(../scenarios/gallery/{name}.yaml)")).expect("it is there");
     rest.split_once("[The whole report]").expect("the page is linked").0
 }
 
@@ -118,12 +113,7 @@ fn quoted_p98s(text: &str) -> Vec<(String, f64, f64)> {
         let (between, number) = rest.split_at(start);
         let end = number.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, unit) = number.split_at(end);
-        let unit_ms = match unit
-            .split(|c: char| !c.is_alphabetic() && c != ' ')
-            .next()?
-            .split_whitespace()
-            .next()?
-        {
+        let unit_ms = match unit.split(|c: char| !c.is_alphabetic() && c != ' ').next()?.split_whitespace().next()? {
             "ms" => 1.0,
             "s" => 1e3,
             _ => return None,
@@ -151,8 +141,6 @@ fn quotes_are_found() {
 
 /// The section that a page begins with.
 fn answer(page: &str) -> &str {
-    let (_, rest) = page
-        .split_once(r#"<section aria-label="The answer""#)
-        .expect("a page begins with the answer");
+    let (_, rest) = page.split_once(r#"<section aria-label="The answer""#).expect("a page begins with the answer");
     rest.split_once("</section>").expect("the section ends").0
 }

@@ -67,7 +67,8 @@ fn a_checkpoint_that_does_not_fit_is_bad_input() {
     }
 }
 
-/// Texts that no table can be built of are told where the scenario names them, before anything is run, whichever system they are of.
+/// Texts that no table can be built of are told where the scenario names them, before anything is run, whichever system
+/// they are of.
 #[test]
 fn texts_that_cannot_be_read_are_bad_input() {
     let folder = folder();
@@ -171,7 +172,8 @@ fn an_interrupt_stops_the_building_of_a_table() {
     assert!(!folder.path().join("out").exists());
 }
 
-/// HMI's four pipelines with 10,000 tenants of whom the card holds some: all are served, with the same look-ups and the same answers.
+/// HMI's four pipelines with 10,000 tenants of whom the card holds some: all are served, with the same look-ups and the
+/// same answers.
 #[test]
 fn ten_thousand_tenants_are_executed_in_every_pipeline() {
     let overrides = ["workload.stop={requests: 400}", "workload.warm_up=0s"].map(String::from);

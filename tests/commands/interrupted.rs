@@ -23,7 +23,8 @@ fn json(file: &Path) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-/// Runs a command with `--requests` that is told to stop once as many of its runs have begun, each of which begins a part of that file; what it says last.
+/// Runs a command with `--requests` that is told to stop once as many of its runs have begun, each of which begins a
+/// part of that file; what it says last.
 fn stopped_in_run(number: usize, at: &Path, args: &[&str]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
         .current_dir(at)

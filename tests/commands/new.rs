@@ -203,11 +203,7 @@ fn the_usual_load_is_one_that_the_usual_card_serves() {
                 "workload.warm_up=0s",
             ],
         )["runs"];
-        let within = runs
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|run| run["slo_attainment"].as_f64().unwrap());
+        let within = runs.as_array().unwrap().iter().map(|run| run["slo_attainment"].as_f64().unwrap());
         let best = within.fold(0.0, f64::max);
         assert!(best > 0.9, "{file}: {runs}");
     }

@@ -1,4 +1,5 @@
-//! What a reader must know of a run's figures: requests that did not come, or too few of them, silence, and what is taken to be there.
+//! What a reader must know of a run's figures: requests that did not come, or too few of them, silence, and what is
+//! taken to be there.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,8 @@ fn notes(at: &Path, scenario: &str, set: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// One system, which waits for company as simulations and executions alike can: batches of one would be shorter than the card was measured for.
+/// One system, which waits for company as simulations and executions alike can: batches of one would be shorter than
+/// the card was measured for.
 const SHORT: &str = "systems=[{preset: bert-shared, batch: {size-or-timeout: {max_wait: 20ms}}}]";
 const SLO: &str = "slo={latency: 1s, at: p98}";
 
@@ -87,10 +89,7 @@ fn silence_at_the_end_is_told_of_with_both_times() {
         "s.yaml",
         &[&clients("20s"), "workload.stop={after: 30s}", sweep],
     );
-    let ends: Vec<&String> = told
-        .iter()
-        .filter(|note| note.starts_with("the last request"))
-        .collect();
+    let ends: Vec<&String> = told.iter().filter(|note| note.starts_with("the last request")).collect();
     assert_eq!(ends.len(), 1, "{told:?}");
 }
 
@@ -122,7 +121,7 @@ fn management_to_no_effect_is_told_of() {
             "workload.management={rates: {present_at_start: 50%, create: 10/s, delete: 10/s}}",
         ];
         let notes = notes(place.path(), "s.yaml", &set);
-        let no_effect = { notes.into_iter() }.filter(|note| note.contains("workload.management has no effect"));
+        let no_effect = notes.into_iter().filter(|note| note.contains("workload.management has no effect"));
         no_effect.collect::<Vec<_>>()
     };
     let said = told("{preset: arlo, runtimes: {slo: 1s, max_length: 128}}");
@@ -381,7 +380,8 @@ fn a_gpus_card() -> tempfile::TempDir {
     place
 }
 
-/// A layer costs what it costs whatever its model is called, and half as many cost half. Who reads a result is told whose layers they are.
+/// A layer costs what it costs whatever its model is called, and half as many cost half. Who reads a result is told
+/// whose layers they are.
 #[test]
 fn layers_of_another_models_name_are_priced_and_told_of() {
     let place = folder();
@@ -401,10 +401,7 @@ systems: [ { preset: bert-shared, dtype: f16 } ]
     // What a request computes, and what is to be known of it.
     let run = |set: &[&str]| {
         let set = set.iter().flat_map(|set| ["--set", *set]);
-        let args: Vec<&str> = ["simulate", "alike.yaml", "--out", "run"]
-            .into_iter()
-            .chain(set)
-            .collect();
+        let args: Vec<&str> = ["simulate", "alike.yaml", "--out", "run"].into_iter().chain(set).collect();
         let report = good_json(at, &args);
         let manifest: serde_json::Value =
             serde_json::from_slice(&fs::read(at.join("run/manifest.json")).unwrap()).unwrap();

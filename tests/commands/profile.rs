@@ -1,4 +1,5 @@
-//! `tenantry profile`: what its commands print, write and refuse, that measuring can be stopped; and that a run says what it used.
+//! `tenantry profile`: what its commands print, write and refuse, that measuring can be stopped; and that a run says
+//! what it used.
 
 use std::fs;
 use std::path::Path;
@@ -40,16 +41,9 @@ fn a_datasheet_becomes_a_card_that_says_so() {
     let scenario = at.join("s.yaml").display().to_string();
     good(at, &["simulate", &scenario, "--profile", "out/my-t4", "--out", "run"]);
     let manifest: serde_json::Value = serde_json::from_slice(&fs::read(at.join("run/manifest.json")).unwrap()).unwrap();
-    let caveats: Vec<&str> = manifest["caveats"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| c.as_str().unwrap())
-        .collect();
-    let derived: Vec<_> = caveats
-        .iter()
-        .filter(|caveat| caveat.contains("derived (roofline of datasheet t4"))
-        .collect();
+    let caveats: Vec<&str> = manifest["caveats"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    let derived: Vec<_> =
+        caveats.iter().filter(|caveat| caveat.contains("derived (roofline of datasheet t4")).collect();
     assert!(
         caveats.contains(
             &"Compute, copies and look-ups are taken not to slow each other down on my-t4: no source says by how much they do."
@@ -67,9 +61,7 @@ fn a_datasheet_becomes_a_card_that_says_so() {
         "{caveats:?}"
     );
     assert!(
-        derived
-            .iter()
-            .all(|caveat| !caveat.contains("bert-base") && !caveat.contains("pet")),
+        derived.iter().all(|caveat| !caveat.contains("bert-base") && !caveat.contains("pet")),
         "not used: {caveats:?}"
     );
 
@@ -119,20 +111,8 @@ fn a_paper_becomes_a_card_with_its_results_and_what_they_hang_on() {
     );
     let inputs = made["inputs"].as_object().unwrap();
     assert_eq!(inputs["six_layers_ms"]["kind"], "stated");
-    assert!(
-        made["outcomes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|outcome| outcome["role"] == "predicted")
-    );
-    assert!(
-        made["sensitivities"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|s| s["number"] == "link_gbytes_per_s")
-    );
+    assert!(made["outcomes"].as_array().unwrap().iter().any(|outcome| outcome["role"] == "predicted"));
+    assert!(made["sensitivities"].as_array().unwrap().iter().any(|s| s["number"] == "link_gbytes_per_s"));
     let same = good_json(at, &["profile", "compare", "paper-p5000", "out/paper-p5000"]);
     let ratios = same["ratios"].as_array().unwrap();
     assert!(
@@ -178,11 +158,9 @@ fn conforms(cell: &str, field: &serde_json::Value) -> bool {
     match field["type"].as_str().unwrap() {
         "boolean" => ["true", "false"].contains(&cell),
         "integer" => {
-            cell.parse::<u64>().is_ok_and(|whole| {
-                constraints["minimum"]
-                    .as_u64()
-                    .is_some_and(|least| least <= 1 && whole >= least)
-            }) && at_most(&constraints["maximum"])
+            cell.parse::<u64>()
+                .is_ok_and(|whole| constraints["minimum"].as_u64().is_some_and(|least| least <= 1 && whole >= least))
+                && at_most(&constraints["maximum"])
         }
         "number" => number() > constraints["exclusiveMinimum"].as_f64().unwrap() && at_most(&constraints["maximum"]),
         "string" => match constraints["enum"].as_array() {
@@ -213,7 +191,8 @@ fn the_tables_of_every_measured_card_are_of_the_form_that_the_schema_gives() {
             let fields = schema["fields"].as_array().unwrap();
             let mut reader = csv::Reader::from_path(&path).unwrap();
             let header = reader.headers().unwrap().clone();
-            let described: Vec<_> = { header.iter() }
+            let described: Vec<_> = header
+                .iter()
                 .map(|column| {
                     let field = fields.iter().find(|field| field["name"] == column);
                     field.unwrap_or_else(|| panic!("{family}.{column} has a form"))
@@ -234,7 +213,7 @@ fn the_tables_of_every_measured_card_are_of_the_form_that_the_schema_gives() {
     }
     assert!(seen.len() >= 20, "{seen:?}");
     let described = |field: &serde_json::Value| field["description"].as_str().is_some_and(|text| text.len() > 3);
-    let fields = { resources.iter() }.flat_map(|resource| resource["schema"]["fields"].as_array().unwrap());
+    let fields = resources.iter().flat_map(|resource| resource["schema"]["fields"].as_array().unwrap());
     assert!(fields.clone().count() > 200 && fields.clone().all(described));
 }
 
@@ -279,9 +258,7 @@ fn public_tables_become_a_card_source_by_source() {
     let origins = |shown: &serde_json::Value| {
         let tables = shown["tables"].as_array().unwrap().iter();
         let name = |table: &serde_json::Value| {
-            ["family", "table"]
-                .map(|part| table[part].as_str().unwrap().to_owned())
-                .join(" ")
+            ["family", "table"].map(|part| table[part].as_str().unwrap().to_owned()).join(" ")
         };
         let named = tables.map(|table| (name(table), table["origin"]["kind"].clone()));
         named.collect::<std::collections::BTreeMap<_, _>>()
@@ -417,7 +394,8 @@ fn an_interrupted_profile_is_kept_and_gone_on_with() {
     );
 }
 
-/// Every kind of operation that this processor computes is what double precision makes of it, and a GPU that is not there is said not to be.
+/// Every kind of operation that this processor computes is what double precision makes of it, and a GPU that is not
+/// there is said not to be.
 #[cfg(feature = "libtorch")]
 #[test]
 fn a_device_is_checked_against_double_precision() {

@@ -7,14 +7,13 @@ use crate::common::{folder, good, names, tenantry};
 
 const LENGTHS: &str = "workload.lengths={joint: of-arrivals}";
 
-/// What nobody asked to be replayed costs no finished run: beyond a cut it is not looked at, beyond the last request it is told of.
+/// What nobody asked to be replayed costs no finished run: beyond a cut it is not looked at, beyond the last request it
+/// is told of.
 #[test]
 fn a_fault_behind_what_is_replayed_is_no_fault_of_the_run() {
     let folder = folder();
     let at = folder.path();
-    let rows: String = (0..300_u64)
-        .map(|i| format!("{i},0,{},9,0,0\n", i * 10_000_000))
-        .collect();
+    let rows: String = (0..300_u64).map(|i| format!("{i},0,{},9,0,0\n", i * 10_000_000)).collect();
     let header = "ticket,tenant,arrival_ns,input_tokens,output_tokens,class";
     fs::write(at.join("t.csv"), format!("{header}\n{rows}300,0,oops,9,0,0\n")).unwrap();
     let run = |cut: &str, stop: &str| {

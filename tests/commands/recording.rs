@@ -1,4 +1,5 @@
-//! What a run writes down beside its figures: `requests.parquet`, and its requests as a trace; `timelines.rs` has `timeline.json`.
+//! What a run writes down beside its figures: `requests.parquet`, and its requests as a trace; `timelines.rs` has
+//! `timeline.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -128,10 +129,7 @@ fn requests_add_up_to_the_summary() {
     let summary = json(&folder.path().join("out/summary.json"));
     let rows = rows(&folder.path().join("out/requests.parquet"));
     for run in summary["runs"].as_array().unwrap() {
-        let rows: Vec<&Cells> = rows
-            .iter()
-            .filter(|row| text(row, "system") == run["system"].as_str())
-            .collect();
+        let rows: Vec<&Cells> = rows.iter().filter(|row| text(row, "system") == run["system"].as_str()).collect();
         assert_eq!(rows.len() as u64, run["requests"]["offered"].as_u64().unwrap());
         let tickets: BTreeSet<u64> = rows.iter().map(|row| whole(row, "ticket").unwrap()).collect();
         assert_eq!(tickets.len(), rows.len(), "each once");
@@ -141,16 +139,10 @@ fn requests_add_up_to_the_summary() {
         }
         let mut latency_ns = 0;
         let mut batches: BTreeMap<u64, u64> = BTreeMap::new();
-        let finished: Vec<&&Cells> = rows
-            .iter()
-            .filter(|row| text(row, "outcome") == Some("finished"))
-            .collect();
+        let finished: Vec<&&Cells> = rows.iter().filter(|row| text(row, "outcome") == Some("finished")).collect();
         for row in &finished {
             let at = |column| whole(row, column).unwrap_or_else(|| panic!("{column} of {row:?}"));
-            let waits: u64 = ["queue_ns", "lane_ns", "stall_ns", "compute_ns", "tell_ns"]
-                .into_iter()
-                .map(at)
-                .sum();
+            let waits: u64 = ["queue_ns", "lane_ns", "stall_ns", "compute_ns", "tell_ns"].into_iter().map(at).sum();
             assert_eq!(at("end_ns") - at("arrival_ns"), waits, "{row:?}");
             assert_eq!(at("start_ns"), at("arrival_ns") + at("queue_ns"));
             assert!(at("input_tokens") <= 60 && at("tenant") < 20);
@@ -228,12 +220,7 @@ fn rows_of_a_cascade_add_up_to_its_accuracies() {
             (share - cascade["accuracy"].as_f64().unwrap()).abs() < 1e-6,
             "{cascade}"
         );
-        for (stage, returned) in cascade["returned_share_by_stage"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .enumerate()
-        {
+        for (stage, returned) in cascade["returned_share_by_stage"].as_array().unwrap().iter().enumerate() {
             let by_stage = of_run().filter(|row| whole(row, "stage") == Some(stage as u64));
             let share = by_stage.count() as f64 / of_run().count() as f64;
             assert!((share - returned.as_f64().unwrap()).abs() < 1e-6, "{cascade}");
@@ -258,10 +245,7 @@ fn rows_of_rejected_requests_say_why_and_the_rest_is_null() {
         &[&["simulate", "s.yaml", "--requests", "--out", "out"], &full[..]].concat(),
     );
     let rows = rows(&folder.path().join("out/requests.parquet"));
-    let rejected: Vec<&Cells> = rows
-        .iter()
-        .filter(|row| text(row, "outcome") == Some("rejected"))
-        .collect();
+    let rejected: Vec<&Cells> = rows.iter().filter(|row| text(row, "outcome") == Some("rejected")).collect();
     assert!(!rejected.is_empty());
     for row in rejected {
         assert_eq!(text(row, "reason"), Some("queue_full"));
@@ -361,9 +345,7 @@ fn nothing_is_written_down_unasked_and_nothing_temporary_is_left() {
     good(folder.path(), &["simulate", "s.yaml", "--out", "plain"]);
     let plain = names(&folder.path().join("plain"));
     assert!(
-        !plain
-            .iter()
-            .any(|name| name.ends_with(".parquet") || name.starts_with("timeline")),
+        !plain.iter().any(|name| name.ends_with(".parquet") || name.starts_with("timeline")),
         "{plain:?}"
     );
     good(

@@ -209,7 +209,8 @@ fn a_plan_has_its_page_again() {
     );
 }
 
-/// Of a folder that plans and runs were written to, the page is of what its manifest is of, and what is of the other is said.
+/// Of a folder that plans and runs were written to, the page is of what its manifest is of, and what is of the other is
+/// said.
 #[test]
 fn a_folder_is_of_who_wrote_to_it_last() {
     let folder = folder();

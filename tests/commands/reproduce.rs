@@ -1,4 +1,5 @@
-//! `tenantry reproduce`: that it runs, that its predictions hold, and that its figures are the ones that were looked at.
+//! `tenantry reproduce`: that it runs, that its predictions hold, and that its figures are the ones that were looked
+//! at.
 
 use std::fs;
 
@@ -14,8 +15,8 @@ const DRIFT: f64 = 0.01;
 /// The same of a share that is judged in percentage points.
 const DRIFT_POINTS: f64 = 0.2;
 
-/// A row that is not met: figure, what. Orders of the papers that do not hold here, and predictions and inputs that miss, each with a note that
-/// says why.
+/// A row that is not met: figure, what. Orders of the papers that do not hold here, and predictions and inputs that
+/// miss, each with a note that says why.
 type NotMet = (&'static str, &'static str);
 
 const PETS_NOT_MET: &[NotMet] = &[
@@ -121,13 +122,10 @@ fn check(paper: &str, not_met: &[NotMet], extrapolated: &[Extrapolated<'_>], gol
     // No paper's card was measured here, and its reader is told.
     let fitted = origins.filter(|origin| origin.as_str().is_some_and(|origin| origin.contains(", fitted (")));
     assert!(fitted.count() > 0 && page.contains(", fitted ("));
-    let beyond = |figure: &str| {
-        rows.iter()
-            .filter(|row| row["extrapolated"] == true && row["figure"] == figure)
-            .count()
-    };
+    let beyond =
+        |figure: &str| rows.iter().filter(|row| row["extrapolated"] == true && row["figure"] == figure).count();
     for (figure, count) in extrapolated {
-        let ground = { grounds.iter() }.find(|ground| ground["figure"] == *figure && !ground["extrapolated"].is_null());
+        let ground = grounds.iter().find(|ground| ground["figure"] == *figure && !ground["extrapolated"].is_null());
         let sentence = ground.and_then(|ground| ground["extrapolated"].as_str());
         if beyond(figure) != *count || !sentence.is_some_and(|sentence| page.contains(sentence)) {
             wrong.push(format!(
@@ -137,7 +135,8 @@ fn check(paper: &str, not_met: &[NotMet], extrapolated: &[Extrapolated<'_>], gol
         }
     }
     // The table of the docs says the same.
-    let documented: Vec<Extrapolated<'_>> = { EXTRAPOLATED_ROWS.lines() }
+    let documented: Vec<Extrapolated<'_>> = EXTRAPOLATED_ROWS
+        .lines()
         .filter_map(|line| {
             let cells: Vec<&str> = line.split('|').map(str::trim).collect();
             let [_, of, figure, count, _, _] = cells[..] else {
@@ -493,19 +492,15 @@ fn a_prediction_that_misses_is_exit_code_3() {
     assert!(place.path().join("out/reproduce/reproduce.md").is_file());
 }
 
-/// On a card that the paper does not have nothing is judged. What the card has no tables for is derived where it has a datasheet, or else says so,
-/// with the command that measures it for the figure's own scenario.
+/// On a card that the paper does not have nothing is judged. What the card has no tables for is derived where it has a
+/// datasheet, or else says so, with the command that measures it for the figure's own scenario.
 #[test]
 fn another_cards_figures_stand_beside_the_papers() {
     let place = tempfile::tempdir().unwrap();
     let printed = good(place.path(), &["reproduce", "hmi", "--profile", "h100-sxm", "--json"]);
     let value: Value = serde_json::from_str(&printed).unwrap();
     let rows = value["papers"][0]["rows"].as_array().unwrap();
-    assert!(
-        !rows
-            .iter()
-            .any(|row| ["input", "predicted"].contains(&row["kind"].as_str().unwrap()))
-    );
+    assert!(!rows.iter().any(|row| ["input", "predicted"].contains(&row["kind"].as_str().unwrap())));
     let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).collect::<Vec<_>>();
     let instances = { of("Table 2").into_iter() }.find(|row| row["what"] == "BERT-dedicated, instances in 16 GB");
     let instances = instances.unwrap()["ours"].as_f64().unwrap();

@@ -37,7 +37,8 @@ fn both_solvers_serve_alike() {
     assert_eq!(highs, dynamic);
 }
 
-/// Ten cards cannot take what twenty-five are asked for, and whoever reads the figures is told, in the folder, the page and on the terminal.
+/// Ten cards cannot take what twenty-five are asked for, and whoever reads the figures is told, in the folder, the page
+/// and on the terminal.
 #[test]
 fn an_allocation_that_is_no_solution_is_told_of() {
     let place = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! `tenantry reproduce --sensitivity`: that no assumption is forgotten, that directions are those that reason gives, and that
-//! `docs/sensitivity.md` holds what is simulated. Run with `UPDATE=1` to write the page's generated part again.
+//! `tenantry reproduce --sensitivity`: that no assumption is forgotten, that directions are those that reason gives,
+//! and that `docs/sensitivity.md` holds what is simulated. Run with `UPDATE=1` to write the page's generated part
+//! again.
 
 use std::path::Path;
 use std::{env, fs};
@@ -57,11 +58,7 @@ fn every_assumption_of_every_card_is_varied() {
     let mut found = Vec::new();
     for card in written["cards"].as_array().unwrap() {
         let results = card["results"].as_array().unwrap();
-        assert!(
-            results
-                .iter()
-                .all(|result| result["ours"].as_f64().is_some_and(f64::is_finite))
-        );
+        assert!(results.iter().all(|result| result["ours"].as_f64().is_some_and(f64::is_finite)));
         let mut names = Vec::new();
         for assumption in card["assumptions"].as_array().unwrap() {
             names.push(assumption["number"].as_str().unwrap().to_owned());
@@ -97,7 +94,8 @@ fn every_assumption_of_every_card_is_varied() {
     assert!(less > as_is && as_is > more, "{less} {as_is} {more}");
     let [less, as_is, more] = varied(&written, "paper-rtx3090", "dynamic_reduction", 1);
     assert!(less < as_is && as_is < more, "{less} {as_is} {more}");
-    // A slower BERT-large is more than ST's cards can keep up with; a smaller batch falls apart into fewer pairs, which costs BERT-dedicated.
+    // A slower BERT-large is more than ST's cards can keep up with; a smaller batch falls apart into fewer pairs, which
+    // costs BERT-dedicated.
     let [less, as_is, more] = varied(&written, "paper-rtx3090", "large_to_base", 2);
     assert!(less < 0.5 * as_is && more > 2.0 * as_is, "{less} {as_is} {more}");
     let [less, as_is, more] = varied(&written, "paper-p5000", "batch", 0);

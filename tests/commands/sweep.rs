@@ -1,4 +1,5 @@
-//! Sweeps in parts: shards, job files, what is another sweep and what is left out; `sweep_damaged.rs` has kills and damage.
+//! Sweeps in parts: shards, job files, what is another sweep and what is left out; `sweep_damaged.rs` has kills and
+//! damage.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +35,8 @@ pub const SAME: [&str; 5] = [
     "sweep.json",
 ];
 
-/// More repeats and points than an earlier sweep had: what both have in common is not simulated again, and all is as if it were.
+/// More repeats and points than an earlier sweep had: what both have in common is not simulated again, and all is as if
+/// it were.
 #[test]
 fn a_larger_sweep_takes_over_what_a_smaller_one_has_made() {
     let place = folder();
@@ -194,13 +196,7 @@ fn a_changed_file_or_card_is_another_sweep() {
     // One more measurement of one point: the same times.
     let text = fs::read_to_string(at.join("card/encoder_layer.csv")).unwrap();
     let (head, last) = text.trim_end().rsplit_once('\n').unwrap();
-    let column = head
-        .lines()
-        .next()
-        .unwrap()
-        .split(',')
-        .position(|name| name == "count")
-        .unwrap();
+    let column = head.lines().next().unwrap().split(',').position(|name| name == "count").unwrap();
     let mut cells: Vec<String> = last.split(',').map(str::to_owned).collect();
     cells[column] = (cells[column].parse::<u32>().unwrap() + 1).to_string();
     fs::write(
@@ -408,9 +404,7 @@ fn a_shape_that_is_over_before_the_stop_is_told() {
             &["simulate", "s.yaml", "--set", &set, "--set", stop, "--out", "out"],
         );
         let manifest: Value = serde_json::from_slice(&file(&at.join("out"), "manifest.json")).unwrap();
-        manifest["caveats"]
-            .to_string()
-            .contains("before workload.stop is reached (2000 requests)")
+        manifest["caveats"].to_string().contains("before workload.stop is reached (2000 requests)")
     };
     assert!(shape(""));
     assert!(!shape(", repeat: true"));
@@ -523,7 +517,8 @@ fn mistakes_are_said() {
     );
 }
 
-/// Where a card lacks what one system needs, the other systems and cards are not lost; models of a route are looked at one by one.
+/// Where a card lacks what one system needs, the other systems and cards are not lost; models of a route are looked at
+/// one by one.
 #[test]
 fn points_of_cascades_and_runtimes_that_cannot_run_are_left_out() {
     let place = folder();

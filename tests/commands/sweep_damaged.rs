@@ -20,9 +20,7 @@ fn kills_lose_no_finished_run() {
     let finished = || {
         let names = if runs.exists() { names(&runs) } else { Vec::new() };
         let finished = names.into_iter().filter(|name| name.ends_with(".json"));
-        finished
-            .map(|name| (name.clone(), file(&runs, &name)))
-            .collect::<Vec<_>>()
+        finished.map(|name| (name.clone(), file(&runs, &name))).collect::<Vec<_>>()
     };
     let mut saved = finished();
     for kill in 0..5 {

@@ -48,14 +48,8 @@ fn who_keeps_all_limits_is_in_time() {
         ];
         let run = good_json(at, &arguments)["runs"][0].clone();
         let rows = rows(&at.join("out/requests.parquet"));
-        let of_run: Vec<&Cells> = rows
-            .iter()
-            .filter(|row| text(row, "system") == run["system"].as_str())
-            .collect();
-        let in_time = of_run
-            .iter()
-            .filter(|row| is_in_time(row, latency_ms, ttft_ms, tpot_ms))
-            .count();
+        let of_run: Vec<&Cells> = rows.iter().filter(|row| text(row, "system") == run["system"].as_str()).collect();
+        let in_time = of_run.iter().filter(|row| is_in_time(row, latency_ms, ttft_ms, tpot_ms)).count();
         let share = in_time as f64 / of_run.len() as f64;
         let told = run["slo_attainment"].as_f64().unwrap();
         assert!((told - share).abs() < 1e-5, "{slo}: {told}, by the rows {share}");
@@ -85,10 +79,7 @@ fn a_plan_looks_for_what_keeps_all_limits() {
         "card=h100-sxm",
     ];
     let set = small.iter().flat_map(|set| ["--set", *set]);
-    let arguments: Vec<&str> = ["plan", "plan/chat-by-first-token", "--out", "p"]
-        .into_iter()
-        .chain(set)
-        .collect();
+    let arguments: Vec<&str> = ["plan", "plan/chat-by-first-token", "--out", "p"].into_iter().chain(set).collect();
     let report = good_json(at, &arguments);
     let answer = report["answer"].as_str().unwrap();
     assert!(answer.contains("to the first token and"), "{answer}");

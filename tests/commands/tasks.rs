@@ -134,7 +134,8 @@ fn classifier(classes: usize) -> Vec<(String, &'static str, Vec<usize>)> {
     ]
 }
 
-/// Ten tasks, of which the first seven are handed in as files: one is good, and each of the others is wrong in a way of its own.
+/// Ten tasks, of which the first seven are handed in as files: one is good, and each of the others is wrong in a way of
+/// its own.
 fn folder_with_tasks() -> tempfile::TempDir {
     let folder = crate::common::folder();
     let path = |name: &str| folder.path().join(name);
@@ -274,7 +275,8 @@ fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
     assert!(error.contains(expected), "{error}");
 }
 
-/// What only the content of files shows: a mask that takes away so much that it does not fit, and a difference whose rows do not add up.
+/// What only the content of files shows: a mask that takes away so much that it does not fit, and a difference whose
+/// rows do not add up.
 fn assert_content_refused(folder: &std::path::Path, run: &[&str]) {
     let set = ["huge", "rows"].map(|name| format!("file={name}.safetensors"));
     let set = [
@@ -406,9 +408,7 @@ fn both_machines_refuse_the_same_headers() {
         tensors.remove(index);
         tensors
     };
-    let biases: Tensors = (0..2)
-        .map(|layer| (format!("layer.{layer}.output.bias"), "F32", vec![128]))
-        .collect();
+    let biases: Tensors = (0..2).map(|layer| (format!("layer.{layer}.output.bias"), "F32", vec![128])).collect();
     let (shape, mask) = ("task_of_wrong_shape", "task_with_wrong_mask");
     let cases: [(&str, Tensors, &str, &str); 12] = [
         (

@@ -11,19 +11,10 @@ fn info_says_what_there_is_and_no_more() {
     let text = good(folder.path(), &["trace", "info", "own.csv", "counts.csv"]);
     let lines: Vec<Vec<&str>> = text
         .lines()
-        .map(|line| {
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .collect()
-        })
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
     let row = |name: &str| {
-        lines
-            .iter()
-            .find(|cells| cells[0] == name)
-            .unwrap_or_else(|| panic!("{name}: {text}"))[1..]
-            .to_vec()
+        lines.iter().find(|cells| cells[0] == name).unwrap_or_else(|| panic!("{name}: {text}"))[1..].to_vec()
     };
     assert_eq!(row("format"), ["tenantry", "counts"]);
     assert_eq!(row("requests"), ["3", "9"]);
@@ -288,11 +279,7 @@ fn a_full_disk_leaves_no_half_trace() {
         "trap '' XFSZ; ulimit -f 1; exec '{}' trace generate s.yaml old.csv --requests 100000",
         env!("CARGO_BIN_EXE_tenantry")
     );
-    let output = Command::new("bash")
-        .current_dir(folder.path())
-        .args(["-c", &script])
-        .output()
-        .unwrap();
+    let output = Command::new("bash").current_dir(folder.path()).args(["-c", &script]).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("old.csv"), "{message}");

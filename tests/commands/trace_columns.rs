@@ -136,19 +136,17 @@ fn sparse_tenants_are_told_of_and_numbered_anew() {
     assert!(!said(at, &["trace", "info", "dense.csv"]).contains("--dense-tenants"));
     let who = fs::read_to_string(at.join("dense.csv.tenants.csv")).unwrap();
     assert!(who.starts_with("tenant,name\n0,60000\n1,60007\n"), "{who}");
-    // Without the flag numbers stay as they are, and there is nothing to tell: what an earlier conversion told is not of this one.
+    // Without the flag numbers stay as they are, and there is nothing to tell: what an earlier conversion told is not
+    // of this one.
     good(at, &["trace", "convert", "sparse.csv", "same.csv", "--dense-tenants"]);
     assert!(names(at).contains(&"same.csv.tenants.csv".to_owned()));
     good(at, &["trace", "convert", "sparse.csv", "same.csv"]);
-    assert!(
-        fs::read_to_string(at.join("same.csv"))
-            .unwrap()
-            .contains("0,60000,0,8,2,0\n")
-    );
+    assert!(fs::read_to_string(at.join("same.csv")).unwrap().contains("0,60000,0,8,2,0\n"));
     assert!(!names(at).contains(&"same.csv.tenants.csv".to_owned()));
 }
 
-/// A part of a larger recording keeps that one's numbers, and what is converted has a tenant for each who asks: who that is must not be lost.
+/// A part of a larger recording keeps that one's numbers, and what is converted has a tenant for each who asks: who
+/// that is must not be lost.
 #[test]
 fn tenants_of_sparse_activity_can_be_told_back() {
     let folder = folder();

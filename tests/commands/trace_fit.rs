@@ -249,9 +249,7 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
         };
         text.lines().skip(1).map(row).collect()
     };
-    let later = rows("long.csv")
-        .into_iter()
-        .map(|[at, who, tokens]| [at + 1_500_000_000_000, who, tokens]);
+    let later = rows("long.csv").into_iter().map(|[at, who, tokens]| [at + 1_500_000_000_000, who, tokens]);
     let both: Vec<String> = { rows("short.csv").into_iter().chain(later) }
         .map(|[at, who, tokens]| format!("{at},{who},{tokens},0\n"))
         .collect();
@@ -300,11 +298,7 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
     assert!(arrivals.contains("0.003") || arrivals.contains("0.002"), "{arrivals}");
 
     // Those that failed are left out of the lengths, which is said.
-    let mut rows: Vec<String> = fs::read_to_string(at.join("bursty.csv"))
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let mut rows: Vec<String> = fs::read_to_string(at.join("bursty.csv")).unwrap().lines().map(str::to_owned).collect();
     for row in rows.iter_mut().skip(1).step_by(4) {
         // ticket, tenant, arrival_ns, input_tokens, output_tokens, class
         let mut fields: Vec<&str> = row.split(',').collect();
@@ -340,7 +334,8 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
     }
 }
 
-/// A distribution has room for so many tokens and no more, which is the file's matter and none of flags that nobody gave.
+/// A distribution has room for so many tokens and no more, which is the file's matter and none of flags that nobody
+/// gave.
 #[test]
 fn lengths_are_fitted_up_to_the_longest_that_is_drawn() {
     let folder = folder();
@@ -389,7 +384,8 @@ fn public_recordings_are_fitted_within_the_aims() {
         assert!(rows.len() >= figures, "{name}: {fit:#}");
         for row in rows {
             assert!(row["aim"].is_f64() && row["within"] == true, "{name}: {row}");
-            // Half of the functions are apart from the other half by 8 %, and no fit can be nearer; of 3,100 tweets p98 is off by up to 4 % by chance.
+            // Half of the functions are apart from the other half by 8 %, and no fit can be nearer; of 3,100 tweets p98
+            // is off by up to 4 % by chance.
             let most = if kind == "azure-functions" { 0.12 } else { 0.08 };
             assert!(row["aim"].as_f64().unwrap() < most, "{name}: {row}");
         }

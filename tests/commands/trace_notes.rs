@@ -4,7 +4,8 @@ use std::fs;
 
 use crate::common::{folder, good, good_json, said, tenantry};
 
-/// BurstGPT's clock counts from the first day of two months, of which a part may be taken; many others' count from 1970.
+/// BurstGPT's clock counts from the first day of two months, of which a part may be taken; many others' count from
+/// 1970.
 #[test]
 fn a_clock_may_count_from_another_moment() {
     for from_s in [5_270_400, 1_700_000_000] {
@@ -159,7 +160,8 @@ fn counts_are_told_of_and_cut_by_their_own_clock() {
     }
 }
 
-/// BurstGPT writes down requests that failed, with an output of 0 tokens: nobody knows how long their answers would have been.
+/// BurstGPT writes down requests that failed, with an output of 0 tokens: nobody knows how long their answers would
+/// have been.
 #[test]
 fn who_failed_is_no_answered_request() {
     let folder = folder();
@@ -307,9 +309,7 @@ fn silence_of_a_low_rate_is_no_hole() {
     // As seldom as once in a hundred seconds, by a generator of full period.
     let mut state = 1u64;
     let rows = (0..40_000).map(|_| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         format!("{}\n", u8::from((state >> 33).is_multiple_of(100)))
     });
     let seldom = format!("requests\n{}", rows.collect::<String>());
@@ -340,7 +340,8 @@ fn no_cut_is_proposed_by_a_request_that_may_not_be_the_first() {
     );
 }
 
-/// Tweets swing over hours: a minute of them is none of the rate that is asked for, and whoever planned by it should know.
+/// Tweets swing over hours: a minute of them is none of the rate that is asked for, and whoever planned by it should
+/// know.
 #[test]
 fn a_run_shorter_than_its_arrivals_swing_says_at_which_rate_they_came() {
     let folder = folder();

@@ -1,7 +1,8 @@
 //! A measured run of vLLM on an RTX 4090, predicted from that card's imported profile: nothing is fitted to the run.
 //!
-//! vLLM had prefix caching on: an evicted request that comes back finds what has not been overwritten of its pages. Prompts that share
-//! a beginning find each other's too, but the file of lengths no longer shows which do, so that the prediction is an upper bound.
+//! vLLM had prefix caching on: an evicted request that comes back finds what has not been overwritten of its pages.
+//! Prompts that share a beginning find each other's too, but the file of lengths no longer shows which do, so that the
+//! prediction is an upper bound.
 
 use std::fs;
 use std::process::Command;
@@ -38,10 +39,7 @@ fn a_measured_run_is_predicted_from_the_cards_profile() {
         return;
     };
     let measured = fs::read_to_string(measured).unwrap();
-    let measured: Vec<Value> = measured
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let measured: Vec<Value> = measured.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mean = |of: fn(&Value) -> f64| measured.iter().map(of).sum::<f64>() / measured.len() as f64;
     let ttft_ms = mean(|request| 1e3 * (at(request, "first_token_ts") - at(request, "queued_ts")));
     let tpot_ms = mean(|request| {

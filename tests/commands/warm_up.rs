@@ -18,10 +18,7 @@ const DECODER: [&str; 5] = [
 fn run(warm_up: &str) -> Value {
     let place = folder();
     let warm_up = format!("workload.warm_up={warm_up}");
-    let sets = DECODER
-        .into_iter()
-        .chain([warm_up.as_str()])
-        .flat_map(|set| ["--set", set]);
+    let sets = DECODER.into_iter().chain([warm_up.as_str()]).flat_map(|set| ["--set", set]);
     let args: Vec<&str> = ["simulate", "s.yaml"].into_iter().chain(sets).collect();
     good_json(place.path(), &args)["runs"][0].clone()
 }
@@ -35,13 +32,13 @@ fn cards_that_come_and_go_are_paid_from_the_warm_ups_end() {
         let number = |name: &str| run[name].as_f64().unwrap();
         let end_s = from_s + number("duration_s");
         let cards = run["scaling"]["cards"].as_array().unwrap();
-        let changes: Vec<(f64, f64)> = cards
-            .iter()
-            .map(|change| (change[0].as_f64().unwrap(), count(&change[1])))
-            .collect();
+        let changes: Vec<(f64, f64)> =
+            cards.iter().map(|change| (change[0].as_f64().unwrap(), count(&change[1]))).collect();
         assert!(changes.len() > 4, "cards come and go: {changes:?}");
         let ends = changes.iter().skip(1).map(|(at, _)| *at).chain([end_s]);
-        let card_s: f64 = { changes.iter().zip(ends) }
+        let card_s: f64 = changes
+            .iter()
+            .zip(ends)
             .map(|((at, cards), end)| cards * (end.min(end_s) - at.max(from_s)).max(0.0))
             .sum();
         let mean = number("gpus_time_weighted");
@@ -116,12 +113,7 @@ fn what_may_be_and_was_not_is_zero() {
         let warm_up = format!("workload.warm_up={warm_up}");
         let args = ["simulate", "punica/tiny-apart", "--set", "sweep={}", "--set", &warm_up];
         let runs = good_json(place.path(), &args)["runs"].clone();
-        let run = runs
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|run| run["system"] == "apart")
-            .unwrap();
+        let run = runs.as_array().unwrap().iter().find(|run| run["system"] == "apart").unwrap();
         let copied = ["transfers", "transferred_bytes"].map(|key| run["generation"][key].as_u64());
         assert_eq!(
             run["generation"].get("reads"),
@@ -130,10 +122,6 @@ fn what_may_be_and_was_not_is_zero() {
         );
         copied
     };
-    assert!(
-        generation("0s")
-            .iter()
-            .all(|count| count.is_some_and(|count| count > 0))
-    );
+    assert!(generation("0s").iter().all(|count| count.is_some_and(|count| count > 0)));
     assert_eq!(generation("1h"), [Some(0); 2]);
 }

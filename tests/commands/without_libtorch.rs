@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// The program in a folder of its own, and beside it, where there is to be one, a program that does as this line of a shell says.
+/// The program in a folder of its own, and beside it, where there is to be one, a program that does as this line of a
+/// shell says.
 fn alone(beside: Option<&str>) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tenantry");

@@ -134,12 +134,7 @@ fn reading(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("read");
     group.throughput(Throughput::Bytes(text.len() as u64)).sample_size(10);
     group.bench_function("our CSV", |bencher| {
-        bencher.iter(|| {
-            Records::open(file.path(), false)
-                .expect("it was written above")
-                .filter(Result::is_ok)
-                .count()
-        });
+        bencher.iter(|| Records::open(file.path(), false).expect("it was written above").filter(Result::is_ok).count());
     });
     group.finish();
 }

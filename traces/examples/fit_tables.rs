@@ -1,8 +1,9 @@
-//! Prints docs/traces.md's tables: each fitted generator against the half of its recording that the fit did not see, and how far the half that it
-//! saw is from that one itself, which no fit can better but by chance.
+//! Prints docs/traces.md's tables: each fitted generator against the half of its recording that the fit did not see,
+//! and how far the half that it saw is from that one itself, which no fit can better but by chance.
 //!
-//! `cargo run --release -p tenantry-traces --example fit_tables -- FOLDER`, with the folder of public recordings. Fits are on every second
-//! row, of the rates on the first half in time, of tenants on a half that is dealt out by size; nothing here is fitted anew but the cascades.
+//! `cargo run --release -p tenantry-traces --example fit_tables -- FOLDER`, with the folder of public recordings. Fits
+//! are on every second row, of the rates on the first half in time, of tenants on a half that is dealt out by size;
+//! nothing here is fitted anew but the cascades.
 
 #[path = "../tests/all/common/described.rs"]
 mod described;
@@ -106,10 +107,7 @@ fn lengths(folder: &Path) -> Result<(), TraceError> {
 /// Runs of at least a minute of zeros are the archive's holes.
 fn without_holes(counts: &[u32]) -> Vec<u32> {
     let runs = counts.chunk_by(|a, b| (*a == 0) == (*b == 0));
-    runs.filter(|run| run[0] != 0 || run.len() < 60)
-        .flatten()
-        .copied()
-        .collect()
+    runs.filter(|run| run[0] != 0 || run.len() < 60).flatten().copied().collect()
 }
 
 fn rates(folder: &Path) -> Result<(), TraceError> {
@@ -184,20 +182,14 @@ fn cascades(folder: &Path) -> Result<(), TraceError> {
         let outcomes = GeneratedOutcomes::new(7, cascade::fit(&seen));
         let generated: Vec<[Outcome; 2]> = (0..400_000).map(|ticket| outcomes.of(ticket)).collect();
         let percent = |items: &[[Outcome; 2]], returned: bool, right: &dyn Fn(&[Outcome; 2]) -> bool| {
-            let branch: Vec<_> = items
-                .iter()
-                .filter(|item| (item[0].confidence >= 0.7) == returned)
-                .collect();
+            let branch: Vec<_> = items.iter().filter(|item| (item[0].confidence >= 0.7) == returned).collect();
             100.0 * branch.iter().filter(|item| right(item)).count() as f64 / branch.len() as f64
         };
         let returned = |items: &[[Outcome; 2]]| {
             100.0 * items.iter().filter(|item| item[0].confidence >= 0.7).count() as f64 / items.len() as f64
         };
         let confidence = |items: &[[Outcome; 2]]| -> Histogram {
-            items
-                .iter()
-                .map(|item| (item[0].confidence * 1e4).round() as u32)
-                .collect()
+            items.iter().map(|item| (item[0].confidence * 1e4).round() as u32).collect()
         };
         let quantity = format!("cascade, {task}");
         let three = [&seen, &unseen, &generated];

@@ -1,8 +1,8 @@
-//! Prints how far two random halves of a recording differ by themselves, and how far a generator that is fitted to one is from the other:
-//! what no generator can be held to, and whether ours are off to one side.
+//! Prints how far two random halves of a recording differ by themselves, and how far a generator that is fitted to one
+//! is from the other: what no generator can be held to, and whether ours are off to one side.
 //!
-//! `cargo run --release -p tenantry-traces --example split_tables -- FOLDER`, with the folder of public recordings. Everything is
-//! fitted anew to each half; docs/traces.md has the tables.
+//! `cargo run --release -p tenantry-traces --example split_tables -- FOLDER`, with the folder of public recordings.
+//! Everything is fitted anew to each half; docs/traces.md has the tables.
 
 use std::path::{Path, PathBuf};
 
@@ -75,9 +75,8 @@ fn main() -> Result<(), TraceError> {
     for task in ["mmlu_10k", "hellaswag_10k", "halu_summarization"] {
         let path = folder.join(format!("cascade/uncertainty_bench_{task}_base_icl1.csv.gz"));
         let outcomes = OutcomeTable::read(&path, &["qwen_7b", "qwen_14b"], Some("qwen_72b"))?;
-        let items: Vec<[Outcome; 2]> = (0..outcomes.items())
-            .map(|item| [outcomes.item(item)[0], outcomes.item(item)[1]])
-            .collect();
+        let items: Vec<[Outcome; 2]> =
+            (0..outcomes.items()).map(|item| [outcomes.item(item)[0], outcomes.item(item)[1]]).collect();
         table(
             &format!("cascade, {task}"),
             |split| Ok(halves(&items, split)),
@@ -102,8 +101,9 @@ fn halves<T: Copy>(all: &[T], split: u64) -> [Vec<T>; 2] {
     [one.to_vec(), other.to_vec()]
 }
 
-/// A row for each figure: over all splits, the standard deviation of one half's over the other's, and mean and standard deviation of the
-/// generator's over that of the half that it has not seen, and over that of the half that it was fitted to.
+/// A row for each figure: over all splits, the standard deviation of one half's over the other's, and mean and standard
+/// deviation of the generator's over that of the half that it has not seen, and over that of the half that it was
+/// fitted to.
 fn table<T>(
     quantity: &str,
     split: impl Fn(u64) -> Result<[Vec<T>; 2], TraceError>,
@@ -119,11 +119,7 @@ fn table<T>(
                 errors.push((name, Default::default()));
             }
             let (seen, generated) = (seen[at].1, generated[at].1);
-            for (errors, ratio) in errors[at]
-                .1
-                .iter_mut()
-                .zip([seen / real, generated / real, generated / seen])
-            {
+            for (errors, ratio) in errors[at].1.iter_mut().zip([seen / real, generated / real, generated / seen]) {
                 errors.push(100.0 * (ratio - 1.0));
             }
         }
@@ -209,17 +205,14 @@ fn generated(lengths: LengthsSpec) -> Result<Vec<Lengths>, TraceError> {
     Ok(lengths)
 }
 
-/// Days of the Twitter stream: its seconds go together, so that halves are of whole days. A generator's own halves would take hours.
+/// Days of the Twitter stream: its seconds go together, so that halves are of whole days. A generator's own halves
+/// would take hours.
 fn rates(folder: &Path) -> Result<(), TraceError> {
     let counts = Counts::open(&folder.join("twitter/twitter_2021_08_per_second.csv.gz"), false)?
         .collect::<Result<Vec<_>, _>>()?;
     // Runs of at least a minute of zeros are the archive's holes.
     let runs = counts.chunk_by(|a, b| (*a == 0) == (*b == 0));
-    let counts: Vec<u32> = runs
-        .filter(|run| run[0] != 0 || run.len() < 60)
-        .flatten()
-        .copied()
-        .collect();
+    let counts: Vec<u32> = runs.filter(|run| run[0] != 0 || run.len() < 60).flatten().copied().collect();
     let days: Vec<&[u32]> = counts.chunks_exact(86_400).collect();
     let figures = |days: &[&[u32]]| -> Figures {
         let counts = days.concat();

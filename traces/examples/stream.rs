@@ -1,7 +1,9 @@
-//! Streams generated requests for ten thousand tenants and prints how fast, in how much memory, and a digest of what came.
+//! Streams generated requests for ten thousand tenants and prints how fast, in how much memory, and a digest of what
+//! came.
 //!
-//! `cargo run --release -p tenantry-traces --example stream -- [REQUESTS [KIND]]`: 100 million by default, of every kind by default.
-//! The peak is the process's own, as the system counts it (`VmHWM`), and so of all kinds up to the printed one.
+//! `cargo run --release -p tenantry-traces --example stream -- [REQUESTS [KIND]]`: 100 million by default, of every
+//! kind by default. The peak is the process's own, as the system counts it (`VmHWM`), and so of all kinds up to the
+//! printed one.
 
 use std::time::Instant;
 
@@ -13,9 +15,7 @@ use tenantry_traces::{Duration, Entry, build};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let requests: u64 = arguments
-        .next()
-        .map_or(100_000_000, |text| text.parse().expect("a number of requests"));
+    let requests: u64 = arguments.next().map_or(100_000_000, |text| text.parse().expect("a number of requests"));
     let only = arguments.next();
     println!(
         "{:<28} {:>12} {:>12} {:>10}  digest",
@@ -142,12 +142,8 @@ fn kinds(requests: u64) -> Vec<(&'static str, WorkloadSpec)> {
 /// The most memory that this process has held so far, where the system tells.
 fn peak_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| {
-        line.strip_prefix("VmHWM:")?
-            .trim()
-            .strip_suffix(" kB")?
-            .parse::<f64>()
-            .ok()
-    });
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     kib.unwrap_or(f64::NAN) / 1024.0
 }

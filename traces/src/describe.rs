@@ -1,4 +1,5 @@
-//! What a trace looks like: dispersion of its arrivals, lengths, tenant concentration, and how far two samples are apart.
+//! What a trace looks like: dispersion of its arrivals, lengths, tenant concentration, and how far two samples are
+//! apart.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +8,16 @@ use crate::time::{Duration, Time};
 /// Two years: longer than any recording, and 256 MiB of counts.
 pub const MAX_SECONDS: u64 = 1 << 26;
 
-/// The silence before a recording's first arrival, where it is longer than all of them last: its clock counts from some other moment, midnight or
+/// The silence before a recording's first arrival, where it is longer than all of them last: its clock counts from some
+/// other moment, midnight or
 /// 1970. In whole seconds, which is what is said of it and cut off, and one at least.
 pub fn silence_before(first: Time, last: Time) -> Option<Duration> {
     let silent = Duration::from_secs(first.0 / 1_000_000_000);
     (silent > Duration::ZERO && silent > last.since(first)).then_some(silent)
 }
 
-/// Whether the highest number of a tenant is far beyond how many tenants there are, so that most of those that a replay makes room for never
-/// ask: ten times as many, and ten thousand more.
+/// Whether the highest number of a tenant is far beyond how many tenants there are, so that most of those that a replay
+/// makes room for never ask: ten times as many, and ten thousand more.
 pub fn is_sparse(tenants: u64, highest: u32) -> bool {
     let numbers = u64::from(highest) + 1;
     numbers >= 10 * tenants && numbers - tenants >= 10_000
@@ -87,10 +89,7 @@ impl Histogram {
 
     /// The usual figures; `None` where there is no length.
     pub fn figures(&self) -> Option<LengthFigures> {
-        let sum: f64 = self
-            .iter()
-            .map(|(tokens, count)| f64::from(tokens) * count as f64)
-            .sum();
+        let sum: f64 = self.iter().map(|(tokens, count)| f64::from(tokens) * count as f64).sum();
         Some(LengthFigures {
             mean: sum / self.count as f64,
             p50: self.quantile(0.5)?,
@@ -102,17 +101,14 @@ impl Histogram {
         })
     }
 
-    /// The Kolmogorov-Smirnov distance: the largest difference between the two distribution functions, from 0 to 1. `None` where
-    /// either is empty.
+    /// The Kolmogorov-Smirnov distance: the largest difference between the two distribution functions, from 0 to 1.
+    /// `None` where either is empty.
     pub fn distance(&self, other: &Histogram) -> Option<f64> {
         if self.count == 0 || other.count == 0 {
             return None;
         }
         let share = |histogram: &Histogram, count: u64| count as f64 / histogram.count as f64;
-        let mut steps: BTreeMap<u32, f64> = self
-            .iter()
-            .map(|(tokens, count)| (tokens, share(self, count)))
-            .collect();
+        let mut steps: BTreeMap<u32, f64> = self.iter().map(|(tokens, count)| (tokens, share(self, count))).collect();
         for (tokens, count) in other.iter() {
             *steps.entry(tokens).or_default() -= share(other, count);
         }
@@ -133,8 +129,8 @@ impl FromIterator<u32> for Histogram {
     }
 }
 
-/// The index of dispersion: variance over mean of the requests in windows of `window_s` seconds, 1 for a Poisson process. An
-/// incomplete last window is left out; `None` where there are fewer than two windows or no requests.
+/// The index of dispersion: variance over mean of the requests in windows of `window_s` seconds, 1 for a Poisson
+/// process. An incomplete last window is left out; `None` where there are fewer than two windows or no requests.
 pub fn dispersion(requests_per_s: &[u32], window_s: usize) -> Option<f64> {
     let windows = || {
         requests_per_s
@@ -153,11 +149,7 @@ pub fn dispersion(requests_per_s: &[u32], window_s: usize) -> Option<f64> {
 /// The share of the requests that the most active `share` of the tenants sent: of the tenants with any, rounded to the
 /// nearest number of them and at least one. `None` where there are no requests.
 pub fn concentration(requests_by_tenant: &[f64], share: f64) -> Option<f64> {
-    let mut sorted: Vec<f64> = requests_by_tenant
-        .iter()
-        .copied()
-        .filter(|&requests| requests > 0.0)
-        .collect();
+    let mut sorted: Vec<f64> = requests_by_tenant.iter().copied().filter(|&requests| requests > 0.0).collect();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let top = ((sorted.len() as f64 * share).round() as usize).max(1);
     let total: f64 = sorted.iter().sum();

@@ -1,9 +1,10 @@
 //! Draws that depend on nothing but their key.
 //!
-//! A draw about a request is a pure function of `(seed, purpose, ticket, index)`, so that neither a policy, nor the order of
-//! systems, nor the number of threads can change the workload. The function is SplitMix64 (Steele, Lea and Flood, "Fast
-//! splittable pseudorandom number generators", OOPSLA 2014): a Weyl counter with a 64-bit mixing function, here used with
-//! the counter given rather than kept. Transcendental functions come from `libm`, since the platform's differ by processor.
+//! A draw about a request is a pure function of `(seed, purpose, ticket, index)`, so that neither a policy, nor the
+//! order of systems, nor the number of threads can change the workload. The function is SplitMix64 (Steele, Lea and
+//! Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): a Weyl counter with a 64-bit mixing function,
+//! here used with the counter given rather than kept. Transcendental functions come from `libm`, since the platform's
+//! differ by processor.
 
 use std::convert::Infallible;
 

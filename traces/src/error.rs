@@ -147,7 +147,8 @@ pub fn none_but(skipped: u64) -> String {
     }
 }
 
-/// What is wrong with a record at an instant that stands after one of a later instant; in nanoseconds where seconds look alike.
+/// What is wrong with a record at an instant that stands after one of a later instant; in nanoseconds where seconds
+/// look alike.
 pub fn out_of_order(at: Time, after: Time) -> String {
     let in_seconds = [at, after].map(|time| time.to_string());
     let [at, after] = match in_seconds[0] == in_seconds[1] {

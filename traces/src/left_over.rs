@@ -15,12 +15,10 @@ const A_DAY: Duration = Duration::from_secs(86_400);
 /// The folders that this process has looked at.
 static LOOKED_AT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes what was left over in a folder, the first time that this process asks. What cannot be removed is in nobody's way.
+/// Removes what was left over in a folder, the first time that this process asks. What cannot be removed is in nobody's
+/// way.
 pub fn remove_once(folder: &Path) {
-    let is_new = LOOKED_AT
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(folder.to_owned());
+    let is_new = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
     if is_new {
         remove_from(folder);
     }

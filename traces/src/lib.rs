@@ -1,11 +1,11 @@
 //! Requests in arrival order: readers of public trace formats, generators, fits.
 //!
-//! This crate knows nothing of serving or hardware. It says who asks what and when; it never says how long that takes. It does
-//! not parse scenarios either: [`spec`] is plain data, checked when it is built.
+//! This crate knows nothing of serving or hardware. It says who asks what and when; it never says how long that takes.
+//! It does not parse scenarios either: [`spec`] is plain data, checked when it is built.
 //!
-//! Read first: [`request`] (what arrives), [`workload`] (the cursor that the serving loop reads), [`draw`] (why a policy cannot
-//! change the workload); then [`spec`] and [`generate`], or [`mod@read`] for recorded traces and [`describe`] for what is in
-//! them.
+//! Read first: [`request`] (what arrives), [`workload`] (the cursor that the serving loop reads), [`draw`] (why a
+//! policy cannot change the workload); then [`spec`] and [`generate`], or [`mod@read`] for recorded traces and
+//! [`describe`] for what is in them.
 
 pub mod describe;
 pub mod draw;

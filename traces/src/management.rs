@@ -1,4 +1,5 @@
-//! Management requests: tenants' models and domains' tables come, change and go while others are served (HMI, section 4.1).
+//! Management requests: tenants' models and domains' tables come, change and go while others are served (HMI, section
+//! 4.1).
 
 use std::path::PathBuf;
 
@@ -48,8 +49,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// All kinds, with what traces call them. Their place is their number in Parquet, counted from 1: 0 is a request. Domains are
-    /// not deleted (HMI, section 4.1).
+    /// All kinds, with what traces call them. Their place is their number in Parquet, counted from 1: 0 is a request.
+    /// Domains are not deleted (HMI, section 4.1).
     const KINDS: [(&'static str, bool, Action); 7] = [
         ("absent", false, Action::Absent),
         ("create", false, Action::Create),
@@ -146,8 +147,8 @@ pub enum ManagementSpec {
     Trace(ManagementTrace),
 }
 
-/// Poisson processes of management requests. A tenant that is created is drawn from those that are not there, any other from those
-/// that are; where there is none, nobody asks. They end when the workload does.
+/// Poisson processes of management requests. A tenant that is created is drawn from those that are not there, any other
+/// from those that are; where there is none, nobody asks. They end when the workload does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ManagementRates {
     /// Share of the tenants that are there at the start.

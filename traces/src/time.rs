@@ -20,7 +20,8 @@ impl Time {
     pub const ZERO: Time = Time(0);
     /// Later than anything that happens in a run.
     pub const MAX: Time = Time(u64::MAX);
-    /// Nothing arrives then or later: after 292 years, half of what a time holds, so that what becomes of a request is within the other half.
+    /// Nothing arrives then or later: after 292 years, half of what a time holds, so that what becomes of a request is
+    /// within the other half.
     pub const ARRIVALS_END: Time = Time(1 << 63);
 
     /// The time since `earlier`. Time never runs back, so an `earlier` that is later is a broken invariant.

@@ -9,7 +9,8 @@ use tempfile::{Builder, NamedTempFile, TempDir, TempPath};
 use crate::left_over;
 pub use crate::left_over::PREFIX;
 
-/// Begins a file beside `path`, as readable as any new file: temporary ones are their owner's alone by default. Dropped unfinished, it leaves nothing.
+/// Begins a file beside `path`, as readable as any new file: temporary ones are their owner's alone by default. Dropped
+/// unfinished, it leaves nothing.
 ///
 /// # Errors
 /// When the folder is missing or not writable; the error names it.
@@ -44,7 +45,8 @@ fn beside(builder: &mut Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFil
     })
 }
 
-/// Gives a file that was [begun](begin) its name: whoever opens the path finds the old contents or the new ones, even after a power cut.
+/// Gives a file that was [begun](begin) its name: whoever opens the path finds the old contents or the new ones, even
+/// after a power cut.
 ///
 /// # Errors
 /// When the disk is full or the name is a folder's.
@@ -65,7 +67,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     finish(file, beside, path)
 }
 
-/// Begins a folder in `parent`, as open as any new folder: temporary ones are their owner's alone by default. Dropped unfinished, it leaves nothing.
+/// Begins a folder in `parent`, as open as any new folder: temporary ones are their owner's alone by default. Dropped
+/// unfinished, it leaves nothing.
 ///
 /// # Errors
 /// When `parent` is missing or not writable.
@@ -88,8 +91,8 @@ pub fn finish_folder(beside: TempDir, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A safetensors file with its header's keys in order: the library writes metadata as its hash map has it, so that equal contents would be other
-/// files each time.
+/// A safetensors file with its header's keys in order: the library writes metadata as its hash map has it, so that
+/// equal contents would be other files each time.
 ///
 /// # Panics
 /// If it is none, whole.

@@ -6,14 +6,15 @@ use crate::time::Time;
 
 /// Entries in order of time. A cursor, not an iterator: a closed loop's next entry depends on what has finished.
 pub trait Workload {
-    /// When the next entry is due, if any is known yet. A closed loop that waits for an answer has none and is not at its end.
+    /// When the next entry is due, if any is known yet. A closed loop that waits for an answer has none and is not at
+    /// its end.
     ///
     /// # Errors
     /// A trace that cannot be read or is not in order.
     fn peek(&mut self) -> Result<Option<Time>, TraceError>;
 
-    /// When the next entry is due that is no management request, if any is known yet. Where nobody waits for an answer and there is none, nobody asks
-    /// for one any more.
+    /// When the next entry is due that is no management request, if any is known yet. Where nobody waits for an answer
+    /// and there is none, nobody asks for one any more.
     ///
     /// # Errors
     /// As `peek`.
@@ -60,7 +61,7 @@ impl Workload for Listed {
     }
 
     fn peek_request(&mut self) -> Result<Option<Time>, TraceError> {
-        let request = { self.entries.iter() }.find(|entry| !matches!(entry, Entry::Manage(_)));
+        let request = self.entries.iter().find(|entry| !matches!(entry, Entry::Manage(_)));
         Ok(request.map(Entry::at))
     }
 

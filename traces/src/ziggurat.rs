@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-/// Layers of equal area under exp(-x), numbered from the lowest, which has the tail (G. Marsaglia and W. W. Tsang, "The ziggurat method
-/// for generating random variables", Journal of Statistical Software 5(8), 2000).
+/// Layers of equal area under exp(-x), numbered from the lowest, which has the tail (G. Marsaglia and W. W. Tsang, "The
+/// ziggurat method for generating random variables", Journal of Statistical Software 5(8), 2000).
 ///
-/// `rand_distr` has the same method, but whether it then calls `libm` or the platform's functions is up to the features of other
-/// crates; here the same bits come out on every machine.
+/// `rand_distr` has the same method, but whether it then calls `libm` or the platform's functions is up to the features
+/// of other crates; here the same bits come out on every machine.
 pub struct Layers {
     /// Right edges, with that of the lowest layer moved out so that its rectangle has the area of its tail as well.
     pub x: [f64; LAYERS + 1],
@@ -17,7 +17,8 @@ pub struct Layers {
 /// How many there are: the low eight bits of a draw name one.
 pub const LAYERS: usize = 256;
 
-/// Where the tail begins, for 256 layers (rand_distr 0.6, `ziggurat_tables.rs`; Doornik, "An improved ziggurat method", 2005).
+/// Where the tail begins, for 256 layers (rand_distr 0.6, `ziggurat_tables.rs`; Doornik, "An improved ziggurat method",
+/// 2005).
 pub const TAIL: f64 = 7.697_117_470_131_05;
 
 /// Built once; a few microseconds.

@@ -1,5 +1,6 @@
-//! What a look-up costs at BERT's width: from memory and from the page cache, into single and half precision, whole and by fallback. Each
-//! benchmark prints a digest of what it computes, so that a faster look-up is seen to compute the same.
+//! What a look-up costs at BERT's width: from memory and from the page cache, into single and half precision, whole and
+//! by fallback. Each benchmark prints a digest of what it computes, so that a faster look-up is seen to compute the
+//! same.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -56,9 +57,7 @@ fn plant(folder: &Path, corpus: &[Vec<u32>], lengths: &[u32], tier: Tier) -> Tre
             chunk_fragments: 1024,
             memory_bytes: 1 << 28,
         };
-        let path = Tree::stage(folder, Node::Root)
-            .expect("a folder")
-            .join(format!("{n}.plot"));
+        let path = Tree::stage(folder, Node::Root).expect("a folder").join(format!("{n}.plot"));
         // The trigrams are of the first half, so that the second has none.
         let counted = &corpus[..if n == 3 { corpus.len() / 2 } else { corpus.len() }];
         let sequences = counted.iter().map(|tokens| Ok::<_, Cause>(&tokens[..]));
@@ -144,11 +143,7 @@ fn convert(criterion: &mut Criterion) {
         bencher.iter(|| black_box(&values[..]).convert_to_f32_slice(&mut out))
     });
     group.bench_function("value by value", |bencher| {
-        bencher.iter(|| {
-            out.iter_mut()
-                .zip(black_box(&values))
-                .for_each(|(out, value)| *out = value.to_f32())
-        });
+        bencher.iter(|| out.iter_mut().zip(black_box(&values)).for_each(|(out, value)| *out = value.to_f32()));
     });
 }
 

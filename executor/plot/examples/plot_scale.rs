@@ -1,11 +1,12 @@
-//! Builds a table of millions of synthetic trigrams and measures it: rates of counting and encoding, bytes a fragment against the least
-//! possible, look-ups a second and thread from memory, from the page cache and from the disk.
+//! Builds a table of millions of synthetic trigrams and measures it: rates of counting and encoding, bytes a fragment
+//! against the least possible, look-ups a second and thread from memory, from the page cache and from the disk.
 //!
 //! ```text
 //! cargo run --release -p tenantry-plot --example plot_scale -- [FRAGMENTS] [HIDDEN] [FOLDER]
 //! ```
 //!
-//! The layers are a stand-in that costs little, so that the rates are the builder's own. An interrupted run goes on where it stopped.
+//! The layers are a stand-in that costs little, so that the rates are the builder's own. An interrupted run goes on
+//! where it stopped.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -77,9 +78,7 @@ impl Encode for Pattern {
     fn encode(&mut self, fragments: &[u32], rows: &mut [f32]) -> Result<(), Cause> {
         let fragments = fragments.chunks_exact(self.shape.fragment_tokens as usize);
         for (fragment, row) in fragments.zip(rows.chunks_exact_mut(self.shape.row_values())) {
-            let mut state = fragment
-                .iter()
-                .fold(1u32, |state, &token| (state ^ token).wrapping_mul(0x9e37_79b1));
+            let mut state = fragment.iter().fold(1u32, |state, &token| (state ^ token).wrapping_mul(0x9e37_79b1));
             for value in row {
                 state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
                 *value = (state >> 20) as f32 / 1024.0 - 2.0;
@@ -139,11 +138,7 @@ struct Load {
 
 impl Load {
     fn new(corpus: &Corpus, batches: usize, ticket: impl Fn(usize) -> usize) -> Load {
-        let batch = |batch: usize| {
-            (0..BATCH)
-                .flat_map(|at| corpus.sequence(ticket(batch * BATCH + at)))
-                .collect()
-        };
+        let batch = |batch: usize| (0..BATCH).flat_map(|at| corpus.sequence(ticket(batch * BATCH + at))).collect();
         Load {
             batches: (0..batches).map(batch).collect(),
         }
@@ -251,7 +246,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     disk.root().tables().iter().try_for_each(Table::verify)?;
     println!("  verified in full in {:.1} s", begin.elapsed().as_secs_f64());
 
-    // Of the corpus that was counted, and of more like it. Each is looked up cold once: what one batch read is warm for the next.
+    // Of the corpus that was counted, and of more like it. Each is looked up cold once: what one batch read is warm for
+    // the next.
     let seen = Load::new(&corpus, 100, |index| index * 7919 % sequences);
     let unseen = Load::new(&corpus, 100, |index| sequences + index);
     for (what, load) in [("seen", &seen), ("unseen", &unseen)] {

@@ -1,9 +1,10 @@
 //! Building a table: count, choose, encode chunk by chunk, publish whole.
 //!
-//! Next to the table to be, in `NAME.building/`, lie `plan` (what is being built), `fragments` (what was chosen, in order), `rows` (the
-//! table so far) and `journal` (the checksum of each chunk that is done). A build that was killed, or ran into a full disk, goes on from
-//! the last chunk whose rows have the checksum that the journal says; so an interruption while encoding costs one chunk, one while
-//! counting costs the count. The file is renamed to its name when it is complete and on the disk.
+//! Next to the table to be, in `NAME.building/`, lie `plan` (what is being built), `fragments` (what was chosen, in
+//! order), `rows` (the table so far) and `journal` (the checksum of each chunk that is done). A build that was killed,
+//! or ran into a full disk, goes on from the last chunk whose rows have the checksum that the journal says; so an
+//! interruption while encoding costs one chunk, one while counting costs the count. The file is renamed to its name
+//! when it is complete and on the disk.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -22,11 +23,12 @@ use crate::{Cause, Counted, PlotError, Select, Shape, Table, Tier};
 
 /// The lower layers, as the builder sees them.
 pub trait Encode {
-    /// What tells these layers from others: model, checkpoint, split. A build is resumed, and a table recognised, by it.
+    /// What tells these layers from others: model, checkpoint, split. A build is resumed, and a table recognised, by
+    /// it.
     fn name(&self) -> &str;
 
-    /// Runs the lower layers over a chunk of fragments, each for itself. `fragments` is `[count, fragment_tokens]`; `rows`, to be
-    /// filled, `[count, positions, hidden]`. The same fragments must give the same rows.
+    /// Runs the lower layers over a chunk of fragments, each for itself. `fragments` is `[count, fragment_tokens]`;
+    /// `rows`, to be filled, `[count, positions, hidden]`. The same fragments must give the same rows.
     ///
     /// # Errors
     ///
@@ -43,7 +45,8 @@ pub struct BuildSpec {
     pub select: Select,
     /// Fragments encoded at once: what an interruption costs, and what one checksum covers.
     pub chunk_fragments: u32,
-    /// Memory for counting and sorting; what does not fit is spilled to disk. Encoding then needs the chosen keys and the index.
+    /// Memory for counting and sorting; what does not fit is spilled to disk. Encoding then needs the chosen keys and
+    /// the index.
     pub memory_bytes: usize,
 }
 
@@ -79,8 +82,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Whether the table is there and its build is over. One that was killed before it had cleaned up is not: to [`open`](Self::open) it and
-    /// [`run`](Self::run) it again takes as long as to count.
+    /// Whether the table is there and its build is over. One that was killed before it had cleaned up is not: to
+    /// [`open`](Self::open) it and [`run`](Self::run) it again takes as long as to count.
     ///
     /// # Errors
     ///
@@ -98,8 +101,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If the spec is of no table, another process is building this one, or what was interrupted was a build of something else; then
-    /// `NAME.building` must be removed.
+    /// If the spec is of no table, another process is building this one, or what was interrupted was a build of
+    /// something else; then `NAME.building` must be removed.
     pub fn open(path: impl AsRef<Path>, spec: BuildSpec) -> Result<Builder, PlotError> {
         spec.shape.check()?;
         if spec.chunk_fragments == 0 {
@@ -148,8 +151,8 @@ impl Builder {
         self.folder.join("fragments").exists()
     }
 
-    /// Counts the corpus's fragments, exactly, and chooses the table's. Does nothing, and leaves the corpus unread, if that was done before the
-    /// interruption.
+    /// Counts the corpus's fragments, exactly, and chooses the table's. Does nothing, and leaves the corpus unread, if
+    /// that was done before the interruption.
     ///
     /// # Errors
     ///
@@ -217,19 +220,13 @@ impl Builder {
             path: path.clone(),
             part: "chosen fragments".into(),
         };
-        let key_bytes = length
-            .checked_sub(end_bytes)
-            .filter(|bytes| bytes % 4 == 0)
-            .ok_or_else(corrupt)?;
+        let key_bytes = length.checked_sub(end_bytes).filter(|bytes| bytes % 4 == 0).ok_or_else(corrupt)?;
         let mut keys = vec![0u32; key_bytes / 4];
         let mut end = vec![0; end_bytes];
         read_exact(&file, &path, bytemuck::cast_slice_mut(&mut keys), 0)?;
         read_exact(&file, &path, &mut end, key_bytes as u64)?;
         let (trailer, sum) = end.split_at(end_bytes - size_of::<Hash>());
-        let hash = blake3::Hasher::new()
-            .update(bytemuck::cast_slice(&keys))
-            .update(trailer)
-            .finalize();
+        let hash = blake3::Hasher::new().update(bytemuck::cast_slice(&keys)).update(trailer).finalize();
         let mut fields = Fields(trailer);
         let counted = Counted {
             fragments: fields.u64(),
@@ -249,8 +246,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The encoder's own, rows that half precision cannot hold, a full disk, or [`PlotError::Interrupted`]. The table's name then shows what it
-    /// showed before, and building again goes on after the last whole chunk.
+    /// The encoder's own, rows that half precision cannot hold, a full disk, or [`PlotError::Interrupted`]. The table's
+    /// name then shows what it showed before, and building again goes on after the last whole chunk.
     pub fn encode(
         self,
         encoder: &mut dyn Encode,
@@ -322,7 +319,8 @@ struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing does not do: a process that another thread is about to start has the file open too, until it runs its program.
+        // Closing does not do: a process that another thread is about to start has the file open too, until it runs its
+        // program.
         let _ = self.0.unlock();
     }
 }

@@ -10,8 +10,9 @@ use crate::PlotError;
 /// Of users' texts, one in so many is kept for requests, so that what they meet is not what tables were built from.
 const HELD_OUT: usize = 10;
 
-/// Texts of users' own, for a model of so many token ids. Each file has one a line: token ids separated by spaces, or text for a tokenizer, around which
-/// come the special tokens of the model's template. Sequences are classified by what comes of the first of them (HMI, section 3.3.2).
+/// Texts of users' own, for a model of so many token ids. Each file has one a line: token ids separated by spaces, or
+/// text for a tokenizer, around which come the special tokens of the model's template. Sequences are classified by what
+/// comes of the first of them (HMI, section 3.3.2).
 #[derive(Debug)]
 pub struct Corpus {
     pub(crate) vocabulary: u32,
@@ -36,13 +37,11 @@ impl OneDomain {
     /// The texts that tables are built from, each with what comes around it.
     pub fn whole(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
         let [before, behind] = &self.around;
-        self.corpus
-            .iter()
-            .map(move |text| [before, text, behind].map(Vec::as_slice).concat())
+        self.corpus.iter().map(move |text| [before, text, behind].map(Vec::as_slice).concat())
     }
 
-    /// Writes the beginning of a text that is kept for requests, of `first` or where it is too short of those after it, so that with what comes around
-    /// it is as long as `out`.
+    /// Writes the beginning of a text that is kept for requests, of `first` or where it is too short of those after it,
+    /// so that with what comes around it is as long as `out`.
     pub fn write(&self, first: usize, out: &mut [u32]) {
         let [before, behind] = &self.around;
         let own = out.len().saturating_sub(before.len() + behind.len());
@@ -67,10 +66,7 @@ impl Corpus {
             // Where a file ends is a matter of domains.
             hasher.update(&(text.len() as u64).to_le_bytes());
             let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let is_ids = |line: &str| {
-                line.bytes()
-                    .all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace())
-            };
+            let is_ids = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace());
             let first_words = lines().position(|line| !is_ids(line));
             let ids = first_words.is_none();
             if let (Some(words), None) = (first_words, &known) {
@@ -89,29 +85,22 @@ impl Corpus {
                     PlotError::field(path, "text", must, format!("{got} (text {})", index + 1))
                 };
                 let tokens: Vec<u32> = match &known {
-                    Some(words) if !ids => words
-                        .0
-                        .ids(line)
-                        .map_err(|error| wrong("one that the tokenizer knows".into(), error))?,
-                    _ => { line.split_ascii_whitespace() }
+                    Some(words) if !ids => {
+                        words.0.ids(line).map_err(|error| wrong("one that the tokenizer knows".into(), error))?
+                    }
+                    _ => line
+                        .split_ascii_whitespace()
                         .map(|id| id.parse().map_err(|_| wrong("token ids".into(), id.to_owned())))
                         .collect::<Result<_, PlotError>>()?,
                 };
                 // Of a line without tokens nobody could say where its text would be.
-                if let Some(words) = known
-                    .as_ref()
-                    .filter(|_| !ids && domain.is_empty() && !tokens.is_empty())
-                {
+                if let Some(words) = known.as_ref().filter(|_| !ids && domain.is_empty() && !tokens.is_empty()) {
                     let around = words.0.around(line);
                     domain.around = around.map_err(|error| wrong("one that the tokenizer knows".into(), error))?;
                     for special in &domain.around {
                         of_model(special).map_err(|(must, got)| PlotError::field(path, "special tokens", must, got))?;
                     }
-                    domain
-                        .around
-                        .iter()
-                        .flatten()
-                        .for_each(|id| _ = hasher.update(&id.to_le_bytes()));
+                    domain.around.iter().flatten().for_each(|id| _ = hasher.update(&id.to_le_bytes()));
                 }
                 // Another tokenizer makes other tokens of the same words.
                 tokens.iter().for_each(|id| _ = hasher.update(&id.to_le_bytes()));
@@ -162,7 +151,6 @@ impl Words {
             ));
         };
         let open = TokenizerJson::open(tokenizer);
-        open.map(Words)
-            .map_err(|error| PlotError::field(tokenizer, "tokenizer", "readable", error))
+        open.map(Words).map_err(|error| PlotError::field(tokenizer, "tokenizer", "readable", error))
     }
 }

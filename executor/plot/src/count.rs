@@ -11,20 +11,23 @@ use crate::sorter::{Merge, Sorter};
 pub enum Select {
     /// All of them: HMI's α = 100 %, and its root table.
     All,
-    /// The fewest most frequent ones that cover this share, from 0 to 1, of *occurrences*: HMI's α. (5.1 reads as a share of the
-    /// distinct fragments; 7.7 and Table 5 make it one of occurrences: 0.4 % of the trigrams are α = 50 %.)
+    /// The fewest most frequent ones that cover this share, from 0 to 1, of *occurrences*: HMI's α. (5.1 reads as a
+    /// share of the distinct fragments; 7.7 and Table 5 make it one of occurrences: 0.4 % of the trigrams are α = 50
+    /// %.)
     Coverage(f64),
     /// So many.
     MostFrequent(u64),
 }
 
 impl Select {
-    /// What a root table holds if so many parts of a million of the occurrences, the rarest, are to fall back to shorter fragments.
+    /// What a root table holds if so many parts of a million of the occurrences, the rarest, are to fall back to
+    /// shorter fragments.
     pub fn of_root(fallbacks_ppm: u32) -> Select {
         Select::parts(1_000_000_u32.saturating_sub(fallbacks_ppm))
     }
 
-    /// What a domain's own table holds if it is to answer so many parts of a million of its look-ups; nothing where the root answers all.
+    /// What a domain's own table holds if it is to answer so many parts of a million of its look-ups; nothing where the
+    /// root answers all.
     pub fn of_domain(domain_hits_ppm: u32) -> Option<Select> {
         (domain_hits_ppm > 0).then(|| Select::parts(domain_hits_ppm))
     }
@@ -74,7 +77,8 @@ impl Counter {
     /// A counter of fragments of so many tokens that takes about `memory_bytes` and spills into `folder`.
     pub(crate) fn new(folder: &Path, fragment_tokens: usize, memory_bytes: usize) -> io::Result<Counter> {
         let record_bytes = 4 * fragment_tokens + 8;
-        // A quarter sorts what the other three count: a slot, an empty third of one, a count, and the half that doubling copies.
+        // A quarter sorts what the other three count: a slot, an empty third of one, a count, and the half that
+        // doubling copies.
         let counting_bytes = 2 * (4 * fragment_tokens + 4) + 16;
         let fragments_max = (memory_bytes / 4 * 3 / counting_bytes).clamp(16, 1 << 31);
         let fill_max = fragments_max.min(FILL_FIRST);

@@ -44,10 +44,7 @@ impl Draft {
             row_sums: Vec::new(),
         };
         let mut journal = Vec::new();
-        draft
-            .journal
-            .read_to_end(&mut journal)
-            .map_err(PlotError::io(&draft.journal_path))?;
+        draft.journal.read_to_end(&mut journal).map_err(PlotError::io(&draft.journal_path))?;
         let mut bytes = Vec::new();
         for (chunk, sum) in (0..header.chunks()).zip(journal.chunks_exact(size_of::<Hash>())) {
             let range = header.chunk(chunk);
@@ -60,14 +57,8 @@ impl Draft {
             draft.sum_rows(&bytes);
         }
         let done = header.chunk(draft.chunks_done()).start.min(header.counted.fragments);
-        draft
-            .rows
-            .set_len(header.row_at(done))
-            .map_err(PlotError::io(&draft.path))?;
-        draft
-            .journal
-            .set_len(draft.sums.len() as u64)
-            .map_err(PlotError::io(&draft.journal_path))?;
+        draft.rows.set_len(header.row_at(done)).map_err(PlotError::io(&draft.path))?;
+        draft.journal.set_len(draft.sums.len() as u64).map_err(PlotError::io(&draft.journal_path))?;
         Ok(draft)
     }
 
@@ -80,9 +71,7 @@ impl Draft {
         self.rows.write_all_at(rows, at).map_err(PlotError::io(&self.path))?;
         let sum = blake3::hash(rows);
         let at = self.sums.len() as u64;
-        self.journal
-            .write_all_at(sum.as_bytes(), at)
-            .map_err(PlotError::io(&self.journal_path))?;
+        self.journal.write_all_at(sum.as_bytes(), at).map_err(PlotError::io(&self.journal_path))?;
         self.sums.extend_from_slice(sum.as_bytes());
         self.sum_rows(rows);
         Ok(())
@@ -105,9 +94,7 @@ impl Draft {
         self.header.index_sum = index_sum(&slots, &self.sums);
         let at = self.header.index_at();
         self.rows.write_all_at(slots.bytes(), at).map_err(disk)?;
-        self.rows
-            .write_all_at(&self.sums, at + self.header.index_bytes())
-            .map_err(disk)?;
+        self.rows.write_all_at(&self.sums, at + self.header.index_bytes()).map_err(disk)?;
         self.rows.write_all_at(&self.header.encode(), 0).map_err(disk)?;
         self.rows.sync_all().map_err(disk)?;
         fs::rename(&self.path, path).map_err(PlotError::io(path))?;
@@ -138,7 +125,5 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), PlotError> {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(PlotError::io(folder))
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(PlotError::io(folder))
 }

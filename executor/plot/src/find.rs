@@ -65,8 +65,9 @@ enum Level {
 }
 
 impl<'t> Road<'t> {
-    /// Fragments of a sequence: one for each place where a whole fragment fits (Eq. 2's sweep; a window that hangs over an end is part of
-    /// its neighbour), the sequence itself if it is shorter; with preceding context, one that ends at each token.
+    /// Fragments of a sequence: one for each place where a whole fragment fits (Eq. 2's sweep; a window that hangs over
+    /// an end is part of its neighbour), the sequence itself if it is shorter; with preceding context, one that ends at
+    /// each token.
     pub(crate) fn fragments(&self, length: usize) -> usize {
         let shape = self.root.shape();
         match shape.context {
@@ -146,14 +147,12 @@ impl<'t> Road<'t> {
     /// The next shorter length of which there is a table.
     fn shorter_than(&self, length: usize) -> Option<usize> {
         let branches = [self.domain, Some(self.root)].into_iter().flatten();
-        let lengths = branches
-            .flat_map(Branch::tables)
-            .map(|table| table.shape().fragment_tokens as usize);
+        let lengths = branches.flat_map(Branch::tables).map(|table| table.shape().fragment_tokens as usize);
         lengths.filter(|&shorter| shorter < length).max()
     }
 
-    /// A fragment that is not there is every one within it that is at most `longest` tokens long, and so on down for those that are not
-    /// there either.
+    /// A fragment that is not there is every one within it that is at most `longest` tokens long, and so on down for
+    /// those that are not there either.
     fn split(
         &self,
         tokens: &[u32],

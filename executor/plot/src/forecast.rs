@@ -1,6 +1,8 @@
-//! What look-ups of texts would meet in tables that are built from a corpus: counted by keys alone, without layers, rows or files.
+//! What look-ups of texts would meet in tables that are built from a corpus: counted by keys alone, without layers,
+//! rows or files.
 //!
-//! A simulation has no tables. What it assumes of them should be what the real machine's tables give, and that is a matter of token ids.
+//! A simulation has no tables. What it assumes of them should be what the real machine's tables give, and that is a
+//! matter of token ids.
 
 use std::collections::HashSet;
 use std::env;
@@ -13,7 +15,8 @@ use crate::{Context, Counters, PlotError, Select, Texts};
 
 type Keys = HashSet<Box<[u32]>>;
 
-/// Keys of tables, kept for other forecasts that they hang on as well: what is swept mostly leaves texts and tables as they are.
+/// Keys of tables, kept for other forecasts that they hang on as well: what is swept mostly leaves texts and tables as
+/// they are.
 #[derive(Default)]
 pub struct KeySets {
     /// Of the root's table, or of each domain's; those last asked for last.
@@ -35,8 +38,8 @@ struct Built {
 const KEPT_FRAGMENTS: usize = 1 << 23;
 
 impl KeySets {
-    /// The keys of tables that are built so, counted where they are not kept. Nothing is locked meanwhile: a thread that waits for others' part of the
-    /// counting may turn to another forecast.
+    /// The keys of tables that are built so, counted where they are not kept. Nothing is locked meanwhile: a thread
+    /// that waits for others' part of the counting may turn to another forecast.
     fn of(&self, built: Built, count: impl FnOnce() -> Result<Vec<Keys>, PlotError>) -> Result<Arc<[Keys]>, PlotError> {
         if let Some(keys) = self.known(&built) {
             return Ok(keys);
@@ -94,8 +97,8 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Of tables that are built from such texts: the root's from those of all domains, and one of each domain's own, if domains have any.
-    /// What was counted before is in `kept`, and what is counted now is from then on.
+    /// Of tables that are built from such texts: the root's from those of all domains, and one of each domain's own, if
+    /// domains have any. What was counted before is in `kept`, and what is counted now is from then on.
     ///
     /// # Errors
     /// No space to sort what does not fit into memory.
@@ -125,8 +128,7 @@ impl Forecast {
             };
             kept.of(built(select, None), || {
                 let all = texts.domains().into_par_iter();
-                all.map(|domain| keys(texts.corpus(domain), fragment_tokens, select))
-                    .collect()
+                all.map(|domain| keys(texts.corpus(domain), fragment_tokens, select)).collect()
             })
         };
         let (root, domains) = rayon::join(of_root, of_domains);

@@ -7,8 +7,9 @@
 //!        sums: a BLAKE3 hash of each chunk of rows, and then a CRC-32 of each row
 //! ```
 //!
-//! The header carries its own checksum and that of index and sums together, so that opening verifies all but the rows. The hashes verify
-//! those where all are read, chunk by chunk; the CRCs verify a row that is read alone, which costs a fraction of reading it.
+//! The header carries its own checksum and that of index and sums together, so that opening verifies all but the rows.
+//! The hashes verify those where all are read, chunk by chunk; the CRCs verify a row that is read alone, which costs a
+//! fraction of reading it.
 
 use std::path::Path;
 
@@ -130,8 +131,8 @@ impl Header {
         bytes.starts_with(&MAGIC)
     }
 
-    /// Reads a header from a file of so many bytes. Magic, byte order and version come before the checksum, since they say
-    /// more about a foreign file than that its checksum is wrong.
+    /// Reads a header from a file of so many bytes. Magic, byte order and version come before the checksum, since they
+    /// say more about a foreign file than that its checksum is wrong.
     pub(crate) fn decode(path: &Path, bytes: &[u8], file_bytes: u64) -> Result<Header, PlotError> {
         let at_path = || path.to_path_buf();
         let magic: [u8; 8] = bytes[..8].try_into().expect("eight bytes");

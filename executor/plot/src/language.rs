@@ -1,7 +1,9 @@
-//! The language in which requests to a pool with a table are written: tables have something to find only where texts repeat.
+//! The language in which requests to a pool with a table are written: tables have something to find only where texts
+//! repeat.
 //!
-//! A word is mostly followed by one of a few words, the same in all domains; now and then a topic begins anew, with a word that is frequent
-//! in the text's domain. So there are fragments that a domain's own table has, others that the root has, and some that no corpus had.
+//! A word is mostly followed by one of a few words, the same in all domains; now and then a topic begins anew, with a
+//! word that is frequent in the text's domain. So there are fragments that a domain's own table has, others that the
+//! root has, and some that no corpus had.
 
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::generate::Domains;
@@ -89,8 +91,8 @@ impl Language {
         &self.domains
     }
 
-    /// The texts that the root's tables are built from: all domains', and every word as a text of its own, so that each has a representation.
-    /// What a decoder generates may be any token of the vocabulary, whether it is a word or not.
+    /// The texts that the root's tables are built from: all domains', and every word as a text of its own, so that each
+    /// has a representation. What a decoder generates may be any token of the vocabulary, whether it is a word or not.
     pub fn whole_corpus(&self, context: Context) -> impl Iterator<Item = Vec<u32>> + '_ {
         let texts = (0..self.domains.count()).flat_map(|domain| self.corpus(domain));
         texts.chain(self.lexicon(context == Context::Preceding))

@@ -6,7 +6,8 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::AnyBitPattern;
 use memmap2::{Advice, MmapMut};
 
-/// Zeroed anonymous pages, huge ones where the system gives them: random reads over gigabytes otherwise miss the TLB at each.
+/// Zeroed anonymous pages, huge ones where the system gives them: random reads over gigabytes otherwise miss the TLB at
+/// each.
 pub(crate) struct Memory {
     map: MmapMut,
     bytes: usize,

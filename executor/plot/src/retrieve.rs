@@ -1,8 +1,9 @@
 //! Looking up a batch: fragments found, rows fetched, and summed up (HMI, Eq. 2), by several threads.
 //!
-//! The unit of work is a block of tokens of one sequence. A token's sum is over the fragments that cover it, in their order, whichever thread
-//! does it: the result does not depend on the number of threads. In a block the index is searched for all fragments before any row is
-//! touched, and rows are fetched ahead of their use: into the cache from memory, into the page cache from disk.
+//! The unit of work is a block of tokens of one sequence. A token's sum is over the fragments that cover it, in their
+//! order, whichever thread does it: the result does not depend on the number of threads. In a block the index is
+//! searched for all fragments before any row is touched, and rows are fetched ahead of their use: into the cache from
+//! memory, into the page cache from disk.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +58,8 @@ impl Batch<'_> {
     }
 }
 
-/// A text whose end is looked up, as a decoder's step needs it: what comes before gives the first fragments their context.
+/// A text whose end is looked up, as a decoder's step needs it: what comes before gives the first fragments their
+/// context.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Token ids.
@@ -114,15 +116,17 @@ const ROW_BYTES_A_NS: u64 = 5;
 /// and how many times as long all of it takes where rows come from the disk's page cache.
 const DISK: u64 = 3;
 
-/// Work for each thread from which a helper is worth its wake-up. One that sleeps is there in 15 to 55 µs, and is waited for even if the caller has
-/// done all meanwhile: two threads took 23 µs for two tokens of which one alone takes 0.6; with half as much work as this for each, between 0.55 and
-/// 1.4 times one's time (measured on two cores of an AMD EPYC, 2026-11-24).
+/// Work for each thread from which a helper is worth its wake-up. One that sleeps is there in 15 to 55 µs, and is
+/// waited for even if the caller has done all meanwhile: two threads took 23 µs for two tokens of which one alone takes
+/// 0.6; with half as much work as this for each, between 0.55 and 1.4 times one's time (measured on two cores of an AMD
+/// EPYC, 2026-11-24).
 const THREAD_NS: u64 = 40_000;
 
 /// Threads that look up: the caller's own and, for batches that are worth a wake-up, those beside it.
 ///
-/// The caller works too, rather than to sleep until all is done. It saves a wake-up; and two helpers woken at once by a thread that then sleeps
-/// are often put on one core while another is idle, so that two threads took now half of one's time and now all of it.
+/// The caller works too, rather than to sleep until all is done. It saves a wake-up; and two helpers woken at once by a
+/// thread that then sleeps are often put on one core while another is idle, so that two threads took now half of one's
+/// time and now all of it.
 pub struct Engine {
     /// None for one thread.
     helpers: Option<ThreadPool>,
@@ -173,13 +177,13 @@ impl Engine {
         threads.saturating_sub(1) as usize
     }
 
-    /// Looks a batch up: fills `out`, `[batch, width, hidden]`, with the normalized sum of the vectors that fragments have for each
-    /// token; padding is zero. Says what the look-ups met.
+    /// Looks a batch up: fills `out`, `[batch, width, hidden]`, with the normalized sum of the vectors that fragments
+    /// have for each token; padding is zero. Says what the look-ups met.
     ///
     /// # Errors
     ///
-    /// If the batch's parts do not fit each other, a domain has been deleted, or a row cannot be read: a table cut while in use gives
-    /// [`PlotError::Truncated`]. `out` then holds no result.
+    /// If the batch's parts do not fit each other, a domain has been deleted, or a row cannot be read: a table cut
+    /// while in use gives [`PlotError::Truncated`]. `out` then holds no result.
     pub fn retrieve<V: Value>(&self, tree: &Snapshot, batch: &Batch, out: &mut [V]) -> Result<Counters, PlotError> {
         let hidden = tree.root().shape().hidden as usize;
         batch.check(hidden, out.len())?;
@@ -194,13 +198,10 @@ impl Engine {
         if out.is_empty() {
             return Ok(Counters::default());
         }
-        let blocks = out
-            .chunks_mut(batch.width * hidden)
-            .enumerate()
-            .flat_map(|(sequence, out)| {
-                let blocks = out.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
-                blocks.map(move |(index, out)| (sequence, index * BLOCK_TOKENS, out))
-            });
+        let blocks = out.chunks_mut(batch.width * hidden).enumerate().flat_map(|(sequence, out)| {
+            let blocks = out.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
+            blocks.map(move |(index, out)| (sequence, index * BLOCK_TOKENS, out))
+        });
         let tokens = batch.lengths.iter().sum::<u32>() as usize;
         self.share_out(
             blocks.collect(),
@@ -214,7 +215,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Looks the ends of texts up: fills `out`, `[wanted of all texts, hidden]`, text by text. Says what the look-ups met.
+    /// Looks the ends of texts up: fills `out`, `[wanted of all texts, hidden]`, text by text. Says what the look-ups
+    /// met.
     ///
     /// # Errors
     ///
@@ -248,8 +250,8 @@ impl Engine {
         })
     }
 
-    /// Has the blocks looked up by whichever thread is free, the caller's and so many helpers at most, and adds up what they met; a failure ends
-    /// its thread's work.
+    /// Has the blocks looked up by whichever thread is free, the caller's and so many helpers at most, and adds up what
+    /// they met; a failure ends its thread's work.
     fn share_out<B: Send>(
         &self,
         blocks: Vec<B>,
@@ -342,7 +344,8 @@ fn look_up<V: Value>(
     })
 }
 
-/// The rows of all fragments that have a vector for one of these tokens. A fragment is counted with the block it begins in.
+/// The rows of all fragments that have a vector for one of these tokens. A fragment is counted with the block it begins
+/// in.
 fn find<'t>(road: &Road<'t>, tokens: &[u32], block: std::ops::Range<usize>, counters: &mut Counters) -> Vec<Piece<'t>> {
     let fragments = road.fragments_of(block.clone(), tokens.len());
     for fragment in fragments.clone() {
@@ -361,8 +364,9 @@ fn find<'t>(road: &Road<'t>, tokens: &[u32], block: std::ops::Range<usize>, coun
     pieces
 }
 
-/// Reads the rows that are on the disk tier, in the order of the pieces, and fetches the others ahead. All rows are asked for before the
-/// first is waited for, so that the disk has a block's worth to do at once: cold look-ups take a third of the time.
+/// Reads the rows that are on the disk tier, in the order of the pieces, and fetches the others ahead. All rows are
+/// asked for before the first is waited for, so that the disk has a block's worth to do at once: cold look-ups take a
+/// third of the time.
 fn fetch(pieces: &[Piece], rows: &mut Vec<f16>, counters: &mut Counters) -> Result<(), PlotError> {
     rows.clear();
     let mut cold = Vec::new();
@@ -459,11 +463,7 @@ struct Fallback {
 impl Fallback {
     fn add<'t>(&mut self, fragment: &[Piece<'t>], rows: &mut Rows<'t>, block: &mut Block) {
         let first = fragment.iter().map(|piece| piece.start).min().unwrap_or(0);
-        let end = fragment
-            .iter()
-            .map(|piece| piece.start + piece.positions)
-            .max()
-            .unwrap_or(first);
+        let end = fragment.iter().map(|piece| piece.start + piece.positions).max().unwrap_or(first);
         self.counts.clear();
         self.counts.resize(end - first, 0);
         self.sums.clear();

@@ -11,10 +11,11 @@ pub const HIDDEN_MAX: u32 = 1 << 16;
 /// Which tokens a token sees in the lower layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// Tokens on both sides (encoders). A row holds a vector for each position of its fragment, `H ∈ R^{n×d}` (HMI, 3.2.1).
+    /// Tokens on both sides (encoders). A row holds a vector for each position of its fragment, `H ∈ R^{n×d}` (HMI,
+    /// 3.2.1).
     Both,
-    /// Preceding tokens only (decoders): fragment `i` is `[x_{i-n+1}, …, x_i]` (HMI, 7.6). A row holds the vector of its last
-    /// token alone, since the others are to be had only from fragments that need tokens not yet generated.
+    /// Preceding tokens only (decoders): fragment `i` is `[x_{i-n+1}, …, x_i]` (HMI, 7.6). A row holds the vector of
+    /// its last token alone, since the others are to be had only from fragments that need tokens not yet generated.
     Preceding,
 }
 

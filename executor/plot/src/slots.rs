@@ -1,8 +1,9 @@
 //! The open-addressed index: from a fragment's token ids to its ordinal.
 //!
-//! A slot is the key itself, a `u32` a token, and the fragment's ordinal plus one; zero is an empty slot. Keys lie in the slot
-//! and not beside the row, so that a miss (the common case in a domain's table) touches neither rows nor disk. Collisions go to the next slot.
-//! The home slot is the high half of `hash × slots`, so that the number of slots need not be a power of two.
+//! A slot is the key itself, a `u32` a token, and the fragment's ordinal plus one; zero is an empty slot. Keys lie in
+//! the slot and not beside the row, so that a miss (the common case in a domain's table) touches neither rows nor disk.
+//! Collisions go to the next slot. The home slot is the high half of `hash × slots`, so that the number of slots need
+//! not be a power of two.
 
 use std::io;
 
@@ -11,8 +12,8 @@ use crate::memory::{Memory, prefetch};
 /// Ordinals are `u32`, and one more than the last must be one too.
 pub(crate) const FRAGMENTS_MAX: u64 = u32::MAX as u64 - 1;
 
-/// Slots for so many fragments: three quarters are filled, where a hit probes 2.5 slots in the mean and a miss 8.5 (Knuth,
-/// The Art of Computer Programming 3, 6.4), nearly all on the line already fetched.
+/// Slots for so many fragments: three quarters are filled, where a hit probes 2.5 slots in the mean and a miss 8.5
+/// (Knuth, The Art of Computer Programming 3, 6.4), nearly all on the line already fetched.
 pub(crate) fn slots_for(fragments: u64) -> u64 {
     fragments + fragments / 3 + 1
 }
@@ -59,8 +60,8 @@ impl Slots {
         &mut self.memory
     }
 
-    /// Fails if an ordinal is out of range or the number of filled slots is not that of the fragments: what [`Slots::find`]
-    /// relies on to end and to stay within the rows.
+    /// Fails if an ordinal is out of range or the number of filled slots is not that of the fragments: what
+    /// [`Slots::find`] relies on to end and to stay within the rows.
     pub(crate) fn consistent(&self, fragments: u64) -> bool {
         let mut filled = 0;
         for slot in self.slots() {
@@ -180,9 +181,8 @@ mod tests {
             .filter(|(_, slot)| slot[3] != 0)
             .map(|(at, slot)| (slot[..3].to_vec(), at as u64))
             .collect();
-        let probes: u64 = keys()
-            .map(|key| (at[&key[..]] + slots.slots - slots.home(hash(&key))) % slots.slots + 1)
-            .sum();
+        let probes: u64 =
+            keys().map(|key| (at[&key[..]] + slots.slots - slots.home(hash(&key))) % slots.slots + 1).sum();
         let mean = probes as f64 / fragments as f64;
         assert!((2.0..3.0).contains(&mean), "{mean} probes for a hit");
     }

@@ -20,7 +20,8 @@ pub(crate) struct Sorter {
 }
 
 impl Sorter {
-    /// A sorter that holds at most about `memory_bytes` and spills into unnamed files in `folder`: killed, it leaves nothing.
+    /// A sorter that holds at most about `memory_bytes` and spills into unnamed files in `folder`: killed, it leaves
+    /// nothing.
     pub(crate) fn new(folder: &Path, width: usize, memory_bytes: usize) -> Sorter {
         Sorter {
             folder: folder.to_path_buf(),

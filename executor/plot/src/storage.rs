@@ -1,8 +1,9 @@
 //! How much a table takes, from how many fragments it holds (HMI, 7.7 and Table 5). Pure functions: nothing is opened.
 //!
-//! The paper gives sizes and no counts. A row is `H ∈ R^{3×d}` (3.2.1), so in half precision and with d = 768 it is 4,608 bytes, and 463 GB are 100.5
-//! million trigrams; a single vector a trigram would make it 301 million. [`fragments_in`] gives either, and the shares (0.31 % of the fragments
-//! for α = 50 % of occurrences in biology, 0.52 % in economics; the text says "~0.4 %") do not depend on it.
+//! The paper gives sizes and no counts. A row is `H ∈ R^{3×d}` (3.2.1), so in half precision and with d = 768 it is
+//! 4,608 bytes, and 463 GB are 100.5 million trigrams; a single vector a trigram would make it 301 million.
+//! [`fragments_in`] gives either, and the shares (0.31 % of the fragments for α = 50 % of occurrences in biology, 0.52
+//! % in economics; the text says "~0.4 %") do not depend on it.
 
 use crate::format::Header;
 use crate::{Counted, PlotError, Shape};
@@ -35,7 +36,8 @@ pub fn fragments_in(shape: &Shape, bytes: u64) -> u64 {
     bytes / shape.row_bytes()
 }
 
-/// The fewest most frequent fragments that cover a share `alpha`, from 0 to 1, of occurrences, from counts in descending order.
+/// The fewest most frequent fragments that cover a share `alpha`, from 0 to 1, of occurrences, from counts in
+/// descending order.
 pub fn fragments_covering(counts_descending: &[u64], alpha: f64) -> u64 {
     let occurrences: u64 = counts_descending.iter().sum();
     let mut covered = 0;
@@ -60,12 +62,13 @@ pub struct Zipf {
 const EXPONENTS: (f64, f64) = (0.0, 4.0);
 
 impl Zipf {
-    /// The exponent with which the `covering` most frequent of `fragments` are a share `alpha` of occurrences: one row of Table 5 as an
-    /// input, to predict the others.
+    /// The exponent with which the `covering` most frequent of `fragments` are a share `alpha` of occurrences: one row
+    /// of Table 5 as an input, to predict the others.
     ///
     /// # Errors
     ///
-    /// If there is none: `covering` must be from 1 to `fragments`, and `alpha` between their share of the fragments and 1.
+    /// If there is none: `covering` must be from 1 to `fragments`, and `alpha` between their share of the fragments and
+    /// 1.
     pub fn fit(fragments: u64, covering: u64, alpha: f64) -> Result<Zipf, PlotError> {
         let with = |exponent| Zipf { fragments, exponent };
         if !(1..=fragments).contains(&covering) {
@@ -194,8 +197,9 @@ mod tests {
         assert!((1.0..1.006).contains(&ours), "{ours}");
     }
 
-    /// What one exponent fitted at α = 50 % says of α = 30 %: too little, by a factor of 8 in biology and of 2 in economics. The heads
-    /// of the papers' curves are flatter than Zipf's law, so this row is no prediction to rely on; it is pinned here so that it is known.
+    /// What one exponent fitted at α = 50 % says of α = 30 %: too little, by a factor of 8 in biology and of 2 in
+    /// economics. The heads of the papers' curves are flatter than Zipf's law, so this row is no prediction to rely on;
+    /// it is pinned here so that it is known.
     #[test]
     fn zipf_underestimates_table_five() {
         let shape = Shape::trigrams(768);

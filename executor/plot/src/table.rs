@@ -37,10 +37,10 @@ enum Rows {
 
 /// A table on disk, opened: its index in memory, its rows in the tier asked for.
 ///
-/// Nothing of the file is mapped. A mapping of a file that someone truncates ends the process with SIGBUS at the next access, and a
-/// check of the length before each access would only narrow the window; a read past the end is an error instead
-/// ([`PlotError::Truncated`]). The index must be read in full to be verified anyway, and memory that holds rows is mapped anonymously,
-/// which also gives huge pages and locking.
+/// Nothing of the file is mapped. A mapping of a file that someone truncates ends the process with SIGBUS at the next
+/// access, and a check of the length before each access would only narrow the window; a read past the end is an error
+/// instead ([`PlotError::Truncated`]). The index must be read in full to be verified anyway, and memory that holds rows
+/// is mapped anonymously, which also gives huge pages and locking.
 pub struct Table {
     path: PathBuf,
     file: File,
@@ -54,14 +54,15 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens a table: checks the header, the file's length, and the checksum of the index, and that the index leads nowhere else than to
-    /// rows. The rows themselves are verified here in the memory tier only, where they are all read. On the disk tier each is verified whenever
-    /// it is read: a corrupt one is an error, and never an answer. [`Table::verify`] looks at all of them, which takes as long as
-    /// reading the whole file.
+    /// Opens a table: checks the header, the file's length, and the checksum of the index, and that the index leads
+    /// nowhere else than to rows. The rows themselves are verified here in the memory tier only, where they are all
+    /// read. On the disk tier each is verified whenever it is read: a corrupt one is an error, and never an answer.
+    /// [`Table::verify`] looks at all of them, which takes as long as reading the whole file.
     ///
     /// # Errors
     ///
-    /// One kind each for a file that is no table, of the other byte order, of another version, cut, of wrong sizes, or corrupt.
+    /// One kind each for a file that is no table, of the other byte order, of another version, cut, of wrong sizes, or
+    /// corrupt.
     pub fn open(path: impl AsRef<Path>, tier: Tier) -> Result<Table, PlotError> {
         let path = path.as_ref().to_path_buf();
         let file = File::open(&path).map_err(PlotError::io(&path))?;
@@ -150,7 +151,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`PlotError::Checksum`] names the first corrupt part, [`PlotError::Truncated`] a file that was cut since it was opened.
+    /// [`PlotError::Checksum`] names the first corrupt part, [`PlotError::Truncated`] a file that was cut since it was
+    /// opened.
     pub fn verify(&self) -> Result<(), PlotError> {
         let mut page = vec![0; HEADER_BYTES as usize];
         read_exact(&self.file, &self.path, &mut page, 0)?;
@@ -239,8 +241,8 @@ impl Table {
         self.slots.iter()
     }
 
-    /// A fragment's row, `[positions, hidden]`, or nothing if the table has no such fragment. For single look-ups; batches go through
-    /// [`crate::Engine`].
+    /// A fragment's row, `[positions, hidden]`, or nothing if the table has no such fragment. For single look-ups;
+    /// batches go through [`crate::Engine`].
     ///
     /// # Errors
     ///
@@ -300,8 +302,8 @@ impl Table {
         }
     }
 
-    /// Reads a row if the page cache has all of it; else says no without waiting, and leaves the kernel reading it ahead. Where the file
-    /// system cannot do this, the row is waited for.
+    /// Reads a row if the page cache has all of it; else says no without waiting, and leaves the kernel reading it
+    /// ahead. Where the file system cannot do this, the row is waited for.
     pub(crate) fn read_cached_row(&self, ordinal: u32, row: &mut [f16]) -> Result<bool, PlotError> {
         if self.tells_cold.load(Ordering::Relaxed) {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(row);
@@ -336,11 +338,7 @@ impl Table {
 
 /// The hash of index and sums, as the header holds it.
 pub(crate) fn index_sum(slots: &Slots, sums: &[u8]) -> Hash {
-    *blake3::Hasher::new()
-        .update(slots.bytes())
-        .update(sums)
-        .finalize()
-        .as_bytes()
+    *blake3::Hasher::new().update(slots.bytes()).update(sums).finalize().as_bytes()
 }
 
 /// Reads all of `bytes` from `at`; a file that ends before is told as cut.

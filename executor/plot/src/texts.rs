@@ -44,7 +44,8 @@ impl GivenTexts {
 }
 
 impl Texts {
-    /// The texts of a workload's domains in these files, for a model of so many token ids; without files, those of the language of a seed.
+    /// The texts of a workload's domains in these files, for a model of so many token ids; without files, those of the
+    /// language of a seed.
     ///
     /// # Errors
     /// As [`Corpus::read`].
@@ -113,8 +114,9 @@ impl Texts {
         }
     }
 
-    /// The texts that the root's tables are built from: all domains', and every token that there is as a text of its own, so that each has a
-    /// representation. What a decoder generates may be any token of the vocabulary, whether a text has it or not.
+    /// The texts that the root's tables are built from: all domains', and every token that there is as a text of its
+    /// own, so that each has a representation. What a decoder generates may be any token of the vocabulary, whether a
+    /// text has it or not.
     pub fn whole_corpus(&self, context: Context) -> Box<dyn Iterator<Item = Vec<u32>> + '_> {
         let given = match self {
             Texts::Made(language) => return Box::new(language.whole_corpus(context)),
@@ -191,15 +193,12 @@ mod tests {
         let paths: Vec<PathBuf> = texts.iter().enumerate().map(write).collect();
         Texts::new(&paths, tokenizer.as_deref(), 7, vocabulary, &Domains::IN_TURNS).map_err(|error| {
             let text = error.to_string();
-            text.split_once(".txt: ")
-                .map_or(text.clone(), |(_, rest)| rest.to_owned())
+            text.split_once(".txt: ").map_or(text.clone(), |(_, rest)| rest.to_owned())
         })
     }
 
     fn lines(first: u32) -> String {
-        (0..20)
-            .map(|line| format!("{} {} {}\n", first + line, first + line + 1, first))
-            .collect()
+        (0..20).map(|line| format!("{} {} {}\n", first + line, first + line + 1, first)).collect()
     }
 
     #[test]
@@ -248,9 +247,7 @@ mod tests {
         );
         assert_eq!((request(0, 2), request(0, 1)), (vec![7, 8], vec![7]));
         assert!(!request(1, 8).iter().any(|id| [7, 8].contains(id)));
-        let singles: Vec<Vec<u32>> = { texts.whole_corpus(Context::Both) }
-            .filter(|text| text.len() == 1)
-            .collect();
+        let singles: Vec<Vec<u32>> = texts.whole_corpus(Context::Both).filter(|text| text.len() == 1).collect();
         assert!(singles.contains(&vec![7]) && singles.contains(&vec![8]), "{singles:?}");
 
         let plain = TOKENIZER

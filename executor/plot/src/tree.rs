@@ -1,8 +1,9 @@
 //! The version tree (HMI, 5.1): a root table, and one for each domain with its most frequent fragments.
 //!
-//! On disk a node is a folder, `root/` or `domains/NAME/`, with a folder for its version in use, `v7/`, that holds a table for each length of fragment,
-//! `3.plot`, `2.plot`, `1.plot`; `CURRENT` names the version. A new version is built in `next/` and published by renames; who
-//! looks up in the old one meanwhile keeps it, since open files outlive their names.
+//! On disk a node is a folder, `root/` or `domains/NAME/`, with a folder for its version in use, `v7/`, that holds a
+//! table for each length of fragment, `3.plot`, `2.plot`, `1.plot`; `CURRENT` names the version. A new version is built
+//! in `next/` and published by renames; who looks up in the old one meanwhile keeps it, since open files outlive their
+//! names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,9 +110,7 @@ impl Branch {
 
     #[inline]
     pub(crate) fn table(&self, fragment_tokens: usize) -> Option<&Table> {
-        self.tables
-            .iter()
-            .find(|table| table.shape().fragment_tokens as usize == fragment_tokens)
+        self.tables.iter().find(|table| table.shape().fragment_tokens as usize == fragment_tokens)
     }
 }
 
@@ -144,8 +143,7 @@ impl Snapshot {
         match self.names.get(domain) {
             Some(id) => self.domains[id.0 as usize] = branch,
             None => {
-                self.names
-                    .insert(domain.to_string(), DomainId(self.domains.len() as u32));
+                self.names.insert(domain.to_string(), DomainId(self.domains.len() as u32));
                 self.domains.push(branch);
             }
         }
@@ -180,8 +178,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The folder in which the next version of a node is to be built, a table for each length of fragment, named `3.plot` and so on. It stays the
-    /// same until that version is published, so that an interrupted build is found again.
+    /// The folder in which the next version of a node is to be built, a table for each length of fragment, named
+    /// `3.plot` and so on. It stays the same until that version is published, so that an interrupted build is found
+    /// again.
     ///
     /// # Errors
     ///
@@ -249,24 +248,22 @@ impl Tree {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Publishes what was built in [`Tree::stage`]: creates a domain, or puts the new version of a node in place of the old at once. Look-ups
-    /// that hold an older [`Snapshot`] go on in it; its files leave the disk when the last one is dropped.
+    /// Publishes what was built in [`Tree::stage`]: creates a domain, or puts the new version of a node in place of the
+    /// old at once. Look-ups that hold an older [`Snapshot`] go on in it; its files leave the disk when the last one is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// If nothing was built, a table is refused, or its shape is not the tree's. The old version then stays, on disk and in use.
+    /// If nothing was built, a table is refused, or its shape is not the tree's. The old version then stays, on disk
+    /// and in use.
     pub fn publish(&self, node: Node) -> Result<(), PlotError> {
         let _one = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = node.folder(&self.folder)?;
         let mut next = Snapshot::clone(&self.snapshot());
         match node {
             Node::Root => {
-                let check = |branch: &Branch| {
-                    next.domains
-                        .iter()
-                        .flatten()
-                        .try_for_each(|domain| agree(branch, domain))
-                };
+                let check =
+                    |branch: &Branch| next.domains.iter().flatten().try_for_each(|domain| agree(branch, domain));
                 let branch = promote(&folder, self.tiers.root, &check)?;
                 next.root = Arc::new(branch);
             }
@@ -279,8 +276,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Reads a node's version in use anew, as it lies on the disk: what another process has published. Look-ups that hold an older
-    /// [`Snapshot`] go on in it.
+    /// Reads a node's version in use anew, as it lies on the disk: what another process has published. Look-ups that
+    /// hold an older [`Snapshot`] go on in it.
     ///
     /// # Errors
     ///
@@ -294,10 +291,7 @@ impl Tree {
         match node {
             Node::Root => {
                 let branch = Branch::open(&folder, version, self.tiers.root)?;
-                next.domains
-                    .iter()
-                    .flatten()
-                    .try_for_each(|domain| agree(&branch, domain))?;
+                next.domains.iter().flatten().try_for_each(|domain| agree(&branch, domain))?;
                 next.root = Arc::new(branch);
             }
             Node::Domain(name) => {
@@ -310,12 +304,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts what was built in [`Tree::stage`] in place of a domain's tables in memory alone. On the disk the published version stays in use:
-    /// [`Tree::reload`] brings it back, and who opens the tree finds it.
+    /// Puts what was built in [`Tree::stage`] in place of a domain's tables in memory alone. On the disk the published
+    /// version stays in use: [`Tree::reload`] brings it back, and who opens the tree finds it.
     ///
     /// # Errors
     ///
-    /// If there is no such domain, nothing was built, a table is refused, or its shape is not the tree's. What was in use then stays so.
+    /// If there is no such domain, nothing was built, a table is refused, or its shape is not the tree's. What was in
+    /// use then stays so.
     pub fn preview(&self, domain: &str) -> Result<(), PlotError> {
         let _one = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = Snapshot::clone(&self.snapshot());
@@ -330,7 +325,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Deletes a domain. Look-ups that hold an older [`Snapshot`] go on in it; later ones get an error, not the root's answers.
+    /// Deletes a domain. Look-ups that hold an older [`Snapshot`] go on in it; later ones get an error, not the root's
+    /// answers.
     ///
     /// # Errors
     ///

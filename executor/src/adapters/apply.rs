@@ -43,16 +43,15 @@ impl<'a> Adapters<'a> {
         for group in groups {
             let own = self.cache.shape().views(&blocks.f_narrow(0, group.slot, 1)?)?;
             let (down, up) = (own.down.f_select(0, 0)?, own.up.f_select(0, 0)?);
-            let mut rows = activations
-                .f_narrow(0, group.first, group.count)?
-                .f_view([-1, hidden])?;
+            let mut rows = activations.f_narrow(0, group.first, group.count)?.f_view([-1, hidden])?;
             let inner = own.down_bias.f_select(0, 0)?.f_addmm(&rows, &down)?.f_relu_()?;
             let _ = rows.f_addmm_(&inner, &up)?.f_add_(&own.up_bias.f_select(0, 0)?)?;
         }
         Ok(activations)
     }
 
-    /// Copies each sequence's parameters together, then two batched matrix products; many sequences, as a prompt's tokens are, in pieces.
+    /// Copies each sequence's parameters together, then two batched matrix products; many sequences, as a prompt's
+    /// tokens are, in pieces.
     fn gathered(&self, blocks: &Tensor, slots: &Tensor, activations: Tensor) -> Result<Tensor, ExecutorError> {
         let (sequences, block) = (slots.size()[0], blocks.size()[1]);
         let at_once = gathered_at_once(blocks.device(), sequences, block);
@@ -125,10 +124,7 @@ mod tests {
         let parts = block.split_with_sizes(sizes, 0);
         let down = parts[0].view([hidden, bottleneck]).transpose(0, 1);
         let up = parts[2].view([bottleneck, hidden]).transpose(0, 1);
-        a.linear(&down, Some(&parts[1]))
-            .clamp_min(0.0)
-            .linear(&up, Some(&parts[3]))
-            + a
+        a.linear(&down, Some(&parts[1])).clamp_min(0.0).linear(&up, Some(&parts[3])) + a
     }
 
     fn check(slots: &[u32], bottleneck: u32) {

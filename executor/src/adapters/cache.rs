@@ -16,8 +16,8 @@ use crate::parameter_sets::is_there;
 
 /// Slots on the device, each with room for one tenant's adapters in all layers, which one copy fills.
 ///
-/// A layer's parameters of all slots are one view, so that a batch of several tenants is computed on it without first putting their parameters
-/// together.
+/// A layer's parameters of all slots are one view, so that a batch of several tenants is computed on it without first
+/// putting their parameters together.
 #[derive(Debug)]
 pub struct AdapterCache {
     shape: AdapterShape,
@@ -65,7 +65,8 @@ impl AdapterCache {
         Ok(())
     }
 
-    /// Copies the adapters of `layers` of a tenant into a slot, as [`issue_load`](Self::issue_load) does, and waits for that.
+    /// Copies the adapters of `layers` of a tenant into a slot, as [`issue_load`](Self::issue_load) does, and waits for
+    /// that.
     ///
     /// # Errors
     /// A store of another shape.
@@ -91,8 +92,9 @@ impl AdapterCache {
         synchronize(self.device())
     }
 
-    /// Issues the copy of the adapters of `layers` of a tenant's [`block`](AdapterStore::block) into a slot, over whatever was there. Until the current stream has
-    /// come past it, no forward pass may use that slot's adapters of these layers; of other layers and slots it may.
+    /// Issues the copy of the adapters of `layers` of a tenant's [`block`](AdapterStore::block) into a slot, over
+    /// whatever was there. Until the current stream has come past it, no forward pass may use that slot's adapters of
+    /// these layers; of other layers and slots it may.
     ///
     /// # Errors
     /// A block of another shape.
@@ -103,7 +105,8 @@ impl AdapterCache {
         is_there(block)?;
         let own = self.shape.layer_blocks(layers);
         let mut to =
-            { self.slots.f_select(0, slot.into())? }
+            self.slots
+                .f_select(0, slot.into())?
                 .f_view([-1])?
                 .f_narrow(0, own.start as i64, own.len() as i64)?;
         copy_without_waiting(&mut to, &block.f_narrow(0, own.start as i64, own.len() as i64)?)

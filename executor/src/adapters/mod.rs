@@ -1,8 +1,8 @@
 //! Houlsby adapters of many tenants over one shared backbone, computed in batches.
 //!
-//! [`AdapterStore`] holds every tenant's adapters in host memory, [`AdapterCache`] those of some on the device, in slots. An
-//! [`AdapterPlan`] says which slot each sequence of a batch uses; [`Adapters`] puts plan and cache together for
-//! [`Encoder::layers`](crate::Encoder::layers).
+//! [`AdapterStore`] holds every tenant's adapters in host memory, [`AdapterCache`] those of some on the device, in
+//! slots. An [`AdapterPlan`] says which slot each sequence of a batch uses; [`Adapters`] puts plan and cache together
+//! for [`Encoder::layers`](crate::Encoder::layers).
 
 mod apply;
 mod cache;

@@ -23,7 +23,8 @@ pub(crate) enum Plan {
     Grouped {
         /// Slot of each group, `[g]`, 64-bit.
         slots: Tensor,
-        /// Where each group ends, in tokens from the batch's first, `[g]`, 32-bit: what libtorch's grouped product takes.
+        /// Where each group ends, in tokens from the batch's first, `[g]`, 32-bit: what libtorch's grouped product
+        /// takes.
         ends: Tensor,
         /// Group of each sequence, `[n]`, 64-bit.
         group_of: Tensor,

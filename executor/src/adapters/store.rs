@@ -61,8 +61,8 @@ impl AdapterStore {
         self.shape
     }
 
-    /// A tenant's parameters, `[parameters]`, as they are now: whoever copies them in parts keeps this block, in whose place another may be put
-    /// meanwhile.
+    /// A tenant's parameters, `[parameters]`, as they are now: whoever copies them in parts keeps this block, in whose
+    /// place another may be put meanwhile.
     pub(crate) fn block(&self, tenant: u32) -> Tensor {
         self.sets.of(tenant)
     }

@@ -18,8 +18,8 @@ use crate::random::{INITIAL_STD, Part, fill, weights};
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
 
-/// An encoder with a head over its first token: a dense layer as wide as the encoder, an activation, and a linear layer that puts
-/// out one number for each class, or one.
+/// An encoder with a head over its first token: a dense layer as wide as the encoder, an activation, and a linear layer
+/// that puts out one number for each class, or one.
 #[derive(Debug)]
 pub struct Classifier {
     config: ClassifierConfig,
@@ -78,8 +78,7 @@ impl Classifier {
             .iter()
             .map(|place| {
                 let size: Vec<i64> = place.shape.iter().map(|&n| n as i64).collect();
-                head.f_narrow(0, place.offset as i64, place.length() as i64)?
-                    .f_view(size.as_slice())
+                head.f_narrow(0, place.offset as i64, place.length() as i64)?.f_view(size.as_slice())
             })
             .collect::<Result<Vec<_>, _>>()?;
         let [dense, dense_bias, output, output_bias] = pieces.try_into().expect("a head has four tensors");
@@ -108,7 +107,8 @@ impl Classifier {
     /// Reads a folder with `config.json` and `model.safetensors`, as Hugging Face's `save_pretrained` writes it.
     ///
     /// # Errors
-    /// Files that are missing, of another architecture, or that do not agree: more labels than the head has outputs, say.
+    /// Files that are missing, of another architecture, or that do not agree: more labels than the head has outputs,
+    /// say.
     pub fn read(folder: &Path, dtype: DType, device: Device) -> Result<Classifier, ExecutorError> {
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let config = ClassifierConfig::read(&folder.join(CONFIG), &name.unwrap_or_else(|| "model".into()))?;
@@ -119,7 +119,8 @@ impl Classifier {
         Classifier::from_parts(config, encoder, head)
     }
 
-    /// Writes `config.json` and `model.safetensors` into an existing folder, in the layout of `BertForSequenceClassification`.
+    /// Writes `config.json` and `model.safetensors` into an existing folder, in the layout of
+    /// `BertForSequenceClassification`.
     ///
     /// # Errors
     /// Files that cannot be written.
@@ -194,10 +195,7 @@ impl Classifier {
         let longest = batch.iter().map(|tokens| tokens.ids.len()).fold(tokens, usize::max);
         let ids: Vec<&[i64]> = batch.iter().map(|tokens| tokens.ids.as_slice()).collect();
         let input = self.encoder.input(&ids, longest)?;
-        if batch
-            .iter()
-            .all(|tokens| tokens.segments.iter().all(|&segment| segment == 0))
-        {
+        if batch.iter().all(|tokens| tokens.segments.iter().all(|&segment| segment == 0)) {
             return Ok(input);
         }
         let segments: Vec<&[i64]> = batch.iter().map(|tokens| tokens.segments.as_slice()).collect();
@@ -287,9 +285,7 @@ pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType)
                 }
                 Some(stored) => {
                     let times = (place.length() / stored.length()) as i64;
-                    block
-                        .f_narrow(0, stored.offset as i64, stored.length() as i64)?
-                        .f_repeat([times])
+                    block.f_narrow(0, stored.offset as i64, stored.length() as i64)?.f_repeat([times])
                 }
                 None => Tensor::f_zeros([length], (block.kind(), Device::Cpu)),
             }
@@ -310,7 +306,8 @@ impl Family {
         }
     }
 
-    /// What stands in this family's files for one of BERT's tensors; nothing stands for DistilBERT's segments, nor for DeBERTa's and its positions.
+    /// What stands in this family's files for one of BERT's tensors; nothing stands for DistilBERT's segments, nor for
+    /// DeBERTa's and its positions.
     fn stored(self, place: &Place) -> Option<Place> {
         let mut stored = place.clone();
         match self {
@@ -446,14 +443,9 @@ mod tests {
     #[test]
     fn labels_that_do_not_match_the_head_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        Classifier::random(config(classes(2)), 5, Device::Cpu)
-            .unwrap()
-            .write(folder.path())
-            .unwrap();
+        Classifier::random(config(classes(2)), 5, Device::Cpu).unwrap().write(folder.path()).unwrap();
         std::fs::write(folder.path().join(CONFIG), config(classes(3)).to_json()).unwrap();
-        let error = Classifier::read(folder.path(), DType::F32, Device::Cpu)
-            .unwrap_err()
-            .to_string();
+        let error = Classifier::read(folder.path(), DType::F32, Device::Cpu).unwrap_err().to_string();
         assert!(
             error.ends_with("model.safetensors: classifier.weight: must be of shape [3, 16], got [2, 16]"),
             "{error}"
@@ -472,9 +464,7 @@ mod tests {
             let prefix = of_task.config().family.prefix();
             let bytes = std::fs::read(fixture.join(WEIGHTS)).unwrap();
             let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-            let bare = tensors
-                .iter()
-                .map(|(name, tensor)| (name.strip_prefix(prefix).unwrap_or(name), tensor));
+            let bare = tensors.iter().map(|(name, tensor)| (name.strip_prefix(prefix).unwrap_or(name), tensor));
             assert!(tensors.names().iter().any(|name| name.starts_with(prefix)), "{name}");
             safetensors::serialize_to_file(bare, None, &folder.path().join(WEIGHTS)).unwrap();
             let bare = Classifier::read(folder.path(), DType::F32, Device::Cpu).unwrap();
@@ -536,9 +526,7 @@ mod tests {
             let ids = [[3i64, 4, 5]];
             let run = |encoder: &Encoder| {
                 let input = encoder.input(&ids, 3).unwrap();
-                encoder
-                    .layers(encoder.embed(&input).unwrap(), 0..2, &input, None)
-                    .unwrap()
+                encoder.layers(encoder.embed(&input).unwrap(), 0..2, &input, None).unwrap()
             };
             let same = Encoder::from_parameters(&bert.config.shape, block.copy()).unwrap();
             if family == Family::DistilBert {

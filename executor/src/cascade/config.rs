@@ -62,7 +62,8 @@ pub(crate) enum Family {
     Roberta,
     /// `AlbertForSequenceClassification`: narrow embeddings, and one layer that stands for all.
     Albert,
-    /// `DebertaV2ForSequenceClassification`, as version 3 is configured: positions by distance alone, and GELU before the classifier.
+    /// `DebertaV2ForSequenceClassification`, as version 3 is configured: positions by distance alone, and GELU before
+    /// the classifier.
     DebertaV2,
 }
 
@@ -139,8 +140,9 @@ impl ClassifierConfig {
         })
     }
 
-    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification`, `RobertaForSequenceClassification`,
-    /// `AlbertForSequenceClassification` or `DebertaV2ForSequenceClassification`; `name` is what the model is to be called.
+    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification`,
+    /// `RobertaForSequenceClassification`, `AlbertForSequenceClassification` or `DebertaV2ForSequenceClassification`;
+    /// `name` is what the model is to be called.
     ///
     /// # Errors
     /// A file that cannot be read, another architecture, or a variant of these that is not computed here.
@@ -177,9 +179,7 @@ impl ClassifierConfig {
                 return Err(wrong("model_type", must, other.into()));
             }
         };
-        let variant = stored
-            .variant(family)
-            .map_err(|(field, must, got)| wrong(field, must, got))?;
+        let variant = stored.variant(family).map_err(|(field, must, got)| wrong(field, must, got))?;
         let skipped = if family == Family::Roberta { ROBERTA_SKIPPED } else { 0 };
         let config = ClassifierConfig {
             shape: ModelShape {
@@ -210,14 +210,10 @@ impl ClassifierConfig {
             Answer::Class(names) => names.clone(),
             Answer::Number => vec!["number".to_string()],
         };
-        let id2label: Map<String, Value> = (0..)
-            .zip(&names)
-            .map(|(id, name): (u32, _)| (id.to_string(), json!(name)))
-            .collect();
-        let label2id: Map<String, Value> = (0..)
-            .zip(&names)
-            .map(|(id, name): (u32, _)| (name.clone(), json!(id)))
-            .collect();
+        let id2label: Map<String, Value> =
+            (0..).zip(&names).map(|(id, name): (u32, _)| (id.to_string(), json!(name))).collect();
+        let label2id: Map<String, Value> =
+            (0..).zip(&names).map(|(id, name): (u32, _)| (name.clone(), json!(id))).collect();
         let problem = match self.answer {
             Answer::Class(_) => "single_label_classification",
             Answer::Number => "regression",
@@ -265,7 +261,7 @@ impl Stored {
         if let Some(other) = padding.filter(|id| **id != 1) {
             return Err(("pad_token_id", "1, behind which positions begin", other.to_string()));
         }
-        if let Some(other) = { self.position_embedding_type.as_ref() }.filter(|kind| *kind != "absolute") {
+        if let Some(other) = self.position_embedding_type.as_ref().filter(|kind| *kind != "absolute") {
             return Err(("position_embedding_type", "absolute", other.clone()));
         }
         for (field, groups) in [
@@ -324,7 +320,8 @@ impl Stored {
             return Err(("embedding_size", "hidden_size for a DeBERTa", width.to_string()));
         }
         let buckets = self.position_buckets.unwrap_or(-1);
-        let longest = { self.max_relative_positions }
+        let longest = self
+            .max_relative_positions
             .filter(|longest| *longest > 0)
             .unwrap_or(self.max_position_embeddings.into());
         match (u32::try_from(buckets), u32::try_from(longest)) {
@@ -337,7 +334,8 @@ impl Stored {
         }
     }
 
-    /// Hugging Face's rules: `problem_type` where there is one, else one output is a number; two classes where nothing is said.
+    /// Hugging Face's rules: `problem_type` where there is one, else one output is a number; two classes where nothing
+    /// is said.
     fn answer(&self) -> Result<Answer, (&'static str, &'static str, String)> {
         let outputs = match (&self.id2label, self.num_labels) {
             (Some(names), _) => names.len(),

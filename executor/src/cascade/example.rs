@@ -1,4 +1,5 @@
-//! The self-contained example: a small and a larger encoder, trained here on [`Reviews`] and saved as anybody's models are.
+//! The self-contained example: a small and a larger encoder, trained here on [`Reviews`] and saved as anybody's models
+//! are.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -84,8 +85,8 @@ pub struct ExampleFiles {
     pub test: PathBuf,
 }
 
-/// Trains the models and writes their folders, `profile.csv` and `test.csv` into `folder`, which must exist. `watch` is told of each model's
-/// epochs and mean losses. Once `interrupt` is set it ends with the step of the training.
+/// Trains the models and writes their folders, `profile.csv` and `test.csv` into `folder`, which must exist. `watch` is
+/// told of each model's epochs and mean losses. Once `interrupt` is set it ends with the step of the training.
 ///
 /// # Errors
 /// Files that cannot be written, no memory on the device, or an interruption.
@@ -116,11 +117,7 @@ pub fn make_example(
         &answer,
     )?;
 
-    let texts: Vec<&str> = training
-        .iter()
-        .take(TOKENIZER_ITEMS)
-        .map(|item| item.texts.first.as_str())
-        .collect();
+    let texts: Vec<&str> = training.iter().take(TOKENIZER_ITEMS).map(|item| item.texts.first.as_str()).collect();
     for ((path, model), model_seed) in files.models.iter().zip(&size.models).zip(seed..) {
         let tokenizer = match model_seed == seed {
             true => byte_pair_tokenizer(&texts, BYTE_PAIR_IDS)?,

@@ -7,11 +7,12 @@ use tch::{Kind, Tensor};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Input};
 
-/// All layers over `hidden`, `[n, l, hidden]` both in and out, and the importance of every token, `[n, l]` of 32 bits: the attention
-/// weights that it receives from all tokens, summed over heads and layers (Tabi, Wang et al., EuroSys '23, sections 2.3 and 4.2).
+/// All layers over `hidden`, `[n, l, hidden]` both in and out, and the importance of every token, `[n, l]` of 32 bits:
+/// the attention weights that it receives from all tokens, summed over heads and layers (Tabi, Wang et al., EuroSys
+/// '23, sections 2.3 and 4.2).
 ///
-/// Padding neither gives nor receives attention. A layer's weights sum to heads times tokens, so that those of a sequence sum to
-/// layers · heads · tokens.
+/// Padding neither gives nor receives attention. A layer's weights sum to heads times tokens, so that those of a
+/// sequence sum to layers · heads · tokens.
 ///
 /// # Errors
 /// No memory on the device.
@@ -25,15 +26,11 @@ pub(crate) fn layers_with_importance(
         let size = [input.batch() as i64, input.tokens() as i64];
         let mut importance = Tensor::f_zeros(size, (Kind::Float, encoder.device()))?;
         // 1 for the queries of tokens and 0 for those of padding: `[n, 1, l, 1]`.
-        let queries = input
-            .mask
-            .as_ref()
-            .map(|mask| mask.f_exp()?.f_transpose(2, 3))
-            .transpose()?;
+        let queries = input.mask.as_ref().map(|mask| mask.f_exp()?.f_transpose(2, 3)).transpose()?;
         for index in layers {
             let layer = encoder.layer_parts(index);
             let [query, key, value] = encoder.by_head(&layer.query_key_value.forward(&hidden)?)?;
-            let mut scores = { query.f_matmul(&key.f_transpose(2, 3)?)? }.f_mul_scalar(encoder.score_scale())?;
+            let mut scores = query.f_matmul(&key.f_transpose(2, 3)?)?.f_mul_scalar(encoder.score_scale())?;
             if let Some(by_distance) = encoder.scores_by_distance(index, &query, &key)? {
                 let _ = scores.f_add_(&by_distance)?;
             }
@@ -77,9 +74,7 @@ mod tests {
         let (hidden, importance) = run(&encoder, &sequences, 16);
 
         let input = encoder.input(&sequences, 16).unwrap();
-        let plain = encoder
-            .layers(encoder.embed(&input).unwrap(), 0..2, &input, None)
-            .unwrap();
+        let plain = encoder.layers(encoder.embed(&input).unwrap(), 0..2, &input, None).unwrap();
         for (row, sequence) in (0..).zip(&sequences) {
             let length = sequence.len() as i64;
             close(
@@ -92,11 +87,7 @@ mod tests {
             let total = importance.get(row).sum(Kind::Float).double_value(&[]);
             assert!((total - f64::from(shape.layers * shape.heads) * length as f64).abs() < 1e-3);
             assert_eq!(
-                importance
-                    .get(row)
-                    .narrow(0, length, 16 - length)
-                    .sum(Kind::Float)
-                    .double_value(&[]),
+                importance.get(row).narrow(0, length, 16 - length).sum(Kind::Float).double_value(&[]),
                 0.0
             );
         }

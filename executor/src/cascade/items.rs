@@ -28,11 +28,12 @@ pub struct Item {
     pub label: Label,
 }
 
-/// Reads a CSV with the columns `text`, `label` and, where items are pairs of texts, `text_pair`. A label is a class's name or number
-/// as the head counts them, or for a regression a number.
+/// Reads a CSV with the columns `text`, `label` and, where items are pairs of texts, `text_pair`. A label is a class's
+/// name or number as the head counts them, or for a regression a number.
 ///
 /// # Errors
-/// A file that cannot be read, lacks a column, has one twice or has no items; a label that the head does not have, or an empty text.
+/// A file that cannot be read, lacks a column, has one twice or has no items; a label that the head does not have, or
+/// an empty text.
 pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorError> {
     let wrong = |field: String, must: String, got: String| ExecutorError::checkpoint(path, field, must, got);
     let broken = |error: csv::Error| {
@@ -81,9 +82,7 @@ pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorErr
         let field = |record: &StringRecord, column: usize, name: &str| {
             let field = record.get(column).unwrap_or_default();
             let words = field.split_whitespace().next().is_some();
-            words
-                .then(|| field.to_owned())
-                .ok_or_else(|| wrong(at(name), "text".into(), "nothing".into()))
+            words.then(|| field.to_owned()).ok_or_else(|| wrong(at(name), "text".into(), "nothing".into()))
         };
         items.push(Item {
             texts: Texts {
@@ -154,23 +153,16 @@ impl Answer {
         match self {
             Answer::Number => {
                 let number = field.parse().ok().filter(|number: &f32| number.is_finite());
-                number
-                    .map(Label::Number)
-                    .ok_or_else(|| ("a number".into(), field.into()))
+                number.map(Label::Number).ok_or_else(|| ("a number".into(), field.into()))
             }
             Answer::Class(names) => {
                 let named = names.iter().position(|name| name == field);
-                // Where classes are called by other numbers, as by stars from 1 on, a number is a name: it would be one class for some items and its
-                // neighbour for others.
+                // Where classes are called by other numbers, as by stars from 1 on, a number is a name: it would be one
+                // class for some items and its neighbour for others.
                 let mut by_place = names.iter().enumerate();
                 let numbers_are_names =
                     by_place.any(|(class, name)| name.parse().is_ok_and(|number: usize| number != class));
-                let numbered = || {
-                    field
-                        .parse()
-                        .ok()
-                        .filter(|&class| !numbers_are_names && class < names.len())
-                };
+                let numbered = || field.parse().ok().filter(|&class| !numbers_are_names && class < names.len());
                 let class = named.or_else(numbered);
                 class.map(Label::Class).ok_or_else(|| {
                     let list = names.join(", ");

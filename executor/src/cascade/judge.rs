@@ -26,7 +26,8 @@ pub struct Judged {
     pub returned: Vec<f64>,
     /// The share of words that the last level read, of the items that it was asked about; nothing if there were none.
     pub words_left: Option<f64>,
-    /// The share of right answers among the items that the cascade re-routes, whoever answers them here; nothing if there are none.
+    /// The share of right answers among the items that the cascade re-routes, whoever answers them here; nothing if
+    /// there are none.
     pub re_routed_accuracy: Option<f64>,
 }
 
@@ -41,8 +42,8 @@ pub struct EnsembleEffect {
     pub items: usize,
     /// Of these: the last model asked is wrong.
     pub wrong: usize,
-    /// Of the wrong: a model asked before it is right, of what it read there (pruned words too, from the second on), which is all that any average could
-    /// mend where there are two classes.
+    /// Of the wrong: a model asked before it is right, of what it read there (pruned words too, from the second on),
+    /// which is all that any average could mend where there are two classes.
     pub earlier_right: usize,
     /// Of the wrong: the average is right.
     pub mended: usize,
@@ -66,10 +67,7 @@ impl Judged {
         let share = |count: usize| count as f64 / answers.len() as f64;
         let mut service_us: Vec<f64> = answers.iter().map(|(answered, _)| answered.service_us).collect();
         service_us.sort_by(f64::total_cmp);
-        let at_last = answers
-            .iter()
-            .zip(items)
-            .filter(|((answered, _), _)| answered.level + 1 == levels);
+        let at_last = answers.iter().zip(items).filter(|((answered, _), _)| answered.level + 1 == levels);
         let (read, all) = at_last.fold((0, 0), |(read, all), ((answered, _), item)| {
             (read + answered.words[levels - 1], all + item.texts.words())
         });
@@ -122,10 +120,10 @@ pub struct Settings {
     pub alpha: f64,
 }
 
-/// Answers `items` one at a time by each of `models` alone, and by their cascade: with and without an ensemble, and both with pruning where there is any.
-/// Calibrations and weights are those of `profiled`, what the models make of other items whole; weights where words are pruned are those of `pruned`, what
-/// each model makes of the other items as they come to it then. Coins are drawn by item and level.
-/// Once `interrupt` is set it ends with the item.
+/// Answers `items` one at a time by each of `models` alone, and by their cascade: with and without an ensemble, and
+/// both with pruning where there is any. Calibrations and weights are those of `profiled`, what the models make of
+/// other items whole; weights where words are pruned are those of `pruned`, what each model makes of the other items as
+/// they come to it then. Coins are drawn by item and level. Once `interrupt` is set it ends with the item.
 ///
 /// # Errors
 /// Profiles that are not of these models, what the models do not take, or an interruption.
@@ -157,10 +155,7 @@ pub fn judge(
     let run = |levels: Vec<Level<'_>>, alpha, weights| -> Result<Vec<(Answered, bool)>, ExecutorError> {
         Cascade::new(levels, settings.reroute, alpha, weights)?.answer_all(items, coin, interrupt)
     };
-    let alone = levels
-        .iter()
-        .map(|level| run(vec![level.clone()], 0.0, None))
-        .collect::<Result<Vec<_>, _>>()?;
+    let alone = levels.iter().map(|level| run(vec![level.clone()], 0.0, None)).collect::<Result<Vec<_>, _>>()?;
     // The dispatcher's choice is the same in all forms of a cascade of two.
     let cascade = run(levels.clone(), 0.0, None)?;
     let re_routed: Vec<usize> = (0..items.len()).filter(|&item| cascade[item].0.level > 0).collect();
@@ -186,9 +181,7 @@ pub fn judge(
             judged.push(Judged::new(&name, levels.len(), items, answers, &re_routed));
         }
     }
-    let errors = levels
-        .iter()
-        .filter_map(|level| calibration_error(level, items, interrupt).transpose());
+    let errors = levels.iter().filter_map(|level| calibration_error(level, items, interrupt).transpose());
     Ok(Verdict {
         judged,
         ensemble,
@@ -197,7 +190,8 @@ pub fn judge(
 }
 
 impl EnsembleEffect {
-    /// `last` are the answers of the last model asked, `averaged` those of all that were; `is_right` says it of an item's answer.
+    /// `last` are the answers of the last model asked, `averaged` those of all that were; `is_right` says it of an
+    /// item's answer.
     fn new(
         pruned: bool,
         weights: Vec<f64>,
@@ -224,7 +218,8 @@ impl EnsembleEffect {
     }
 }
 
-/// The models' weights: by their accuracies on what the first re-routes (Tabi, section 4.3), as `cascade select` has them too.
+/// The models' weights: by their accuracies on what the first re-routes (Tabi, section 4.3), as `cascade select` has
+/// them too.
 fn weights(profiled: &[Outputs], reroute: Reroute) -> Result<Vec<f64>, ExecutorError> {
     let chance = |confidence: &f32| reroute.probability((*confidence).into());
     let re_routed: Vec<f64> = profiled[0].confidences.iter().map(chance).collect();
@@ -246,9 +241,7 @@ fn calibration_error(
         Calibration::Dirichlet(_) => None,
         Calibration::Number { .. } => return Ok(None),
     };
-    let observed = level
-        .model
-        .observe(items.iter().map(|item| &item.texts), false, interrupt)?;
+    let observed = level.model.observe(items.iter().map(|item| &item.texts), false, interrupt)?;
     let error = |calibration: &Calibration| {
         let pairs = observed.logits.iter().zip(items).map(|(logits, item)| {
             let (shares, confidence) = calibration.apply(logits);
@@ -288,7 +281,8 @@ mod tests {
         Outputs::new(name, &answer, Source::default(), &labels, observed, calibration).unwrap()
     }
 
-    /// What is judged can be served: a cascade of three has the weights, one for each model, that a candidate of the same models has.
+    /// What is judged can be served: a cascade of three has the weights, one for each model, that a candidate of the
+    /// same models has.
     #[test]
     fn weights_are_those_of_candidates() {
         let profiled = [
@@ -341,7 +335,8 @@ mod tests {
         assert!((large - 3.0 / 6.0).abs() < 1e-9);
     }
 
-    /// Of three levels the second reads what the first one's attention leaves: what it would have said of the whole text mends nothing.
+    /// Of three levels the second reads what the first one's attention leaves: what it would have said of the whole
+    /// text mends nothing.
     #[test]
     fn who_was_right_before_is_told_by_what_each_level_said_there() {
         let answered = |classes: &[usize]| {

@@ -139,8 +139,8 @@ impl TextModel {
         Ok((classified, begin.elapsed().as_secs_f64() * 1e6))
     }
 
-    /// What it makes of texts, one at a time; if `importance` is asked for, with the attention that tokens receive and what a pass takes
-    /// that sums it up, which it cannot do as fast. Once `interrupt` is set it ends with the text.
+    /// What it makes of texts, one at a time; if `importance` is asked for, with the attention that tokens receive and
+    /// what a pass takes that sums it up, which it cannot do as fast. Once `interrupt` is set it ends with the text.
     ///
     /// # Errors
     /// Texts that the tokenizer does not take, no memory on the device, or an interruption.
@@ -151,11 +151,7 @@ impl TextModel {
         interrupt: &AtomicBool,
     ) -> Result<Observed, ExecutorError> {
         let encoded = |(item, texts)| self.encode(texts).map_err(|error| error.of_item(item));
-        let tokens = texts
-            .into_iter()
-            .enumerate()
-            .map(encoded)
-            .collect::<Result<Vec<_>, _>>()?;
+        let tokens = texts.into_iter().enumerate().map(encoded).collect::<Result<Vec<_>, _>>()?;
         let mut observed = Observed::default();
         self.warm_up(&tokens, false)?;
         for tokens in &tokens {
@@ -221,8 +217,8 @@ pub struct Answered {
 }
 
 impl<'a> Cascade<'a> {
-    /// A cascade that goes on as `reroute` says, prunes words to the degree `alpha` (0 for none), and, where there are weights, averages.
-    /// Weights are one for each level, as a scenario's `join: { average: … }` has them.
+    /// A cascade that goes on as `reroute` says, prunes words to the degree `alpha` (0 for none), and, where there are
+    /// weights, averages. Weights are one for each level, as a scenario's `join: { average: … }` has them.
     ///
     /// # Errors
     /// No levels, levels that answer different questions, an `alpha` that is negative, or weights that do not fit.
@@ -304,8 +300,8 @@ impl<'a> Cascade<'a> {
         average(weighted.map(|(&weight, answer)| (weight, answer.as_slice()))).map_err(unexpected)
     }
 
-    /// Answers labelled items one after the other, warmed up, and says of each whether it was right. Once `interrupt` is set it ends with
-    /// the item.
+    /// Answers labelled items one after the other, warmed up, and says of each whether it was right. Once `interrupt`
+    /// is set it ends with the item.
     ///
     /// # Errors
     /// As [`answer`](Self::answer), and an interruption.
@@ -317,12 +313,8 @@ impl<'a> Cascade<'a> {
     ) -> Result<Vec<(Answered, bool)>, ExecutorError> {
         let of = |(number, item): (usize, &Item)| {
             ExecutorError::if_set(interrupt)?;
-            let coins: Vec<f64> = (0..self.levels.len() as u32)
-                .map(|level| coin(number as u64, level))
-                .collect();
-            let answered = self
-                .answer(&item.texts, &coins)
-                .map_err(|error| error.of_item(number))?;
+            let coins: Vec<f64> = (0..self.levels.len() as u32).map(|level| coin(number as u64, level)).collect();
+            let answered = self.answer(&item.texts, &coins).map_err(|error| error.of_item(number))?;
             let right = self.levels[0].calibration.is_right(&answered.answer, item.label);
             Ok((answered, right))
         };

@@ -1,8 +1,8 @@
 //! Cascades of real models (Tabi, Wang et al., EuroSys '23): what their encoders make of real texts.
 //!
-//! [`Classifier`] computes logits and the attention that tokens receive; [`TextTokenizer`] says which words the tokens are of, so that a
-//! word can be pruned for a model with another tokenizer; [`read_items`] are labelled texts. Nothing here decides when a query is
-//! returned.
+//! [`Classifier`] computes logits and the attention that tokens receive; [`TextTokenizer`] says which words the tokens
+//! are of, so that a word can be pruned for a model with another tokenizer; [`read_items`] are labelled texts. Nothing
+//! here decides when a query is returned.
 
 mod classifier;
 mod config;

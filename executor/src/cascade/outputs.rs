@@ -1,4 +1,5 @@
-//! What a model makes of labelled items, measured once and saved (Tabi, section 5): softmax outputs, confidences, importance, latency.
+//! What a model makes of labelled items, measured once and saved (Tabi, section 5): softmax outputs, confidences,
+//! importance, latency.
 //!
 //! [`SavedOutputs`] is how it lies on the disk, where no libtorch is needed to read it.
 
@@ -35,8 +36,8 @@ pub enum Calibration {
     Classes(Temperature),
     /// Class by class, from the probabilities of all (Tabi, section 4.1, its reference 42). It may change the answer.
     Dirichlet(Dirichlet),
-    /// Errors are normal with this standard deviation, and an answer is right within the tolerance. A head of one number states no
-    /// deviation of its own, so that it is as sure of one item as of another.
+    /// Errors are normal with this standard deviation, and an answer is right within the tolerance. A head of one
+    /// number states no deviation of its own, so that it is as sure of one item as of another.
     Number {
         /// The errors' standard deviation.
         spread: Spread,
@@ -105,7 +106,8 @@ impl Calibration {
         })
     }
 
-    /// Fits to labelled outputs by negative log-likelihood: what `method` says, or for a regression the spread. Once `interrupt` is set it ends.
+    /// Fits to labelled outputs by negative log-likelihood: what `method` says, or for a regression the spread. Once
+    /// `interrupt` is set it ends.
     ///
     /// # Errors
     /// Labels that the head does not have, no items, or an interruption.
@@ -215,7 +217,10 @@ impl Outputs {
     /// The same, by this calibration.
     pub(crate) fn calibrated(self, calibration: Calibration) -> Outputs {
         let narrow = |numbers: Vec<f64>| numbers.into_iter().map(|number| number as f32).collect();
-        let (softmax, confidences) = { self.observed.logits.iter() }
+        let (softmax, confidences) = self
+            .observed
+            .logits
+            .iter()
             .map(|logits| {
                 let (shares, confidence) = calibration.apply(logits);
                 (narrow(shares), confidence as f32)
@@ -359,9 +364,8 @@ mod tests {
 
     fn outputs(answer: Answer, labels: &[Label]) -> Outputs {
         let width = answer.outputs();
-        let logits: Vec<Vec<f32>> = (0..labels.len())
-            .map(|item| (0..width).map(|i| (item * i) as f32 - 0.5).collect())
-            .collect();
+        let logits: Vec<Vec<f32>> =
+            (0..labels.len()).map(|item| (0..width).map(|i| (item * i) as f32 - 0.5).collect()).collect();
         let observed = Observed {
             importance: (0..labels.len()).map(|tokens| vec![0.25; tokens]).collect(),
             service_us: vec![12.5; labels.len()],

@@ -1,5 +1,5 @@
-//! The offline pass over a repository of models (Tabi, section 5): each model once on whole items, and each but the first again on
-//! items that are pruned more and more; and what routes need that prune more than once.
+//! The offline pass over a repository of models (Tabi, section 5): each model once on whole items, and each but the
+//! first again on items that are pruned more and more; and what routes need that prune more than once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,11 +24,13 @@ const ACCURACY_LOSS_MAX: f64 = 0.02;
 pub struct Profiled {
     /// On whole items.
     pub whole: Outputs,
-    /// On pruned ones, in the order in which they were asked for; of those by the first model's attention, the last may have lost too much.
+    /// On pruned ones, in the order in which they were asked for; of those by the first model's attention, the last may
+    /// have lost too much.
     pub pruned: Vec<Outputs>,
 }
 
-/// Models in the order in which they are asked, each but the last with the degree to which its attention prunes what those after it read.
+/// Models in the order in which they are asked, each but the last with the degree to which its attention prunes what
+/// those after it read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileRoute {
     /// Names and degrees; 0 where a model prunes nothing.
@@ -69,19 +71,20 @@ pub struct ProfileItems<'a> {
 pub struct PassHeard<'a> {
     /// A model, by its name, begins to read items that were pruned so.
     pub begins: &'a mut dyn FnMut(&str, &[PruneStep]),
-    /// It has read all of them: what it made of them, to be kept for a later run. Nothing was fitted to those of whole items yet, unless calibrations are given.
+    /// It has read all of them: what it made of them, to be kept for a later run. Nothing was fitted to those of whole
+    /// items yet, unless calibrations are given.
     pub ends: &'a mut dyn FnMut(&Outputs) -> Result<(), ExecutorError>,
     /// A calibration begins to be fitted to what the model, by its name, made of the whole items.
     pub fits: &'a mut dyn FnMut(&str),
 }
 
-/// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the first model, which
-/// stands for the efficient ones, until a model loses too much; and along each of the routes by the models that these name. Once `interrupt`
-/// is set it ends with the item, or the step of a fit.
+/// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the
+/// first model, which stands for the efficient ones, until a model loses too much; and along each of the routes by the
+/// models that these name. Once `interrupt` is set it ends with the item, or the step of a fit.
 ///
 /// # Errors
-/// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing,
-/// routes of other models, what `heard` cannot keep, or an interruption.
+/// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a
+/// calibration that is missing, routes of other models, what `heard` cannot keep, or an interruption.
 pub fn profile<'a>(
     models: &'a [TextModel],
     asked: ProfileItems<'a>,
@@ -194,9 +197,7 @@ impl<'a> OfflinePass<'a> {
 
     fn made(&self, model: usize, steps: &[PruneStep]) -> Option<&Outputs> {
         let Profiled { whole, pruned } = self.done.get(model)?;
-        std::iter::once(whole)
-            .chain(pruned)
-            .find(|outputs| outputs.steps() == steps)
+        std::iter::once(whole).chain(pruned).find(|outputs| outputs.steps() == steps)
     }
 
     fn make(&mut self, model: usize, steps: &[PruneStep]) -> Result<(), ExecutorError> {
@@ -259,7 +260,8 @@ impl<'a> OfflinePass<'a> {
         self.asked.kept.iter().find(is_it)
     }
 
-    /// How a model's confidence is read of pruned items, as of the whole ones; and of these by what is given, or as it is, before it is fitted.
+    /// How a model's confidence is read of pruned items, as of the whole ones; and of these by what is given, or as it
+    /// is, before it is fitted.
     fn before_any_fit(&self, model: usize) -> Result<Fitted, ExecutorError> {
         let of = &self.models[model];
         if let Some(Profiled { whole, .. }) = self.done.get(model) {
@@ -305,9 +307,7 @@ fn without(
 ) -> Result<Vec<Texts>, ExecutorError> {
     let pruned = |(texts, importance): (&Texts, &Vec<f32>)| {
         let tokens = model.encode(texts)?;
-        texts
-            .pruned(&tokens, importance, alpha)
-            .map_err(|error| in_model(model, error))
+        texts.pruned(&tokens, importance, alpha).map_err(|error| in_model(model, error))
     };
     texts.iter().zip(importance).map(pruned).collect()
 }

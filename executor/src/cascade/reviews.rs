@@ -1,8 +1,9 @@
 //! A small language task with easy and hard items, so that cascades can be tried where no trained model is at hand.
 //!
-//! Reviews of places to stay and to eat, in clauses such as "the soup was delicious"; the question is whether the author would come back. In easy
-//! reviews all clauses say the same. In hard ones words alone do not tell: a clause may be negated ("was hardly delicious"), and where there
-//! is a "but", what comes after it decides. Some reviewers err. All is drawn from the seed alone.
+//! Reviews of places to stay and to eat, in clauses such as "the soup was delicious"; the question is whether the
+//! author would come back. In easy reviews all clauses say the same. In hard ones words alone do not tell: a clause may
+//! be negated ("was hardly delicious"), and where there is a "but", what comes after it decides. Some reviewers err.
+//! All is drawn from the seed alone.
 
 use std::collections::BTreeSet;
 
@@ -241,11 +242,7 @@ fn clauses(count: u64, positive: bool, negated: u64, stream: &mut Stream) -> Str
             _ => "",
         };
         let words = ["the", subject, "was", before, adjective, ending];
-        words
-            .into_iter()
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
+        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     (0..count).map(clause).collect::<Vec<_>>().join(" and ")
 }
@@ -285,10 +282,7 @@ pub fn word_piece_tokenizer(texts: &[&str]) -> Result<Tokenizer, ExecutorError> 
     let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"].map(str::to_owned);
     let begun = letters.iter().map(char::to_string);
     let continued = letters.iter().map(|letter| format!("##{letter}"));
-    let longer = words
-        .iter()
-        .filter(|word| word.chars().count() > 1)
-        .map(|word| (*word).to_owned());
+    let longer = words.iter().filter(|word| word.chars().count() > 1).map(|word| (*word).to_owned());
     let tokens = specials.into_iter().chain(begun).chain(continued).chain(longer);
     let vocabulary: Vec<String> = tokens.collect();
     let vocabulary = WordPiece::read_bytes(vocabulary.join("\n").as_bytes()).map_err(refused)?;

@@ -29,14 +29,12 @@ impl Texts {
     }
 
     fn parts(&self) -> Vec<&str> {
-        std::iter::once(self.first.as_str())
-            .chain(self.second.as_deref())
-            .collect()
+        std::iter::once(self.first.as_str()).chain(self.second.as_deref()).collect()
     }
 
-    /// The texts without the words that received little attention (Tabi, Eq. 5), where `tokens` are theirs and `importance` is what
-    /// [`Classifier::classify`](super::Classifier::classify) said of those. Words that the model did not read, since it ends before,
-    /// stay.
+    /// The texts without the words that received little attention (Tabi, Eq. 5), where `tokens` are theirs and
+    /// `importance` is what [`Classifier::classify`](super::Classifier::classify) said of those. Words that the model
+    /// did not read, since it ends before, stay.
     ///
     /// # Errors
     /// An `alpha` that is negative or not finite.
@@ -46,11 +44,7 @@ impl Texts {
     pub fn pruned(&self, tokens: &Tokens, importance: &[f32], alpha: f64) -> Result<Texts, CascadeError> {
         let placed = tokens.with_importance(importance);
         let parts = self.parts();
-        let read: Vec<&str> = parts
-            .iter()
-            .zip(&tokens.read)
-            .map(|(part, &end)| &part[..end])
-            .collect();
+        let read: Vec<&str> = parts.iter().zip(&tokens.read).map(|(part, &end)| &part[..end]).collect();
         let kept = keep_words(&read, &placed, alpha)?;
         let mut texts = parts.iter().zip(&tokens.read).zip(&kept).map(|((part, &end), kept)| {
             let words = [text_of(part, kept)].into_iter().filter(|text| !text.is_empty());
@@ -103,26 +97,20 @@ pub struct TextTokenizer {
 
 impl std::fmt::Debug for TextTokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TextTokenizer")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        f.debug_struct("TextTokenizer").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl TextTokenizer {
-    /// Reads a `tokenizer.json` for a model of so many positions and ids. Longer texts are cut where the model ends; padding is left to the model.
+    /// Reads a `tokenizer.json` for a model of so many positions and ids. Longer texts are cut where the model ends;
+    /// padding is left to the model.
     ///
     /// # Errors
     /// A file that cannot be read or is none, or one with ids that the model does not have.
     pub fn read(path: &Path, positions: u32, vocabulary: u32) -> Result<TextTokenizer, ExecutorError> {
         let mut tokenizer = tokenizer::open(path)?;
         let wrong = |field: &str, must: String, got: String| ExecutorError::checkpoint(path, field, must, got);
-        if let Some(id) = tokenizer
-            .get_vocab(true)
-            .into_values()
-            .max()
-            .filter(|&id| id >= vocabulary)
-        {
+        if let Some(id) = tokenizer.get_vocab(true).into_values().max().filter(|&id| id >= vocabulary) {
             let must = format!("ids below {vocabulary}, the model's vocabulary");
             return Err(wrong("vocabulary", must, id.to_string()));
         }
@@ -143,8 +131,8 @@ impl TextTokenizer {
     /// The tokens of `texts`.
     ///
     /// # Errors
-    /// A text that the tokenizer does not take, or a word that it loses: no token stands for it, so that nobody could say what
-    /// the model makes of it.
+    /// A text that the tokenizer does not take, or a word that it loses: no token stands for it, so that nobody could
+    /// say what the model makes of it.
     pub fn encode(&self, texts: &Texts) -> Result<Tokens, ExecutorError> {
         let input = match &texts.second {
             Some(second) => EncodeInput::from((texts.first.as_str(), second.as_str())),
@@ -159,7 +147,8 @@ impl TextTokenizer {
         let widened = |numbers: &[u32]| numbers.iter().map(|&number| number.into()).collect();
         let parts = texts.parts();
         let mut places = places(&encoding, &parts);
-        // Where there are no special tokens the library stops with the word that fills the model, and nothing overflows.
+        // Where there are no special tokens the library stops with the word that fills the model, and nothing
+        // overflows.
         let is_cut = !encoding.get_overflowing().is_empty() || encoding.len() == self.positions;
         let read = match is_cut {
             true => read(&places, &parts),
@@ -185,15 +174,11 @@ impl TextTokenizer {
     }
 }
 
-/// Where each token stands. A byte-level tokenizer's tokens may be parts of a character, and of the first after a space that it put there
-/// itself the library has an offset within that character: such tokens stand for the whole of it.
+/// Where each token stands. A byte-level tokenizer's tokens may be parts of a character, and of the first after a space
+/// that it put there itself the library has an offset within that character: such tokens stand for the whole of it.
 fn places(encoding: &Encoding, texts: &[&str]) -> Vec<Option<(usize, Range<usize>)>> {
     let special = encoding.get_special_tokens_mask();
-    let tokens = encoding
-        .get_offsets()
-        .iter()
-        .zip(special)
-        .zip(encoding.get_sequence_ids());
+    let tokens = encoding.get_offsets().iter().zip(special).zip(encoding.get_sequence_ids());
     let place = |((&(from, to), &special), text): ((&(usize, usize), &u32), Option<usize>)| {
         let at = text.filter(|_| special == 0)?;
         let whole = |byte: &usize| texts[at].is_char_boundary(*byte);
@@ -204,14 +189,14 @@ fn places(encoding: &Encoding, texts: &[&str]) -> Vec<Option<(usize, Range<usize
     tokens.map(place).collect()
 }
 
-/// Whether a token stands for a space alone, or for nothing of the text, as the first of a word that is in no vocabulary with its space does: `Ġ` of
-/// byte-level tokenizers, `▁` of SentencePiece's.
+/// Whether a token stands for a space alone, or for nothing of the text, as the first of a word that is in no
+/// vocabulary with its space does: `Ġ` of byte-level tokenizers, `▁` of SentencePiece's.
 fn is_blank(text: &str, bytes: &Range<usize>) -> bool {
     text[bytes.clone()].trim_start().is_empty()
 }
 
-/// A blank token is a part of the word behind it (Tabi, section 4.2: a word goes only with all its tokens), and stands at that one's first character; of no
-/// word, at the end of what is `read`, where none is behind it.
+/// A blank token is a part of the word behind it (Tabi, section 4.2: a word goes only with all its tokens), and stands
+/// at that one's first character; of no word, at the end of what is `read`, where none is behind it.
 fn to_the_word_behind(bytes: &mut Range<usize>, read: &str) {
     if bytes.end <= read.len() && !is_blank(read, bytes) {
         return;
@@ -222,14 +207,12 @@ fn to_the_word_behind(bytes: &mut Range<usize>, read: &str) {
     *bytes = start..start + first;
 }
 
-/// How far a model reads that does not read to the end: to the end of the last word of which it has a token that is not blank.
+/// How far a model reads that does not read to the end: to the end of the last word of which it has a token that is not
+/// blank.
 fn read(places: &[Option<(usize, Range<usize>)>], texts: &[&str]) -> Vec<usize> {
     let end = |(index, text): (usize, &&str)| {
         let of_text = places.iter().flatten().filter(|(text, _)| *text == index);
-        let last = of_text
-            .filter(|(_, bytes)| !is_blank(text, bytes))
-            .map(|(_, bytes)| bytes.end)
-            .max();
+        let last = of_text.filter(|(_, bytes)| !is_blank(text, bytes)).map(|(_, bytes)| bytes.end).max();
         last.map_or(0, |last| {
             last + text[last..].find(char::is_whitespace).unwrap_or(text.len() - last)
         })
@@ -284,9 +267,7 @@ mod tests {
             ["", "This", "beautiful", "ly", "written", ".", ""]
         );
         // The mean is 2.6: the first word goes, and the last stays for its full stop.
-        let pruned = texts
-            .pruned(&tokens, &[9.0, 1.0, 3.0, 0.0, 0.0, 9.0, 9.0], 0.7)
-            .unwrap();
+        let pruned = texts.pruned(&tokens, &[9.0, 1.0, 3.0, 0.0, 0.0, 9.0, 9.0], 0.7).unwrap();
         assert_eq!(pruned, Texts::one("beautifully written."));
     }
 
@@ -310,19 +291,14 @@ mod tests {
             (tokens.ids.len(), &tokens.read),
             (8, &vec!["this is this is this is".len()])
         );
-        let pruned = long
-            .pruned(&tokens, &[0.0, 1.0, 9.0, 1.0, 9.0, 1.0, 9.0, 0.0], 0.5)
-            .unwrap();
+        let pruned = long.pruned(&tokens, &[0.0, 1.0, 9.0, 1.0, 9.0, 1.0, 9.0, 0.0], 0.5).unwrap();
         assert_eq!(pruned, Texts::one("is is is this is"), "what was not read stays");
     }
 
     #[test]
     fn a_lost_word_is_an_error() {
         // The normalizer strips control characters, and nothing is left.
-        let error = tokenizer(WORD_PIECE)
-            .encode(&Texts::one("this \u{200d} paper"))
-            .unwrap_err()
-            .to_string();
+        let error = tokenizer(WORD_PIECE).encode(&Texts::one("this \u{200d} paper")).unwrap_err().to_string();
         assert!(
             error.ends_with(
                 "tokenizer.json: text 0: every word must have a token, got none for `\u{200d}`: the tokenizer loses it"
@@ -431,7 +407,9 @@ mod tests {
                 }
                 // All words but the first lose: what is kept may begin with such a character, and is read in turn.
                 let first = text.split(' ').next().unwrap();
-                let importance: Vec<f32> = { tokens.places.iter() }
+                let importance: Vec<f32> = tokens
+                    .places
+                    .iter()
                     .map(|place| f32::from(u8::from(place.as_ref().is_some_and(|(_, at)| at.start < first.len()))))
                     .collect();
                 let pruned = texts.pruned(&tokens, &importance, 0.5).unwrap();

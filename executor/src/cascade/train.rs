@@ -33,8 +33,8 @@ pub struct Training {
     pub seed: u64,
 }
 
-/// Trains all of a classifier's weights by AdamW, by cross-entropy or for a regression by the squared error; `watch` is told of each epoch and
-/// its mean loss. Once `interrupt` is set it ends with the step.
+/// Trains all of a classifier's weights by AdamW, by cross-entropy or for a regression by the squared error; `watch` is
+/// told of each epoch and its mean loss. Once `interrupt` is set it ends with the step.
 ///
 /// # Errors
 /// No items, tokens that the model does not have, no memory on the device, or an interruption.
@@ -59,10 +59,7 @@ pub fn train(
     for piece in blocks.iter().flat_map(|(_, pieces)| pieces) {
         let _ = piece.set_requires_grad(true);
     }
-    let mut optimizers = blocks
-        .iter()
-        .map(|(block, _)| AdamW::new(block))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut optimizers = blocks.iter().map(|(block, _)| AdamW::new(block)).collect::<Result<Vec<_>, _>>()?;
     let trained = epochs(classifier, items, training, &mut optimizers, interrupt, watch);
     for piece in blocks.iter().flat_map(|(_, pieces)| pieces) {
         let _ = piece.set_requires_grad(false);
@@ -128,10 +125,7 @@ fn step(classifier: &Classifier, optimizers: &mut [AdamW], rate: f64, decay: f64
     tch::no_grad(|| {
         let mut gradients = Vec::new();
         for (_, pieces) in classifier.blocks() {
-            let flat = pieces
-                .iter()
-                .map(|piece| piece.f_grad()?.f_reshape([-1]))
-                .collect::<Result<Vec<_>, _>>()?;
+            let flat = pieces.iter().map(|piece| piece.f_grad()?.f_reshape([-1])).collect::<Result<Vec<_>, _>>()?;
             gradients.push(Tensor::f_cat(&flat, 0)?);
             for piece in pieces {
                 let _ = piece.f_grad()?.f_zero_()?;
@@ -169,20 +163,10 @@ impl AdamW {
     fn step(&mut self, block: &Tensor, gradient: &Tensor, rate: f64, decay: f64) -> Result<(), ExecutorError> {
         self.steps += 1;
         let [first, second] = BETAS;
-        let _ = self
-            .mean
-            .f_mul_scalar_(first)?
-            .f_add_(&gradient.f_mul_scalar(1.0 - first)?)?;
-        let _ = self
-            .square
-            .f_mul_scalar_(second)?
-            .f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - second)?)?;
+        let _ = self.mean.f_mul_scalar_(first)?.f_add_(&gradient.f_mul_scalar(1.0 - first)?)?;
+        let _ = self.square.f_mul_scalar_(second)?.f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - second)?)?;
         let unbiased = |beta: f64| 1.0 - beta.powi(self.steps);
-        let spread = self
-            .square
-            .f_div_scalar(unbiased(second))?
-            .f_sqrt_()?
-            .f_add_scalar_(EPSILON)?;
+        let spread = self.square.f_div_scalar(unbiased(second))?.f_sqrt_()?.f_add_scalar_(EPSILON)?;
         let change = self.mean.f_div(&spread)?.f_mul_scalar_(rate / unbiased(first))?;
         let mut block = block.shallow_clone();
         let _ = block.f_mul_scalar_(1.0 - rate * decay)?.f_sub_(&change)?;

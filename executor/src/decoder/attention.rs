@@ -6,7 +6,8 @@ use super::kv::KvCache;
 use super::step::{Decodes, Prefill, Step};
 use crate::error::ExecutorError;
 
-/// Scores that a processor's widest vectors hold. What is left of a row it takes one by one: attention over 47 tokens takes 1.4 times as long as over 48.
+/// Scores that a processor's widest vectors hold. What is left of a row it takes one by one: attention over 47 tokens
+/// takes 1.4 times as long as over 48.
 const VECTOR_SCORES: i64 = 16;
 
 /// So many tokens, and places after them that are masked, as fill vectors of scores.
@@ -28,13 +29,12 @@ impl Heads {
         self.query + 2 * self.kv
     }
 
-    /// Writes the keys and values in `projected`, `[tokens, all heads, width]`, to the cache, and attends: `[tokens, hidden]`.
+    /// Writes the keys and values in `projected`, `[tokens, all heads, width]`, to the cache, and attends:
+    /// `[tokens, hidden]`.
     pub fn attend(self, projected: &Tensor, layer: usize, step: &Step, kv: &KvCache) -> Result<Tensor, ExecutorError> {
         let tokens = step.tokens() as i64;
         let mut pages = kv.layer(layer)?;
-        let new = projected
-            .f_narrow(1, self.query, 2 * self.kv)?
-            .f_view([tokens, 2, self.kv, self.width])?;
+        let new = projected.f_narrow(1, self.query, 2 * self.kv)?.f_view([tokens, 2, self.kv, self.width])?;
         let _ = pages.f_index_put_(&[Some(&step.pages), None, Some(&step.offsets)], &new, false)?;
 
         let mut attended = Vec::with_capacity(step.prefills.len() + 1);
@@ -68,8 +68,8 @@ impl Heads {
             }
             Some(cached) => {
                 let [key, value] = self.gathered(pages, &cached.pages, 1, cached.context)?;
-                // As new tokens attend: the query heads that share keys stand as so many positions of one head. A GPU's kernels that take a mask know no
-                // shared keys, and what does computes every score in memory.
+                // As new tokens attend: the query heads that share keys stand as so many positions of one head. A GPU's
+                // kernels that take a mask know no shared keys, and what does computes every score in memory.
                 let (tokens, shared) = (prefill.tokens, self.query / self.kv);
                 let query = query
                     .f_reshape([tokens, self.kv, shared, self.width])?
@@ -87,8 +87,8 @@ impl Heads {
         Ok(attended.f_reshape([prefill.tokens, self.query * self.width])?)
     }
 
-    /// Attention of sequences of equal length over themselves: queries, keys and values are `[n, l, heads, width]`. Of more keys than queries, the last are
-    /// seen by none.
+    /// Attention of sequences of equal length over themselves: queries, keys and values are `[n, l, heads, width]`. Of
+    /// more keys than queries, the last are seen by none.
     pub fn causal(self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, ExecutorError> {
         let by_head = |x: &Tensor| x.f_transpose(1, 2);
         let (query, key, value) = (by_head(query)?, by_head(key)?, by_head(value)?);
@@ -102,16 +102,19 @@ impl Heads {
         let sequences = decodes.sequences;
         let [key, value] = self.gathered(pages, &decodes.pages, sequences, decodes.context)?;
         // The query heads that share keys stand as so many positions of one head: nothing is repeated in memory.
-        let query = projected
-            .f_narrow(0, decodes.first, sequences)?
-            .f_narrow(1, 0, self.query)?
-            .f_reshape([sequences, self.kv, self.query / self.kv, self.width])?;
+        let query = projected.f_narrow(0, decodes.first, sequences)?.f_narrow(1, 0, self.query)?.f_reshape([
+            sequences,
+            self.kv,
+            self.query / self.kv,
+            self.width,
+        ])?;
         let mask = decodes.mask.as_ref();
         let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
         Ok(attended.f_reshape([sequences, self.query * self.width])?)
     }
 
-    /// The keys and values of so many sequences, copied together from their pages: `[sequences, kv, context, width]` each.
+    /// The keys and values of so many sequences, copied together from their pages: `[sequences, kv, context, width]`
+    /// each.
     fn gathered(
         self,
         pages: &Tensor,

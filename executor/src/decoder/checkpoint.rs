@@ -23,12 +23,13 @@ const OUTPUT: &str = "lm_head.weight";
 
 /// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
 /// [`Decoder::from_parameters`](super::Decoder::from_parameters). `path` is a safetensors file, or a folder with
-/// `model.safetensors`, or else with parts and `model.safetensors.index.json`. Other tensors are left alone. Where `config.json`, in the folder or beside the file, does not say whether Llama's
-/// output is tied to the token embeddings, for want of a `config.json`, it is if `lm_head.weight` is left out.
+/// `model.safetensors`, or else with parts and `model.safetensors.index.json`. Other tensors are left alone. Where
+/// `config.json`, in the folder or beside the file, does not say whether Llama's output is tied to the token
+/// embeddings, for want of a `config.json`, it is if `lm_head.weight` is left out.
 ///
 /// # Errors
-/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for, an output matrix that is not
-/// the embeddings though it is said to be.
+/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape`
+/// asks for, an output matrix that is not the embeddings though it is said to be.
 pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
     check(shape)?;
     let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
@@ -114,19 +115,14 @@ fn copy(path: &Path, name: &str, tensor: &TensorView<'_>, place: &Place, block: 
     }
     let rows =
         numbers_of(path, name, tensor, block.kind())?.f_narrow(0, place.skipped_rows as i64, place.shape[0] as i64)?;
-    block
-        .f_narrow(0, place.offset as i64, place.length() as i64)?
-        .f_copy_(&rows.f_reshape([-1])?)?;
+    block.f_narrow(0, place.offset as i64, place.length() as i64)?.f_copy_(&rows.f_reshape([-1])?)?;
     Ok(())
 }
 
 /// The tensor of that name, with the name that it has in the file: some of OPT's checkpoints leave the first part out.
 fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView<'a>)> {
     let mut candidates = vec![name];
-    candidates.extend(
-        name.strip_prefix("model.")
-            .filter(|_| name.starts_with("model.decoder.")),
-    );
+    candidates.extend(name.strip_prefix("model.").filter(|_| name.starts_with("model.decoder.")));
     candidates
         .into_iter()
         .find_map(|name| tensors.tensor(name).ok().map(|found| (name.to_string(), found)))
@@ -143,8 +139,8 @@ pub(crate) mod tests {
     use crate::decoder::Decoder;
     use crate::tensors_file::write;
 
-    /// Writes a flat block of 32-bit parameters as one file that [`read_decoder`] and Hugging Face's library read. The file is whole
-    /// or not there at all.
+    /// Writes a flat block of 32-bit parameters as one file that [`read_decoder`] and Hugging Face's library read. The
+    /// file is whole or not there at all.
     ///
     /// # Errors
     /// A shape that is no decoder's, a block of another length, or a file that cannot be written.
@@ -158,10 +154,8 @@ pub(crate) mod tests {
         }
         let mut bytes = vec![0; 4 * shape.parameters() as usize];
         block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
-        let stored: Vec<(Place, Vec<u8>)> = places(shape)
-            .into_iter()
-            .map(|place| with_skipped_rows(place, &bytes))
-            .collect();
+        let stored: Vec<(Place, Vec<u8>)> =
+            places(shape).into_iter().map(|place| with_skipped_rows(place, &bytes)).collect();
         let tensors: HashMap<&str, TensorView<'_>> = stored
             .iter()
             .map(|(place, data)| {
@@ -231,11 +225,7 @@ pub(crate) mod tests {
         }
         let index = serde_json::json!({"metadata": {}, "weight_map": map}).to_string();
         std::fs::write(folder.path().join(INDEX), index).unwrap();
-        assert!(
-            read_decoder(folder.path(), &shape, DType::F32)
-                .unwrap()
-                .equal(decoder.parameters())
-        );
+        assert!(read_decoder(folder.path(), &shape, DType::F32).unwrap().equal(decoder.parameters()));
     }
 
     /// Parts that were saved before the whole.

@@ -57,8 +57,8 @@ impl DecoderConfig {
     }
 }
 
-/// Whether a checkpoint's output matrix is that of its token embeddings, as its `config.json` says; false where that says nothing, as in Hugging
-/// Face's Llama. None where there is no such file.
+/// Whether a checkpoint's output matrix is that of its token embeddings, as its `config.json` says; false where that
+/// says nothing, as in Hugging Face's Llama. None where there is no such file.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -87,7 +87,8 @@ struct Tied {
 
 type Wrong<'a> = &'a dyn Fn(&str, &str, String) -> ExecutorError;
 
-/// Refuses a field that says anything but what is computed here. What is absent is Hugging Face's default, which is computed.
+/// Refuses a field that says anything but what is computed here. What is absent is Hugging Face's default, which is
+/// computed.
 fn only<T: PartialEq + std::fmt::Debug>(
     field: &str,
     must: T,

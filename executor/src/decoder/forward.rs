@@ -17,9 +17,9 @@ use crate::error::ExecutorError;
 use crate::lora::{Input, Loras};
 use crate::whole_models::WholeModel;
 
-/// A decoder on a device: Llama's block (Touvron et al., 2023: root mean square norms before each sub-layer, rotary positions,
-/// grouped-query attention, a gated feed-forward) or OPT's (Zhang et al., 2022: layer norms before each sub-layer, learned
-/// positions, ReLU, biases).
+/// A decoder on a device: Llama's block (Touvron et al., 2023: root mean square norms before each sub-layer, rotary
+/// positions, grouped-query attention, a gated feed-forward) or OPT's (Zhang et al., 2022: layer norms before each
+/// sub-layer, learned positions, ReLU, biases).
 ///
 /// All parameters lie in one block and the layers are views into it, as in [`Encoder`](crate::Encoder).
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Decoder {
         Decoder::random_upper(shape, 0, seed, dtype, device)
     }
 
-    /// Likewise, only the layers from `first_layer` on and what comes after them, with the same weights as in the whole model: what begins
-    /// with hidden states that a PLOT table gave for the lower layers.
+    /// Likewise, only the layers from `first_layer` on and what comes after them, with the same weights as in the whole
+    /// model: what begins with hidden states that a PLOT table gave for the lower layers.
     ///
     /// # Errors
     /// A shape that is no decoder's or has no such layer, or no memory on the device.
@@ -93,8 +93,8 @@ impl Decoder {
         let config = DecoderConfig::new(shape)?;
         let length = layout::upper_parameters(shape, first_layer)? as i64;
         let decoder = Decoder::upper(&config, first_layer, Tensor::f_empty([length], (kind(dtype), device))?)?;
-        // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision. The device rounds them, which takes a
-        // core of the host longer than it takes to copy them.
+        // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision. The device
+        // rounds them, which takes a core of the host longer than it takes to copy them.
         layout::initialise(shape, first_layer, seed, 0, device, |offset, numbers| {
             let mut place = decoder.parameters.f_narrow(0, offset as i64, numbers.numel() as i64)?;
             copy_block(&mut place, &numbers.f_to(device)?)
@@ -102,8 +102,8 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// A decoder over a flat block of parameters, `[shape.parameters()]`, such as [`read_decoder`](super::read_decoder) reads. It
-    /// shares the block and does not copy it.
+    /// A decoder over a flat block of parameters, `[shape.parameters()]`, such as [`read_decoder`](super::read_decoder)
+    /// reads. It shares the block and does not copy it.
     ///
     /// # Errors
     /// A shape that is no decoder's, or a block of another length.
@@ -111,7 +111,8 @@ impl Decoder {
         Decoder::upper(config, 0, parameters)
     }
 
-    /// The layers from `first_layer` on and what comes after them, of a whole decoder, in memory of their own on a device.
+    /// The layers from `first_layer` on and what comes after them, of a whole decoder, in memory of their own on a
+    /// device.
     ///
     /// # Errors
     /// No such layer, or no memory on the device.
@@ -177,9 +178,7 @@ impl Decoder {
                 down: views.linear(hidden, intermediate)?,
             })
         };
-        let layers = (first_layer..shape.layers as usize)
-            .map(|_| layer())
-            .collect::<Result<_, _>>()?;
+        let layers = (first_layer..shape.layers as usize).map(|_| layer()).collect::<Result<_, _>>()?;
         let norm = views.norm(hidden)?;
         let output = match &words {
             Some(words) if !shape.gated => words.shallow_clone(),
@@ -219,16 +218,18 @@ impl Decoder {
     /// Lays out a forward pass over `chunks`, whose keys and values are in `kv`.
     ///
     /// # Errors
-    /// No chunks, an empty one, an id outside the vocabulary, a sequence longer than the model has positions, pages that there
-    /// are not, too few of them, or one that two chunks write to.
+    /// No chunks, an empty one, an id outside the vocabulary, a sequence longer than the model has positions, pages
+    /// that there are not, too few of them, or one that two chunks write to.
     pub fn step(&self, chunks: &[Chunk<'_>], kv: &KvCache) -> Result<Step, ExecutorError> {
         tch::no_grad(|| Step::new(self.shape(), self.rotary.as_ref(), kv, chunks))
     }
 
-    /// The whole forward pass over a step: logits `[n, vocabulary]` of the chunks that want a token, in the order given.
+    /// The whole forward pass over a step: logits `[n, vocabulary]` of the chunks that want a token, in the order
+    /// given.
     ///
     /// # Errors
-    /// A cache that does not hold all layers or is of another shape, a decoder without its lower layers, or no memory on the device.
+    /// A cache that does not hold all layers or is of another shape, a decoder without its lower layers, or no memory
+    /// on the device.
     pub fn forward(
         &self,
         step: &Step,
@@ -239,8 +240,8 @@ impl Decoder {
         self.logits(&hidden, step)
     }
 
-    /// What [`forward`](Self::forward) does above the lower layers: from `looked_up`, the hidden states `[tokens, hidden]` that a PLOT table
-    /// gave for the step's tokens, in the order of the chunks given.
+    /// What [`forward`](Self::forward) does above the lower layers: from `looked_up`, the hidden states
+    /// `[tokens, hidden]` that a PLOT table gave for the step's tokens, in the order of the chunks given.
     ///
     /// # Errors
     /// As for [`layers`](Self::layers).
@@ -279,8 +280,8 @@ impl Decoder {
         })
     }
 
-    /// Layers `range` over `hidden`, `[tokens, hidden]` both in and out. A range that begins above 0 goes on from hidden states
-    /// that a PLOT table gave for the lower layers, put in the step's order by [`Step::arrange`].
+    /// Layers `range` over `hidden`, `[tokens, hidden]` both in and out. A range that begins above 0 goes on from
+    /// hidden states that a PLOT table gave for the lower layers, put in the step's order by [`Step::arrange`].
     ///
     /// # Errors
     /// Parameters or a cache of another shape, or no memory on the device.
@@ -317,7 +318,8 @@ impl Decoder {
         tch::no_grad(|| self.project(layer, hidden, step.angles.as_ref(), tenants))
     }
 
-    /// A layer's self-attention up to, and without, its output projection: writes keys and values to the cache, `[tokens, hidden]`.
+    /// A layer's self-attention up to, and without, its output projection: writes keys and values to the cache,
+    /// `[tokens, hidden]`.
     ///
     /// # Errors
     /// As for [`layers`](Self::layers).
@@ -408,11 +410,12 @@ impl Decoder {
         tch::no_grad(|| Ok(self.norm.forward(hidden)?.f_linear::<&Tensor>(&self.output, None)?))
     }
 
-    /// Hidden states `[n, l, hidden]` after the first `layers` layers of equally long token sequences, without a cache: what a
-    /// PLOT table holds of each fragment (HMI, section 3.2). With all layers it is the whole model.
+    /// Hidden states `[n, l, hidden]` after the first `layers` layers of equally long token sequences, without a cache:
+    /// what a PLOT table holds of each fragment (HMI, section 3.2). With all layers it is the whole model.
     ///
     /// # Errors
-    /// No sequences, an empty one, several lengths, more tokens than positions, an id outside the vocabulary, or no memory.
+    /// No sequences, an empty one, several lengths, more tokens than positions, an id outside the vocabulary, or no
+    /// memory.
     ///
     /// # Panics
     /// If the model has fewer layers.

@@ -11,22 +11,23 @@ use crate::error::ExecutorError;
 
 /// Pages of keys and values, the page outermost, so that sequences join and leave one by one (Punica, section 5.4).
 ///
-/// The cache knows nothing of sequences: which pages are whose is what each [`Chunk`](super::Chunk) of a step says. A page
-/// holds all layers, so that one copy moves it.
+/// The cache knows nothing of sequences: which pages are whose is what each [`Chunk`](super::Chunk) of a step says. A
+/// page holds all layers, so that one copy moves it.
 #[derive(Debug)]
 pub struct KvCache {
-    /// `[pages, layers, 2, page_tokens, kv_heads, width]`. Tokens come before heads, unlike in the paper: so the pages of a
-    /// sequence, gathered, are its keys without another copy.
+    /// `[pages, layers, 2, page_tokens, kv_heads, width]`. Tokens come before heads, unlike in the paper: so the pages
+    /// of a sequence, gathered, are its keys without another copy.
     pages: Tensor,
     layers: Range<usize>,
 }
 
 impl KvCache {
-    /// `pages` pages of `page_tokens` tokens each, for `layers` of a decoder: all, or the upper ones where a PLOT table stands
-    /// in for the lower.
+    /// `pages` pages of `page_tokens` tokens each, for `layers` of a decoder: all, or the upper ones where a PLOT table
+    /// stands in for the lower.
     ///
     /// # Errors
-    /// A shape that is no decoder's, no pages, empty pages, layers that the shape does not have, or no memory on the device.
+    /// A shape that is no decoder's, no pages, empty pages, layers that the shape does not have, or no memory on the
+    /// device.
     pub fn new(
         shape: &ModelShape,
         layers: Range<usize>,
@@ -102,8 +103,8 @@ impl KvCache {
         self.pages.kind()
     }
 
-    /// Issues copies of pages of another cache of the same sizes into pages of this one, one for one. They are there, and the others may change, when
-    /// the current stream has come past them.
+    /// Issues copies of pages of another cache of the same sizes into pages of this one, one for one. They are there,
+    /// and the others may change, when the current stream has come past them.
     ///
     /// # Errors
     /// Caches of different sizes, or a page that one of them does not have.
@@ -132,8 +133,8 @@ impl KvCache {
         Ok(())
     }
 
-    /// Issues zeros into pages that new holders begin: what lies beyond a sequence's end is masked, but what is no number stays none behind a mask, and a former
-    /// holder's must not reach another's tokens.
+    /// Issues zeros into pages that new holders begin: what lies beyond a sequence's end is masked, but what is no
+    /// number stays none behind a mask, and a former holder's must not reach another's tokens.
     pub(crate) fn clear(&self, pages: &[i64]) -> Result<(), ExecutorError> {
         if !pages.is_empty() {
             let pages = sent_to(self.device(), &Tensor::f_from_slice(pages)?)?;

@@ -1,6 +1,7 @@
 //! Which parameter lies where in a decoder's flat block: Hugging Face's tensors, in the order of the forward pass.
 //!
-//! Query, key and value lie next to each other, and so do Llama's gate and up: one view over them is one matrix product.
+//! Query, key and value lie next to each other, and so do Llama's gate and up: one view over them is one matrix
+//! product.
 
 use std::ops::Range;
 
@@ -98,17 +99,16 @@ fn layer_of(name: &str) -> Option<u32> {
     rest.split('.').next()?.parse().ok()
 }
 
-/// Where the weight matrices of the layers below `layers` lie in a flat block: what further pretraining changes of them, biases and norms apart.
+/// Where the weight matrices of the layers below `layers` lie in a flat block: what further pretraining changes of
+/// them, biases and norms apart.
 pub(crate) fn lower_matrices(shape: &ModelShape, layers: u32) -> Vec<Range<usize>> {
     let is_below = |place: &Place| place.shape.len() == 2 && layer_of(&place.name).is_some_and(|layer| layer < layers);
     let places = places(shape).into_iter().filter(is_below);
-    places
-        .map(|place| place.offset..place.offset + place.length())
-        .collect()
+    places.map(|place| place.offset..place.offset + place.length()).collect()
 }
 
-/// Whether a decoder whose layers below `first_layer` are looked up has a tensor: those of the upper layers, and of what comes after them,
-/// to which OPT's token matrix belongs.
+/// Whether a decoder whose layers below `first_layer` are looked up has a tensor: those of the upper layers, and of
+/// what comes after them, to which OPT's token matrix belongs.
 fn is_upper(shape: &ModelShape, first_layer: u32, name: &str) -> bool {
     match layer_of(name) {
         Some(layer) => layer >= first_layer,
@@ -120,9 +120,7 @@ fn is_upper(shape: &ModelShape, first_layer: u32, name: &str) -> bool {
 
 /// Where what a decoder has whose layers below `first_layer` are looked up lies in the whole one's block, in order.
 pub(crate) fn upper_ranges(shape: &ModelShape, first_layer: u32) -> Vec<Range<usize>> {
-    let own = places(shape)
-        .into_iter()
-        .filter(|place| is_upper(shape, first_layer, &place.name));
+    let own = places(shape).into_iter().filter(|place| is_upper(shape, first_layer, &place.name));
     own.map(|place| place.offset..place.offset + place.length()).collect()
 }
 
@@ -203,9 +201,9 @@ fn opt(shape: &ModelShape) -> Vec<Named> {
     tensors
 }
 
-/// Makes each tensor of a flat block as both are initialised, small weights, no biases, norms that change nothing, and gives it to
-/// `write` with its offset; of the layers from `first_layer` on, with the same weights as in the whole model. `device` is where they will be
-/// copied to: all are made in the same place, from which it copies fastest.
+/// Makes each tensor of a flat block as both are initialised, small weights, no biases, norms that change nothing, and
+/// gives it to `write` with its offset; of the layers from `first_layer` on, with the same weights as in the whole
+/// model. `device` is where they will be copied to: all are made in the same place, from which it copies fastest.
 pub(crate) fn initialise(
     shape: &ModelShape,
     first_layer: u32,

@@ -26,8 +26,8 @@ pub enum RopeScaling {
         /// How much slower they turn.
         factor: f64,
     },
-    /// `llama3`: those that turn `high` times or more over the first context are left, those that turn `low` times or less are stretched as
-    /// a whole, and those between in proportion to their turns.
+    /// `llama3`: those that turn `high` times or more over the first context are left, those that turn `low` times or
+    /// less are stretched as a whole, and those between in proportion to their turns.
     Llama3 {
         /// How much slower the slow ones turn.
         factor: f64,
@@ -53,9 +53,7 @@ impl Rope {
     /// Radians a token by which each pair of a head as wide turns.
     pub(crate) fn frequencies(&self, width: u32) -> Vec<f64> {
         let frequency = |pair: u32| self.theta.powf(-2.0 * f64::from(pair) / f64::from(width));
-        (0..width / 2)
-            .map(|pair| self.scaling.stretched(frequency(pair)))
-            .collect()
+        (0..width / 2).map(|pair| self.scaling.stretched(frequency(pair))).collect()
     }
 }
 
@@ -78,7 +76,8 @@ impl RopeScaling {
     }
 }
 
-/// What a `config.json` says of it: as `rope_theta` and `rope_scaling` before version 5 of transformers, as `rope_parameters` since.
+/// What a `config.json` says of it: as `rope_theta` and `rope_scaling` before version 5 of transformers, as
+/// `rope_parameters` since.
 #[derive(Deserialize)]
 pub(super) struct Written {
     rope_theta: Option<f64>,
@@ -105,8 +104,8 @@ struct Parameters {
 pub(super) type Wrong = (String, String, String);
 
 impl Written {
-    /// What is computed of it for a model of so many positions. Of two sets of parameters the older one counts, where it says anything, as in
-    /// transformers.
+    /// What is computed of it for a model of so many positions. Of two sets of parameters the older one counts, where
+    /// it says anything, as in transformers.
     pub fn rope(&self, positions: u32) -> Result<Rope, Wrong> {
         let named = [
             ("rope_scaling", &self.rope_scaling),
@@ -190,7 +189,8 @@ mod tests {
         },
     };
 
-    /// By the published rule, which goes by wavelengths: those below 2,048 tokens are left, those above 8,192 eight times as long.
+    /// By the published rule, which goes by wavelengths: those below 2,048 tokens are left, those above 8,192 eight
+    /// times as long.
     #[test]
     fn llama_3_1s_slow_positions_turn_slower() {
         let plain = Rope {

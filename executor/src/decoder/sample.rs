@@ -12,8 +12,8 @@ use crate::likeliest::{NOT_FINITE, likeliest};
 pub enum Sampling {
     /// The most likely.
     Greedy,
-    /// Drawn, each with the probability that its logit divided by the temperature gives it. The draw depends on what is here and
-    /// on nothing else: a sequence recomputed elsewhere goes on with the same tokens.
+    /// Drawn, each with the probability that its logit divided by the temperature gives it. The draw depends on what is
+    /// here and on nothing else: a sequence recomputed elsewhere goes on with the same tokens.
     Temperature {
         /// Above 0; the larger, the more even.
         temperature: f32,
@@ -78,7 +78,8 @@ struct Drawn {
 }
 
 impl Drawn {
-    /// By inversion of the cumulative probabilities, in double precision: a vocabulary's many small ones add up exactly enough.
+    /// By inversion of the cumulative probabilities, in double precision: a vocabulary's many small ones add up exactly
+    /// enough.
     fn choose(&self, logits: &Tensor) -> Result<Tensor, ExecutorError> {
         let column = |tensor: Tensor| Ok::<_, ExecutorError>(sent_to(logits.device(), &tensor)?.f_unsqueeze(1)?);
         let temperatures = column(Tensor::f_from_slice(&self.temperatures)?)?;
@@ -88,9 +89,7 @@ impl Drawn {
         let last = logits.size()[1] - 1;
         let total = cumulative.f_narrow(1, last, 1)?;
         // The first token whose cumulative probability exceeds the draw; so none of probability 0.
-        let chosen = uniforms
-            .f_mul(&total)?
-            .f_searchsorted::<Tensor>(&cumulative, false, true, "right", None)?;
+        let chosen = uniforms.f_mul(&total)?.f_searchsorted::<Tensor>(&cumulative, false, true, "right", None)?;
         Ok(chosen.f_clamp_max(last)?.f_squeeze_dim(1)?)
     }
 }

@@ -28,8 +28,8 @@ pub struct Chunk<'a> {
 
 /// The chunks of one forward pass, on the device. Made by [`Decoder::step`](super::Decoder::step).
 ///
-/// Inside, longer chunks come before those of one token, and each of the two is ordered by slot, so that tenants' tokens lie next
-/// to each other; tokens and logits are told in the order of the chunks given.
+/// Inside, longer chunks come before those of one token, and each of the two is ordered by slot, so that tenants'
+/// tokens lie next to each other; tokens and logits are told in the order of the chunks given.
 #[derive(Debug)]
 pub struct Step {
     /// Token ids, `[tokens]`, in the order inside.
@@ -65,7 +65,8 @@ pub(crate) struct Prefill {
 pub(crate) struct Cached {
     /// The pages up to the chunk's last token, `[p]`.
     pub pages: Tensor,
-    /// Places in them that are attended to: of its tokens, the chunk's own included, and of what [fills](filled) vectors.
+    /// Places in them that are attended to: of its tokens, the chunk's own included, and of what [fills](filled)
+    /// vectors.
     pub context: i64,
     /// Added to scores, `[tokens, context]`: minus infinity for later tokens and for what none is at.
     pub mask: Tensor,
@@ -78,9 +79,11 @@ pub(crate) struct Decodes {
     pub sequences: i64,
     /// Their pages, `[sequences × p]`, as many for each as the longest has.
     pub pages: Tensor,
-    /// Places of each that are attended to: of the longest's tokens, its new one included, and of what [fills](filled) vectors.
+    /// Places of each that are attended to: of the longest's tokens, its new one included, and of what [fills](filled)
+    /// vectors.
     pub context: i64,
-    /// Added to scores, `[sequences, 1, 1, context]`: minus infinity beyond a sequence's end. None on a CPU where all end there.
+    /// Added to scores, `[sequences, 1, 1, context]`: minus infinity beyond a sequence's end. None on a CPU where all
+    /// end there.
     pub mask: Option<Tensor>,
 }
 
@@ -148,8 +151,8 @@ impl Step {
         self.wanted.size()[0] as usize
     }
 
-    /// Puts `[tokens, …]`, such as hidden states from a PLOT table, from the order of the chunks given into that inside, in which
-    /// [`Decoder::layers`](super::Decoder::layers) expects them.
+    /// Puts `[tokens, …]`, such as hidden states from a PLOT table, from the order of the chunks given into that
+    /// inside, in which [`Decoder::layers`](super::Decoder::layers) expects them.
     ///
     /// # Errors
     /// Fewer rows than the step has tokens.
@@ -168,8 +171,8 @@ impl Step {
         &self.segments
     }
 
-    /// Has `chunk`, the only one of the step, attend to its pages even if nothing is cached before it: what a chunk of a context costs as the past
-    /// goes to nothing, where a whole prompt needs neither pages nor mask.
+    /// Has `chunk`, the only one of the step, attend to its pages even if nothing is cached before it: what a chunk of
+    /// a context costs as the past goes to nothing, where a whole prompt needs neither pages nor mask.
     pub(crate) fn over_pages(mut self, chunk: &Chunk<'_>, kv: &KvCache) -> Result<Step, ExecutorError> {
         for prefill in &mut self.prefills {
             prefill.cached = Some(Cached::new(chunk, kv)?);
@@ -275,7 +278,8 @@ impl Decodes {
             pages.extend(own);
         }
         let device: Device = kv.device();
-        // A GPU has another kernel for what needs none, which a batch would be computed by now and then: so all there have one.
+        // A GPU has another kernel for what needs none, which a batch would be computed by now and then: so all there
+        // have one.
         let mask = (device.is_cuda() || ends.iter().any(|&end| end < context)).then(|| {
             let ends = sent_to(device, &Tensor::f_from_slice(&ends)?)?.f_view([sequences, 1, 1, 1])?;
             let beyond = Tensor::f_arange(context, (Kind::Int64, device))?.f_ge_tensor(&ends)?;
@@ -324,8 +328,8 @@ fn starts(chunks: &[Chunk<'_>]) -> Vec<usize> {
     chunks.iter().map(of).collect()
 }
 
-/// Refuses what would read or write beyond a tensor's end, which a GPU would notice late and take the process with it, and
-/// two sequences that write to one page.
+/// Refuses what would read or write beyond a tensor's end, which a GPU would notice late and take the process with it,
+/// and two sequences that write to one page.
 fn check(shape: &ModelShape, kv: &KvCache, chunks: &[Chunk<'_>]) -> Result<(), ExecutorError> {
     if chunks.is_empty() {
         return Err(ExecutorError::input("step", "at least one chunk", "none"));
@@ -343,11 +347,7 @@ fn check(shape: &ModelShape, kv: &KvCache, chunks: &[Chunk<'_>]) -> Result<(), E
         if chunk.ids.is_empty() {
             return refuse("ids", "at least one token".into(), &"none");
         }
-        if let Some(id) = chunk
-            .ids
-            .iter()
-            .find(|id| !(0..i64::from(shape.vocabulary)).contains(*id))
-        {
+        if let Some(id) = chunk.ids.iter().find(|id| !(0..i64::from(shape.vocabulary)).contains(*id)) {
             return refuse("ids", format!("from 0 to {}", shape.vocabulary - 1), id);
         }
         let context = chunk.cached as usize + chunk.ids.len();

@@ -20,13 +20,14 @@ unsafe impl Send for Graph {}
 static CAPTURES: Mutex<()> = Mutex::new(());
 
 impl Graph {
-    /// Captures what `work` issues to the current stream, which is not done yet, and returns it with what `work` did. `work` must neither
-    /// wait for the device nor read from it, and what it does must have been done before, so that libtorch has chosen its kernels and made
-    /// their workspaces.
+    /// Captures what `work` issues to the current stream, which is not done yet, and returns it with what `work` did.
+    /// `work` must neither wait for the device nor read from it, and what it does must have been done before, so that
+    /// libtorch has chosen its kernels and made their workspaces.
     ///
     /// # Errors
-    /// What `work` says, work that cannot be captured, no GPU, or a libtorch without its part for CUDA. After work that could not be captured libtorch's
-    /// allocator keeps what it would give back, and its random numbers on the device fail: whatever else needs these goes into a new process.
+    /// What `work` says, work that cannot be captured, no GPU, or a libtorch without its part for CUDA. After work that
+    /// could not be captured libtorch's allocator keeps what it would give back, and its random numbers on the device
+    /// fail: whatever else needs these goes into a new process.
     pub fn capture<T>(
         device: Device,
         work: impl FnOnce() -> Result<T, ExecutorError>,

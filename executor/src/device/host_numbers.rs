@@ -59,17 +59,16 @@ impl HostNumbers {
         }
     }
 
-    /// Issues their copy to a device, in these dimensions and this number format. From locked memory it does not wait: the numbers must stay
-    /// until the current stream has come past it.
+    /// Issues their copy to a device, in these dimensions and this number format. From locked memory it does not wait:
+    /// the numbers must stay until the current stream has come past it.
     ///
     /// # Errors
     /// As many numbers as do not fit `size`, or no memory on the device.
     pub fn on_device(&self, size: &[i64], kind: Kind, device: Device) -> Result<Tensor, ExecutorError> {
         match self {
-            HostNumbers::Paged(buffer) => Ok(Tensor::f_from_slice(buffer)?
-                .f_view(size)?
-                .f_to_kind(kind)?
-                .f_to(device)?),
+            HostNumbers::Paged(buffer) => {
+                Ok(Tensor::f_from_slice(buffer)?.f_view(size)?.f_to_kind(kind)?.f_to(device)?)
+            }
             HostNumbers::Locked { buffer, length, .. } => {
                 let numbers = buffer.f_narrow(0, 0, *length as i64)?.f_view(size)?;
                 let mut there = Tensor::f_empty(numbers.size(), (Kind::Float, device))?;
@@ -98,9 +97,7 @@ mod tests {
                 numbers.resize(count).unwrap();
                 let slice = numbers.as_mut_slice();
                 assert_eq!(slice.len(), count);
-                (0..)
-                    .zip(slice)
-                    .for_each(|(at, number)| *number = at as f32 + count as f32);
+                (0..).zip(slice).for_each(|(at, number)| *number = at as f32 + count as f32);
                 let there = numbers.on_device(&[-1, 2], Kind::Double, Device::Cpu).unwrap();
                 assert_eq!((there.size(), there.kind()), (vec![count as i64 / 2, 2], Kind::Double));
                 let expected: Vec<f64> = (0..count).map(|at| (at + count) as f64).collect();

@@ -1,5 +1,5 @@
-//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams, events and captured work; and the thread settings
-//! under which everything is measured and served.
+//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams, events and
+//! captured work; and the thread settings under which everything is measured and served.
 
 mod graph;
 mod host_numbers;
@@ -21,8 +21,8 @@ pub use self::stream::{
 };
 use crate::error::ExecutorError;
 
-/// Loads libtorch's part for CUDA, once: from `LD_LIBRARY_PATH`, or from where the linked libtorch lies. To be called before anything asks
-/// libtorch for GPUs, since it remembers that there were none.
+/// Loads libtorch's part for CUDA, once: from `LD_LIBRARY_PATH`, or from where the linked libtorch lies. To be called
+/// before anything asks libtorch for GPUs, since it remembers that there were none.
 ///
 /// # Errors
 /// Why it could not be loaded: mostly that this libtorch is one for CPUs alone.
@@ -45,8 +45,9 @@ pub fn kind(dtype: DType) -> Kind {
     }
 }
 
-/// Sets the calling thread up to compute as every lane does: an op on one core, as [`use_one_core`] says, and no gradients, for which libtorch
-/// otherwise keeps count in each operation (a fifth of what a small one takes). It can no longer train.
+/// Sets the calling thread up to compute as every lane does: an op on one core, as [`use_one_core`] says, and no
+/// gradients, for which libtorch otherwise keeps count in each operation (a fifth of what a small one takes). It can no
+/// longer train.
 pub fn prepare_lane_thread() {
     use_one_core();
     // SAFETY: it changes this thread's own state alone.
@@ -66,8 +67,8 @@ pub fn use_one_core() {
 /// Of lanes beside the loop.
 const LANE_NICENESS: i32 = 5;
 
-/// Lets the calling thread yield to the loop, which decides for all lanes, in microseconds, and must not wait until one that computes on its
-/// core has had its turn.
+/// Lets the calling thread yield to the loop, which decides for all lanes, in microseconds, and must not wait until one
+/// that computes on its core has had its turn.
 pub(crate) fn yield_to_loop() {
     // Refused only to those who are nicer already.
     let _ = rustix::process::setpriority_process(None, LANE_NICENESS);
@@ -79,8 +80,8 @@ pub fn prepare_loop_thread() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
-/// Waits until all work that this thread issued to the device has ended, as far as it went to the stream that is current. A CPU's has when
-/// the call that issued it returns.
+/// Waits until all work that this thread issued to the device has ended, as far as it went to the stream that is
+/// current. A CPU's has when the call that issued it returns.
 ///
 /// # Errors
 /// That something of it failed.
@@ -117,8 +118,9 @@ pub(crate) fn empty_host_memory_for(device: Device, size: &[i64], kind: Kind) ->
     }
 }
 
-/// Small numbers of the host, such as indices, on a device. Their copy to a GPU is issued to the current stream: from memory that is not page-locked it
-/// would wait until all that was issued before is done, and the device would then wait for the host.
+/// Small numbers of the host, such as indices, on a device. Their copy to a GPU is issued to the current stream: from
+/// memory that is not page-locked it would wait until all that was issued before is done, and the device would then
+/// wait for the host.
 pub(crate) fn sent_to(device: Device, tensor: &Tensor) -> Result<Tensor, ExecutorError> {
     if !device.is_cuda() {
         return Ok(tensor.f_to(device)?);

@@ -1,7 +1,9 @@
-//! Streams and events of a device: what is issued to one stream runs in its order, beside what others do, and an event marks a place in it.
+//! Streams and events of a device: what is issued to one stream runs in its order, beside what others do, and an event
+//! marks a place in it.
 //!
-//! On a GPU they are PyTorch's own (`shim/streams.cpp`), of which its caching allocator knows. A CPU does its work in the call that issues
-//! it, so that its only stream is always done and an event is an instant: the same code runs there.
+//! On a GPU they are PyTorch's own (`shim/streams.cpp`), of which its caching allocator knows. A CPU does its work in
+//! the call that issues it, so that its only stream is always done and an event is an instant: the same code runs
+//! there.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -32,7 +34,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// One of those that PyTorch keeps for each GPU, which takes turns among 32; it does not wait for the default stream.
+    /// One of those that PyTorch keeps for each GPU, which takes turns among 32; it does not wait for the default
+    /// stream.
     ///
     /// # Errors
     /// What libtorch says: no such device, or it is lost.
@@ -115,8 +118,8 @@ impl Stream {
         }
     }
 
-    /// Keeps a tensor's memory, should it be dropped, until what was issued here has ended: needed where it was made while another stream
-    /// was current.
+    /// Keeps a tensor's memory, should it be dropped, until what was issued here has ended: needed where it was made
+    /// while another stream was current.
     ///
     /// # Errors
     /// What libtorch says.
@@ -241,7 +244,8 @@ impl Event {
         }
     }
 
-    /// How long after another of the same device this one was reached, as the device's clock has it: in half microseconds on a GPU.
+    /// How long after another of the same device this one was reached, as the device's clock has it: in half
+    /// microseconds on a GPU.
     ///
     /// # Errors
     /// One of them is not recorded or not reached.
@@ -260,8 +264,8 @@ impl Event {
     }
 }
 
-/// Issues a copy of all of a tensor's numbers to the current stream. From page-locked host memory to a GPU it does not wait: the source
-/// must not change before the stream has come past it. Otherwise it may wait.
+/// Issues a copy of all of a tensor's numbers to the current stream. From page-locked host memory to a GPU it does not
+/// wait: the source must not change before the stream has come past it. Otherwise it may wait.
 ///
 /// # Errors
 /// Tensors of different shapes, or no memory for the copy.
@@ -314,8 +318,8 @@ pub fn forget_peak_memory(device: Device) -> Result<(), ExecutorError> {
     gpu(device).map_or(Ok(()), forget)
 }
 
-/// Gives back the memory of a GPU that libtorch keeps of tensors that are gone: what comes next asks for other sizes, and would find it in
-/// pieces. Nothing for a CPU.
+/// Gives back the memory of a GPU that libtorch keeps of tensors that are gone: what comes next asks for other sizes,
+/// and would find it in pieces. Nothing for a CPU.
 ///
 /// # Errors
 /// What libtorch says.
@@ -391,7 +395,8 @@ mod tests {
         assert!(error.contains("size of tensor"), "{error}");
     }
 
-    /// The shim reaches a GPU's functions through the same table of functions as a CPU's, which has no streams to give away.
+    /// The shim reaches a GPU's functions through the same table of functions as a CPU's, which has no streams to give
+    /// away.
     #[test]
     fn what_a_device_lacks_is_an_error_with_its_reason() {
         let mut raw = RawStream::default();

@@ -1,4 +1,5 @@
-//! What the `adapters` library says of bottleneck adapters beside their tensors: what no tensor tells, and decides what they compute.
+//! What the `adapters` library says of bottleneck adapters beside their tensors: what no tensor tells, and decides what
+//! they compute.
 
 use std::path::Path;
 
@@ -10,7 +11,8 @@ use crate::error::ExecutorError;
 
 const CONFIG: &str = "adapter_config.json";
 
-/// What is computed (HMI, Eq. 1): after attention, with ReLU, added to what the adapter reads, before the norm. What is left out is so.
+/// What is computed (HMI, Eq. 1): after attention, with ReLU, added to what the adapter reads, before the norm. What is
+/// left out is so.
 const COMPUTED: [(&str, Value); 10] = [
     ("mh_adapter", Value::Bool(true)),
     ("output_adapter", Value::Bool(false)),
@@ -29,7 +31,8 @@ struct Saved {
     config: Map<String, Value>,
 }
 
-/// That a tenant's adapters are computed as its `adapter_config.json`, in the folder or beside the file, says; where there is none, nobody knows.
+/// That a tenant's adapters are computed as its `adapter_config.json`, in the folder or beside the file, says; where
+/// there is none, nobody knows.
 ///
 /// # Errors
 /// A file that cannot be read, or another kind of adapter.

@@ -49,7 +49,9 @@ fn write(path: &Path, tensors: &[(String, Tensor)]) {
         bytes
     };
     let data: Vec<Vec<u8>> = tensors.iter().map(|(_, tensor)| bytes(tensor)).collect();
-    let views: HashMap<&str, TensorView<'_>> = { tensors.iter().zip(&data) }
+    let views: HashMap<&str, TensorView<'_>> = tensors
+        .iter()
+        .zip(&data)
         .map(|((name, tensor), data)| {
             let size = tensor.size().iter().map(|&n| n as usize).collect();
             (name.as_str(), TensorView::new(Dtype::F32, size, data).unwrap())
@@ -58,7 +60,8 @@ fn write(path: &Path, tensors: &[(String, Tensor)]) {
     safetensors::serialize_to_file(&views, None, path).unwrap();
 }
 
-/// A tenant's file as the `adapters` library and Hugging Face's classifiers call its tensors; large, so that they count.
+/// A tenant's file as the `adapters` library and Hugging Face's classifiers call its tensors; large, so that they
+/// count.
 fn write_tenant(path: &Path) -> Vec<(String, Tensor)> {
     let (hidden, bottleneck) = (128, i64::from(BOTTLENECK));
     let mut tensors = Vec::new();
@@ -200,12 +203,7 @@ fn files(folder: &TempDir) -> Files {
     let corpus = folder.path().join("corpus.txt");
     // Few different ones, so that those that are kept for requests are among the others.
     let token = |first: usize, index: usize| ((first % 7) * index + index * index) % 59;
-    let line = |first| {
-        (0..30)
-            .map(|index| token(first, index).to_string())
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
+    let line = |first| (0..30).map(|index| token(first, index).to_string()).collect::<Vec<_>>().join(" ");
     fs::write(&corpus, (1..60).map(|first| line(first) + "\n").collect::<String>()).unwrap();
     Files {
         model: Some(checkpoint("model", 71)),
@@ -265,7 +263,8 @@ fn executed_by(system: &SystemSpec, folder: &TempDir, files: &Files) -> Result<E
     execute(&spec, &mut requests, Arc::default(), ())
 }
 
-/// One tenant's file is cut short: requests of those who have it fail with the reason, and the others are answered as ever.
+/// One tenant's file is cut short: requests of those who have it fail with the reason, and the others are answered as
+/// ever.
 #[test]
 fn only_tenants_whose_file_cannot_be_read_fail() {
     let folder = tempfile::tempdir().unwrap();
@@ -292,9 +291,7 @@ fn only_tenants_whose_file_cannot_be_read_fail() {
     };
     assert_eq!(of_copies.lane, "gpu0/copy");
     assert!(
-        of_copies
-            .first
-            .contains("must be in host memory, got none: they could not be read"),
+        of_copies.first.contains("must be in host memory, got none: they could not be read"),
         "{of_copies:?}"
     );
     let of_others = |answers: &[Answer]| -> Vec<(u64, u32)> {
@@ -308,8 +305,8 @@ fn only_tenants_whose_file_cannot_be_read_fail() {
     assert!(executed(&folder, &files).is_err(), "no tenant is left to serve");
 }
 
-/// What is executed of users' files is what their parts come to one by one: texts, the domain's or the root's rows, the model's upper
-/// layers, the tenant's adapters and its head.
+/// What is executed of users' files is what their parts come to one by one: texts, the domain's or the root's rows, the
+/// model's upper layers, the tenant's adapters and its head.
 #[test]
 fn users_own_models_are_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -380,13 +377,8 @@ fn users_own_models_are_served() {
         let ids: Vec<i64> = key.iter().map(|&token| token.into()).collect();
         let encoder = version(seed);
         let input = encoder.input(&[ids], 3).unwrap();
-        let expected = encoder
-            .layers(encoder.embed(&input).unwrap(), 0..1, &input, None)
-            .unwrap();
-        let row: Vec<f32> = { table.get(key).unwrap().unwrap() }
-            .iter()
-            .map(|value| value.to_f32())
-            .collect();
+        let expected = encoder.layers(encoder.embed(&input).unwrap(), 0..1, &input, None).unwrap();
+        let row: Vec<f32> = table.get(key).unwrap().unwrap().iter().map(|value| value.to_f32()).collect();
         let found = Tensor::from_slice(&row).view([1, 3, 128]);
         assert!((found - expected).abs().max().double_value(&[]) < 4e-3, "{name}");
     }
@@ -416,7 +408,8 @@ fn a_checkpoint_of_another_shape_is_refused() {
     }
 }
 
-/// Two tenants of one batch, by every implementation, as the `adapters` library computes each for itself: after each layer, and the logits.
+/// Two tenants of one batch, by every implementation, as the `adapters` library computes each for itself: after each
+/// layer, and the logits.
 #[test]
 fn adapters_compute_what_their_library_does() {
     // As `make_tiny_houlsby.py` says.
@@ -440,23 +433,22 @@ fn adapters_compute_what_their_library_does() {
     let expected = SafeTensors::deserialize(&bytes).unwrap();
     let whole = |name: &str| -> Vec<i64> {
         let numbers = expected.tensor(name).unwrap().data().chunks(8);
-        numbers
-            .map(|number| i64::from_le_bytes(number.try_into().unwrap()))
-            .collect()
+        numbers.map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
     };
     let (ids, lengths) = (whole("ids"), whole("lengths"));
     let tokens = ids.len() / lengths.len();
     let texts = lengths.len();
     let tenants = ["first", "second"];
     // Each text for each tenant.
-    let sequences: Vec<&[i64]> = { ids.chunks(tokens).zip(&lengths) }
+    let sequences: Vec<&[i64]> = ids
+        .chunks(tokens)
+        .zip(&lengths)
         .map(|(text, &length)| &text[..length as usize])
         .cycle()
         .take(texts * tenants.len())
         .collect();
-    let of_sequence: Vec<u32> = (0..tenants.len() as u32)
-        .flat_map(|tenant| std::iter::repeat_n(tenant, texts))
-        .collect();
+    let of_sequence: Vec<u32> =
+        (0..tenants.len() as u32).flat_map(|tenant| std::iter::repeat_n(tenant, texts)).collect();
 
     let (dtype, device) = (DType::F32, Device::Cpu);
     let model = read_encoder_block(&fixture("model"), &shape, dtype).unwrap();
@@ -490,14 +482,10 @@ fn adapters_compute_what_their_library_does() {
                 );
             }
         };
-        let mut hidden = encoder
-            .layers(encoder.embed(&input).unwrap(), 0..1, &input, None)
-            .unwrap();
+        let mut hidden = encoder.layers(encoder.embed(&input).unwrap(), 0..1, &input, None).unwrap();
         close("after_layer_0", &hidden, true);
         for layer in 1..3 {
-            hidden = encoder
-                .layers(hidden, layer..layer + 1, &input, Some(&adapters))
-                .unwrap();
+            hidden = encoder.layers(hidden, layer..layer + 1, &input, Some(&adapters)).unwrap();
             close(&format!("after_layer_{layer}"), &hidden, true);
         }
         close("logits", &heads.forward(&hidden, &of_sequence).unwrap(), false);

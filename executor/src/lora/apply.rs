@@ -23,8 +23,8 @@ impl<'a> Loras<'a> {
 
     /// All low-rank products of one layer, added to `outputs`, `[tokens, all outputs]` each.
     ///
-    /// `inputs` are `[tokens, in]`, in the order of the forward pass: of queries, keys and values; of attention's output projection; of
-    /// the feed-forward's first and of its last matrix.
+    /// `inputs` are `[tokens, in]`, in the order of the forward pass: of queries, keys and values; of attention's
+    /// output projection; of the feed-forward's first and of its last matrix.
     pub(crate) fn layer(&self, layer: usize, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), ExecutorError> {
         let pairs = inputs.iter().zip(outputs);
         for (input, (x, y)) in Input::ALL.into_iter().zip(pairs) {
@@ -68,11 +68,7 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
     }
     let numbers = |matrices: &Tensor| matrices.size()[1] * matrices.size()[2];
     let stacked = |matrices: &Tensor| matrices.size()[1..].iter().product();
-    let largest = views
-        .stacked_ups
-        .iter()
-        .map(stacked)
-        .fold(numbers(&views.down), i64::max);
+    let largest = views.stacked_ups.iter().map(stacked).fold(numbers(&views.down), i64::max);
     let at_once = gathered_at_once(x.device(), count, largest);
     if at_once == count {
         return gathered_whole(views, rows, slots, &x, y);
@@ -95,7 +91,8 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
     add_parts(views, rows, &x, y, products)
 }
 
-/// The same in one piece, as the tokens of most steps are: projections that are equally wide take one copy and one product together.
+/// The same in one piece, as the tokens of most steps are: projections that are equally wide take one copy and one
+/// product together.
 fn gathered_whole(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tensor) -> Result<(), ExecutorError> {
     let count = rows.count();
     let down = views.down.f_index_select(0, slots)?;
@@ -106,12 +103,10 @@ fn gathered_whole(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y:
         let (parts, rank, width) = (size[1], size[2], size[3]);
         let up = ups.f_index_select(0, slots)?.f_view([count * parts, rank, width])?;
         // All projections lie in order already; some of them are copied together.
-        let inner = inner
-            .f_narrow(2, first, parts * rank)?
-            .f_reshape([count * parts, 1, rank])?;
+        let inner = inner.f_narrow(2, first, parts * rank)?.f_reshape([count * parts, 1, rank])?;
         match rows {
-            // Products and sums in one, where the columns of a row are as many matrices one after the other. A processor's library takes them from
-            // whole rows only: others it does one by one.
+            // Products and sums in one, where the columns of a row are as many matrices one after the other. A
+            // processor's library takes them from whole rows only: others it does one by one.
             Rows::First(_) if parts * width == y.size()[1] || (parts == 1 && y.device().is_cuda()) => {
                 let columns = y.f_narrow(0, 0, count)?.f_narrow(1, column, parts * width)?;
                 let mut columns = match parts {

@@ -27,16 +27,14 @@ pub struct LoraCache {
 fn views(shape: LoraShape, slots: &Tensor) -> Result<Vec<Vec<LoraViews>>, ExecutorError> {
     let of_layer = |layer: u32| {
         let blocks = slots.f_select(1, layer.into())?;
-        { Input::ALL.into_iter() }
-            .map(|input| shape.views(&blocks, input))
-            .collect()
+        Input::ALL.into_iter().map(|input| shape.views(&blocks, input)).collect()
     };
     (0..shape.layers).map(of_layer).collect()
 }
 
 impl LoraCache {
-    /// `slots` empty slots, which add nothing to the backbone. Tries out once whether libtorch's grouped product works here, for
-    /// these shapes.
+    /// `slots` empty slots, which add nothing to the backbone. Tries out once whether libtorch's grouped product works
+    /// here, for these shapes.
     ///
     /// # Errors
     /// No slots, or no memory on the device.
@@ -81,8 +79,8 @@ impl LoraCache {
         Ok(())
     }
 
-    /// Copies the matrices of `layers` of a tenant into a slot, over whatever was there, by one copy. No forward pass may use that
-    /// slot's matrices of these layers meanwhile; of other layers and slots it may.
+    /// Copies the matrices of `layers` of a tenant into a slot, over whatever was there, by one copy. No forward pass
+    /// may use that slot's matrices of these layers meanwhile; of other layers and slots it may.
     ///
     /// # Errors
     /// A store of another shape.
@@ -99,9 +97,7 @@ impl LoraCache {
             ));
         }
         let own = self.slots.f_select(0, slot.into())?;
-        let mut to = own
-            .f_narrow(0, layers.start as i64, layers.len() as i64)?
-            .f_view([-1])?;
+        let mut to = own.f_narrow(0, layers.start as i64, layers.len() as i64)?.f_view([-1])?;
         copy_block(&mut to, &store.layers(tenant, layers)?)
     }
 

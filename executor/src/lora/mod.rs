@@ -1,8 +1,9 @@
-//! Low-rank adaptation (Hu et al., 2022) of many tenants over one shared decoder, computed in batches (Punica, section 4).
+//! Low-rank adaptation (Hu et al., 2022) of many tenants over one shared decoder, computed in batches (Punica, section
+//! 4).
 //!
-//! [`LoraStore`] holds every tenant's matrices in host memory, [`LoraCache`] those of some on the device, in slots; [`read_lora`]
-//! reads PEFT's files. A [`LoraPlan`] says which slot each token of a step uses; [`Loras`] puts plan and cache together for
-//! [`Decoder::layers`](crate::Decoder::layers).
+//! [`LoraStore`] holds every tenant's matrices in host memory, [`LoraCache`] those of some on the device, in slots;
+//! [`read_lora`] reads PEFT's files. A [`LoraPlan`] says which slot each token of a step uses; [`Loras`] puts plan and
+//! cache together for [`Decoder::layers`](crate::Decoder::layers).
 
 mod apply;
 mod cache;

@@ -18,13 +18,13 @@ const WEIGHTS: &str = "adapter_model.safetensors";
 /// What PEFT puts before the model's own names.
 const PREFIX: &str = "base_model.model.";
 
-/// Reads a folder that PEFT saved an adapter in, into a flat block of 32-bit numbers in host memory, `[shape.parameters()]`, for
-/// [`LoraStore::set`](super::LoraStore::set). Projections that it does not adapt are zeros, and so is what its rank leaves of
-/// the shape's.
+/// Reads a folder that PEFT saved an adapter in, into a flat block of 32-bit numbers in host memory,
+/// `[shape.parameters()]`, for [`LoraStore::set`](super::LoraStore::set). Projections that it does not adapt are zeros,
+/// and so is what its rank leaves of the shape's.
 ///
 /// # Errors
-/// Files that cannot be read, a variant of LoRA that is not computed here, a rank above the shape's, or tensors that are missing,
-/// unknown, or of another shape than the decoder's.
+/// Files that cannot be read, a variant of LoRA that is not computed here, a rank above the shape's, or tensors that
+/// are missing, unknown, or of another shape than the decoder's.
 pub fn read_lora(folder: &Path, shape: &LoraShape) -> Result<Tensor, ExecutorError> {
     let config = Config::read(&folder.join(CONFIG), shape)?;
     let path = folder.join(WEIGHTS);
@@ -186,9 +186,7 @@ impl Config {
             return Err(wrong("bias", "none".into(), fields["bias"].to_string()));
         }
         if let Value::String(start) = &fields["init_lora_weights"]
-            && CHANGE_THE_BACKBONE
-                .iter()
-                .any(|name| start.to_lowercase().starts_with(name))
+            && CHANGE_THE_BACKBONE.iter().any(|name| start.to_lowercase().starts_with(name))
         {
             let must = "one that leaves the backbone's weights alone (convert the adapter with PEFT)";
             return Err(wrong("init_lora_weights", must.into(), start.clone()));
@@ -264,15 +262,13 @@ mod tests {
         LoraShape::new(&ModelShape::builtin("tiny-opt").unwrap(), 8).unwrap()
     }
 
-    /// An adapter of rank 2 on queries and the feed-forward's last matrix, all ones, with some fields and tensors changed.
+    /// An adapter of rank 2 on queries and the feed-forward's last matrix, all ones, with some fields and tensors
+    /// changed.
     fn read(changes: Value, change: impl Fn(&str) -> Option<(String, [usize; 2])>) -> Result<Tensor, String> {
         let folder = tempfile::tempdir().unwrap();
         let mut config = json!({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "target_modules": ["q_proj", "fc2"],
             "bias": "none", "rank_pattern": {}, "use_dora": false, "lora_dropout": 0.1});
-        config
-            .as_object_mut()
-            .unwrap()
-            .extend(changes.as_object().unwrap().clone());
+        config.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         std::fs::write(folder.path().join(CONFIG), config.to_string()).unwrap();
         let ones: Vec<u8> = [1f32; 1024].iter().flat_map(|one| one.to_le_bytes()).collect();
         let mut tensors = Vec::new();

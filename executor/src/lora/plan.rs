@@ -1,4 +1,5 @@
-//! How the tokens of a step fall on slots: made once a step, used by every projection of every layer (Punica, section 6).
+//! How the tokens of a step fall on slots: made once a step, used by every projection of every layer (Punica, section
+//! 6).
 
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::AdapterImplementation;
@@ -18,7 +19,8 @@ pub struct Segment {
     pub tokens: u32,
 }
 
-/// Which slot each token of a step uses, prepared for one implementation. Made by [`LoraCache::plan`](super::LoraCache::plan).
+/// Which slot each token of a step uses, prepared for one implementation. Made by
+/// [`LoraCache::plan`](super::LoraCache::plan).
 #[derive(Debug)]
 pub struct LoraPlan(pub(crate) Plan);
 
@@ -35,7 +37,8 @@ pub(crate) enum Plan {
     Grouped {
         /// In the order of their slots.
         rows: Rows,
-        /// The slots whose matrices are to be copied together, `[g]`, 64-bit; none where the product takes all slots as they are.
+        /// The slots whose matrices are to be copied together, `[g]`, 64-bit; none where the product takes all slots as
+        /// they are.
         slots: Option<Tensor>,
         /// Where the rows of each of these slots, or of all, end, 32-bit: what libtorch's grouped product takes.
         ends: Tensor,
@@ -70,10 +73,7 @@ impl LoraPlan {
         if segments.is_empty() {
             return Err(ExecutorError::input("step", "at least one token", "none"));
         }
-        if let Some(slot) = segments
-            .iter()
-            .find_map(|segment| segment.slot.filter(|slot| *slot >= slots))
-        {
+        if let Some(slot) = segments.iter().find_map(|segment| segment.slot.filter(|slot| *slot >= slots)) {
             return Err(ExecutorError::input(
                 "slot of a segment",
                 format!("below {slots}"),
@@ -91,8 +91,8 @@ impl LoraPlan {
                     slots: sent_to(device, &Tensor::f_from_slice(&slots)?)?,
                 }
             }
-            // A GPU's product skips slots without rows, in bfloat16, and takes so many at most. A CPU's, and a GPU's in other formats, walks through them one by
-            // one. Else few are copied together.
+            // A GPU's product skips slots without rows, in bfloat16, and takes so many at most. A CPU's, and a GPU's in
+            // other formats, walks through them one by one. Else few are copied together.
             AdapterImplementation::Grouped => {
                 let all = device.is_cuda() && kind == Kind::BFloat16 && slots < GROUPS_BEYOND;
                 Plan::grouped(stretches, slots, all, device)?
@@ -149,10 +149,8 @@ fn ends(sorted: &[Stretch], slots: u32) -> Result<Vec<i32>, ExecutorError> {
 
 impl Rows {
     fn new(stretches: &[Stretch], device: Device) -> Result<Rows, ExecutorError> {
-        let rows: Vec<i64> = stretches
-            .iter()
-            .flat_map(|stretch| stretch.first..stretch.first + stretch.count)
-            .collect();
+        let rows: Vec<i64> =
+            stretches.iter().flat_map(|stretch| stretch.first..stretch.first + stretch.count).collect();
         Ok(match rows.iter().enumerate().all(|(index, &row)| index as i64 == row) {
             true => Rows::First(rows.len() as i64),
             false => Rows::These(sent_to(device, &Tensor::f_from_slice(&rows)?)?),

@@ -10,9 +10,10 @@ use crate::error::ExecutorError;
 
 /// The shape of a tenant's low-rank matrices: a pair for every dense projection of every layer, `y += x · A · B`.
 ///
-/// One layer's are one block. For each input that projections share, it holds their `A` side by side, `[in, projections × rank]`,
-/// so that all of them shrink it by one product; then each projection's `B`, `[rank, out]`. Every tenant takes the same room: what
-/// has a lower rank, or adapts fewer projections, is filled up with zeros. The scale (α / r) is in `B`.
+/// One layer's are one block. For each input that projections share, it holds their `A` side by side,
+/// `[in, projections × rank]`, so that all of them shrink it by one product; then each projection's `B`, `[rank, out]`.
+/// Every tenant takes the same room: what has a lower rank, or adapts fewer projections, is filled up with zeros. The
+/// scale (α / r) is in `B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoraShape {
     /// Layers of the decoder.
@@ -223,11 +224,7 @@ mod tests {
 
     #[test]
     fn impossible_shapes_are_refused() {
-        let refused = |name, rank| {
-            LoraShape::new(&ModelShape::builtin(name).unwrap(), rank)
-                .unwrap_err()
-                .to_string()
-        };
+        let refused = |name, rank| LoraShape::new(&ModelShape::builtin(name).unwrap(), rank).unwrap_err().to_string();
         assert_eq!(refused("tiny-llama", 0), "rank of LoRA: must be at least 1, got 0");
         assert_eq!(refused("tiny", 8), "model tiny: kind: must be decoder, got encoder");
     }

@@ -59,7 +59,8 @@ impl LoraStore {
         Ok(LoraStore { shape, sets })
     }
 
-    /// Replaces a tenant's matrices by such as [`read_lora`](super::read_lora) reads. No copy of them may run meanwhile.
+    /// Replaces a tenant's matrices by such as [`read_lora`](super::read_lora) reads. No copy of them may run
+    /// meanwhile.
     ///
     /// # Errors
     /// A block of another length, or a store whose memory does not hold a block for each tenant.

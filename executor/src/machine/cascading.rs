@@ -1,8 +1,9 @@
-//! What the lanes of a cascade do: each stage's instances run its model, and look at what came of a pass where a dispatcher asks.
+//! What the lanes of a cascade do: each stage's instances run its model, and look at what came of a pass where a
+//! dispatcher asks.
 //!
-//! Weights and token ids are random. What the models *answer* is drawn, as on the virtual machine; what they *cost* is real, the attention
-//! that words are pruned by included. Where a model's upper layers go on from an exit (DeeBERT), they go on with the very states that the lower ones
-//! came to.
+//! Weights and token ids are random. What the models *answer* is drawn, as on the virtual machine; what they *cost* is
+//! real, the attention that words are pruned by included. Where a model's upper layers go on from an exit (DeeBERT),
+//! they go on with the very states that the lower ones came to.
 
 mod kept_states;
 
@@ -173,7 +174,8 @@ struct Pass {
     importance: Option<Tensor>,
 }
 
-/// Brings what a pass came to into host memory, as a dispatcher reads it: confidences, and the attention that tokens were paid.
+/// Brings what a pass came to into host memory, as a dispatcher reads it: confidences, and the attention that tokens
+/// were paid.
 pub(crate) fn read_out(logits: &Tensor, importance: Option<&Tensor>) -> Result<(), ExecutorError> {
     let (confidences, _) = logits.f_softmax(-1, Kind::Float)?.f_max_dim(1, false)?;
     let _ = Vec::<f32>::try_from(&confidences)?;
@@ -235,7 +237,8 @@ impl StageLane {
         read_out(&logits, importance.as_ref())
     }
 
-    /// A pass over nothing in particular, and what is read of it. What exits keep for the stages above them is not tried.
+    /// A pass over nothing in particular, and what is read of it. What exits keep for the stages above them is not
+    /// tried.
     fn warm_up(model: &StageModel, batch: usize, tokens: usize) -> Result<(), ExecutorError> {
         let encoder = &model.encoder;
         let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;

@@ -16,11 +16,11 @@ pub struct LaneClocks {
     pub lane: String,
     /// Ops.
     pub ops: u64,
-    /// By the host's clock: from taking an op up until the lane could take up the next. An op of which only the last part is waited for may be
-    /// over for the host and not for the device.
+    /// By the host's clock: from taking an op up until the lane could take up the next. An op of which only the last
+    /// part is waited for may be over for the host and not for the device.
     pub host: Duration,
-    /// By the device's: from the place in the lane's stream before an op to that after it. That is not work alone: a stream with nothing to do
-    /// reaches the place before at once, and then waits for what the host is still to issue.
+    /// By the device's: from the place in the lane's stream before an op to that after it. That is not work alone: a
+    /// stream with nothing to do reaches the place before at once, and then waits for what the host is still to issue.
     pub span: Duration,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Of a lane that issues to a GPU. Not of one whose ops end in host memory: all of its span would be the host's time.
+    /// Of a lane that issues to a GPU. Not of one whose ops end in host memory: all of its span would be the host's
+    /// time.
     pub fn of(lane: &Lane, on: Device) -> Option<Clocks> {
         let issues = match lane.kind {
             LaneKind::Compute | LaneKind::Copy | LaneKind::Link => true,
@@ -71,8 +72,9 @@ impl Clocks {
         Ok(())
     }
 
-    /// It has ended, and took the host so long. Marking the places takes a microsecond or two, which is part of handing the op over and of telling of its end, and is
-    /// measured with these ([`hand_overs`](super::hand_overs::hand_overs)).
+    /// It has ended, and took the host so long. Marking the places takes a microsecond or two, which is part of handing
+    /// the op over and of telling of its end, and is measured with these
+    /// ([`hand_overs`](super::hand_overs::hand_overs)).
     ///
     /// # Errors
     /// A device that is lost.

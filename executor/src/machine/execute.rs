@@ -57,7 +57,8 @@ pub struct Run<'a> {
     pub target: Option<Target>,
     /// Of weights and token ids.
     pub seed: u64,
-    /// What a route's models answer, with the seed; a route of several stages decides by it. Profiled models are asked themselves.
+    /// What a route's models answer, with the seed; a route of several stages decides by it. Profiled models are asked
+    /// themselves.
     pub outcomes: Option<(&'a AnswersSpec, u64)>,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
@@ -65,7 +66,8 @@ pub struct Run<'a> {
     pub files: Files,
     /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
     pub tables: PathBuf,
-    /// Whether it is asked which tokens each request got: they are kept until the run ends then, and else until the request leaves.
+    /// Whether it is asked which tokens each request got: they are kept until the run ends then, and else until the
+    /// request leaves.
     pub tokens: bool,
     /// Of the workload's tenants.
     pub domains: Domains,
@@ -74,8 +76,8 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of all that is served, without a target or answers that are known, with seed 1: weights and texts are drawn, domains are had in turns, tokens are
-    /// told, and tenants' parameters may take a gibibyte.
+    /// Of all that is served, without a target or answers that are known, with seed 1: weights and texts are drawn,
+    /// domains are had in turns, tokens are told, and tenants' parameters may take a gibibyte.
     pub fn new(device: Device, card: &'a Card, cluster: ClusterSpec, system: &'a SystemSpec, tenants: u32) -> Run<'a> {
         Run {
             device,
@@ -158,11 +160,12 @@ pub fn check(system: &SystemSpec) -> Result<(), ExecutorError> {
     generating::check(&system.pool)
 }
 
-/// That a device has the implementation that a system's tenants are computed by, and that the system's files are of its models, as far as they say so
-/// without being read as a whole: likewise.
+/// That a device has the implementation that a system's tenants are computed by, and that the system's files are of its
+/// models, as far as they say so without being read as a whole: likewise.
 ///
 /// # Errors
-/// An implementation that the device lacks, files that cannot be read or are of another shape, or no memory on the device.
+/// An implementation that the device lacks, files that cannot be read or are of another shape, or no memory on the
+/// device.
 pub fn check_here(system: &SystemSpec, files: &Files, device: Device) -> Result<(), ExecutorError> {
     if system.route.is_some() {
         return Ok(());
@@ -171,8 +174,8 @@ pub fn check_here(system: &SystemSpec, files: &Files, device: Device) -> Result<
     files.check(&system.pool)
 }
 
-/// What a system's tenants take of a device that is all of its cards: slots for what they have of their own, keys and values, tasks' own models. What all
-/// share, and what the host keeps of tenants beside it, are not counted.
+/// What a system's tenants take of a device that is all of its cards: slots for what they have of their own, keys and
+/// values, tasks' own models. What all share, and what the host keeps of tenants beside it, are not counted.
 pub fn tenants_bytes(system: &SystemSpec, server: &Server) -> u64 {
     let (pool, memory) = (&system.pool, server.memory());
     let instances = server.topology().instances.len() as u64;
@@ -223,7 +226,8 @@ fn check_implementation(pool: &PoolSpec, device: Device) -> Result<(), ExecutorE
 /// Serves `workload` on a device, as fast as its requests come. The clock starts when all parameters are in place.
 ///
 /// # Errors
-/// When the system does not fit, the device is lost, the workload cannot be read, or the user stops it before all is in place.
+/// When the system does not fit, the device is lost, the workload cannot be read, or the user stops it before all is in
+/// place.
 pub fn execute(
     spec: &Run<'_>,
     workload: &mut dyn Workload,
@@ -260,9 +264,7 @@ pub fn execute(
         .with_kept_states(serving.kept_states())
         .forgetting(serving.generated_tokens().filter(|_| !spec.tokens));
     let ended = run(&mut server, workload, &mut machine, &mut ledger, watch);
-    let record = ended
-        .map_err(ExecuteError::from)
-        .and_then(|end| Ok(ledger.close(end, &server, &machine)?));
+    let record = ended.map_err(ExecuteError::from).and_then(|end| Ok(ledger.close(end, &server, &machine)?));
     // Whatever became of the run: a process that ends under lanes which compute may crash.
     let lanes = machine.into_workers().stop();
     let record = record?;
@@ -294,7 +296,8 @@ pub fn execute(
     })
 }
 
-/// The parameters of a system's pools and its tenants. Of tasks, those for which there is no memory are taken from the server again.
+/// The parameters of a system's pools and its tenants. Of tasks, those for which there is no memory are taken from the
+/// server again.
 fn provided(
     spec: &Run<'_>,
     server: &mut Server,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tch::Device;
 
-/// Texts, `most` of them, and tokens of them: libtorch chooses its kernels and fills its allocator, and a GPU loads each kernel, which may be another
-/// for another shape, when it is first used.
+/// Texts, `most` of them, and tokens of them: libtorch chooses its kernels and fills its allocator, and a GPU loads
+/// each kernel, which may be another for another shape, when it is first used.
 pub(super) fn first_passes(device: Device, most: usize, longest: usize) -> Vec<(usize, usize)> {
     let (batches, lengths) = match device.is_cuda() {
         false => (vec![1, 8], vec![longest]),

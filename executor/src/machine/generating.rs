@@ -1,9 +1,9 @@
-//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, look-ups where a table stands for the
-//! lower layers, and copies of keys and values where prompts are taken in apart.
+//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other,
+//! look-ups where a table stands for the lower layers, and copies of keys and values where prompts are taken in apart.
 //!
-//! Weights are shared by all instances of the device, unless each tenant has a model of its own or cards come and go, onto which the model is then loaded;
-//! each instance has slots for tenants and a key-value cache. What a request has generated is kept in host memory, so that it goes on elsewhere after it
-//! has left an instance.
+//! Weights are shared by all instances of the device, unless each tenant has a model of its own or cards come and go,
+//! onto which the model is then loaded; each instance has slots for tenants and a key-value cache. What a request has
+//! generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
 
 mod cards;
 mod disk;
@@ -121,12 +121,14 @@ pub(super) fn pages(pool: &PoolSpec, generation: &GenerationSpec, server: &Gener
 }
 
 impl GenerationServing {
-    /// Random weights for a pool and its tenants. Each instance has the server's slots for tenants and its pages, of which no more are made
-    /// than its requests can fill. Where representations are looked up, only the layers above them are there.
+    /// Random weights for a pool and its tenants. Each instance has the server's slots for tenants and its pages, of
+    /// which no more are made than its requests can fill. Where representations are looked up, only the layers above
+    /// them are there.
     ///
     /// # Errors
-    /// A shape that cannot be built, layers that several cards are to share, pages that are to be found again, an implementation that
-    /// the device does not have, tables of another width or none for a pool that looks up, or no memory.
+    /// A shape that cannot be built, layers that several cards are to share, pages that are to be found again, an
+    /// implementation that the device does not have, tables of another width or none for a pool that looks up, or no
+    /// memory.
     pub fn new(
         pool: &PoolSpec,
         generation: &GenerationSpec,
@@ -298,7 +300,8 @@ impl PoolServing for GenerationServing {
     }
 }
 
-/// Looks prompts up, and copies to the device: what was looked up, and what tenants have of their own. A lane is given all of these or some.
+/// Looks prompts up, and copies to the device: what was looked up, and what tenants have of their own. A lane is given
+/// all of these or some.
 struct HostLane {
     device: Device,
     store: Store,

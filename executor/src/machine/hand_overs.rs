@@ -1,9 +1,9 @@
 //! What handing work over takes on this machine, measured with the very threads that serve.
 //!
-//! The loop and a lane sleep in turns. Whoever wakes the other is on a core that is awake; whether the other is woken there, in some
-//! microseconds, or on a core that has gone to sleep, in ten times as many, the system decides by what it saw of both: a lane that pauses for
-//! longer than it works shares the loop's core, one that hardly pauses gets its own, and where all others compute there is no core to wake.
-//! So it is measured by that rhythm.
+//! The loop and a lane sleep in turns. Whoever wakes the other is on a core that is awake; whether the other is woken
+//! there, in some microseconds, or on a core that has gone to sleep, in ten times as many, the system decides by what
+//! it saw of both: a lane that pauses for longer than it works shares the loop's core, one that hardly pauses gets its
+//! own, and where all others compute there is no core to wake. So it is measured by that rhythm.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -52,8 +52,9 @@ pub(crate) struct HandOver {
     pub tell: Duration,
 }
 
-/// Measures hand-overs in all rhythms, first beside idle cores and then with all others busy. What was measured by then where the user asks to stop.
-/// `device` is what the lane works for: a GPU's clock is read about each op, which is part of handing it over.
+/// Measures hand-overs in all rhythms, first beside idle cores and then with all others busy. What was measured by then
+/// where the user asks to stop. `device` is what the lane works for: a GPU's clock is read about each op, which is part
+/// of handing it over.
 ///
 /// # Errors
 /// When the system has no more threads.
@@ -83,10 +84,7 @@ fn in_all_rhythms(
 ) -> Result<(), MachineError> {
     let mut probe = Probe::start(device)?;
     let mut measure = || {
-        for (pause_us, work_us) in PAUSES_US
-            .into_iter()
-            .flat_map(|pause| WORKS_US.map(|work| (pause, work)))
-        {
+        for (pause_us, work_us) in PAUSES_US.into_iter().flat_map(|pause| WORKS_US.map(|work| (pause, work))) {
             let rounds = (TIME_US / (pause_us + work_us)).clamp(ROUNDS[0], ROUNDS[1]);
             for round in 0..SETTLE_ROUNDS + rounds {
                 if interrupted.load(Ordering::Relaxed) {

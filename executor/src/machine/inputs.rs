@@ -13,7 +13,8 @@ use crate::plot::Tables;
 /// Keeps what tenants' prompts have in common apart from what is a request's own.
 const TENANTS_PART: u64 = 1 << 32;
 
-/// Ids of a request that has no text: the beginning that it has in common with its tenant's others, and its own, drawn by its ticket.
+/// Ids of a request that has no text: the beginning that it has in common with its tenant's others, and its own, drawn
+/// by its ticket.
 pub(super) fn drawn_ids(
     draws: Draws,
     vocabulary: u64,
@@ -57,7 +58,8 @@ enum Origin {
 type VocabularyOf = dyn Fn(&Finish) -> u64;
 
 impl Inputs {
-    /// Ids from the vocabulary of the model that reads a request, with so many tokens that a tenant's requests begin with.
+    /// Ids from the vocabulary of the model that reads a request, with so many tokens that a tenant's requests begin
+    /// with.
     pub(super) fn drawn(seed: u64, shared_tokens: u32, vocabulary_of: impl Fn(&Finish) -> u64 + 'static) -> Inputs {
         Inputs(Origin::Drawn {
             draws: Draws::new(seed, Purpose::Tokens),
@@ -74,8 +76,8 @@ impl Inputs {
         Inputs(Origin::Items(texts))
     }
 
-    /// The token ids that a request's model, or the first of a cascade's, read: what is left of them for the next is not known any more. Nothing for a
-    /// text that came with the models: [`Inputs::item`] says which that is.
+    /// The token ids that a request's model, or the first of a cascade's, read: what is left of them for the next is
+    /// not known any more. Nothing for a text that came with the models: [`Inputs::item`] says which that is.
     pub fn ids(&self, of: &Finish) -> Option<Vec<i64>> {
         let (who, tokens) = ((of.ticket, of.tenant), of.input_tokens);
         match &self.0 {

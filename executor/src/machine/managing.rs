@@ -1,4 +1,5 @@
-//! What management requests do: new versions of tenants' parameters and of domains' tables come into host memory, and deleted ones go.
+//! What management requests do: new versions of tenants' parameters and of domains' tables come into host memory, and
+//! deleted ones go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,11 +18,12 @@ use crate::plot::Tables;
 use crate::random::{INITIAL_STD, Part, fill, weights};
 use crate::stored_blocks::StoredBlocks;
 
-/// New versions that differ, where parameters are random. They are handed out in turns: what reading one costs is the same for all.
+/// New versions that differ, where parameters are random. They are handed out in turns: what reading one costs is the
+/// same for all.
 const VERSIONS: u32 = 8;
 
-/// New versions of tenants' parameters, on the disk. Of files there are none: a tenant's is what its file had when the run began, of which this is a
-/// copy of all.
+/// New versions of tenants' parameters, on the disk. Of files there are none: a tenant's is what its file had when the
+/// run began, of which this is a copy of all.
 #[derive(Debug)]
 pub(super) struct NewVersions {
     blocks: StoredBlocks,
@@ -89,7 +91,8 @@ impl NewVersions {
 pub(super) struct Manager {
     sets: Option<ParameterSets>,
     tables: Option<Tables>,
-    /// Absent where the workload has no management requests, or tenants nothing of their own; and where all tenants' files are on the disk.
+    /// Absent where the workload has no management requests, or tenants nothing of their own; and where all tenants'
+    /// files are on the disk.
     versions: Option<Arc<NewVersions>>,
     /// Where host memory does not hold all tenants' parameters.
     disk: Option<Arc<Disk>>,
@@ -117,7 +120,7 @@ impl Manager {
     /// No room for them in the folder for temporary files, or the user stopped it.
     pub fn make_versions(&mut self, seed: u64, device: Device, interrupt: &AtomicBool) -> Result<(), ExecutorError> {
         // The disk has what files had.
-        let sets = { self.sets.as_ref() }.filter(|sets| self.disk.is_none() || !sets.are_given());
+        let sets = self.sets.as_ref().filter(|sets| self.disk.is_none() || !sets.are_given());
         let versions = sets.map(|sets| NewVersions::write(sets, seed, device, interrupt));
         self.versions = versions.transpose()?.map(Arc::new);
         Ok(())
@@ -208,7 +211,8 @@ mod tests {
 
     use super::*;
 
-    /// An update of a tenant whose parameters are a file's reads that file's again, whoever shares it; where it could not be read, the update fails.
+    /// An update of a tenant whose parameters are a file's reads that file's again, whoever shares it; where it could
+    /// not be read, the update fails.
     #[test]
     fn a_new_version_of_a_file_is_the_file() {
         let block = |first: f32| Tensor::from_slice(&[first, 1.0, 2.0]);
@@ -256,12 +260,7 @@ mod tests {
         disk.fetch(2, 0).unwrap();
         assert_eq!(sets.of(2).double_value(&[0]), 7.0);
         assert!(store(1).unwrap_err().to_string().contains("must be in its file"));
-        assert!(
-            disk.fetch(1, 1)
-                .unwrap_err()
-                .to_string()
-                .contains("must be in its file")
-        );
+        assert!(disk.fetch(1, 1).unwrap_err().to_string().contains("must be in its file"));
 
         // Random ones have versions that are others.
         let fill = |_: u32, numbers: &mut [f32]| numbers.fill(9.0);

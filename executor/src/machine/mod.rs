@@ -1,8 +1,9 @@
 //! The real machine: the same lanes and ops as the virtual one, done rather than priced.
 //!
-//! A coordinator (the thread that runs the loop) keeps the [`Board`] and issues each op to its lane's worker as soon as what it
-//! waits for on other lanes has ended; workers keep the order of their own lane, so an op is issued while the one before it still
-//! runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads or a script.
+//! A coordinator (the thread that runs the loop) keeps the [`Board`] and issues each op to its lane's worker as soon as
+//! what it waits for on other lanes has ended; workers keep the order of their own lane, so an op is issued while the
+//! one before it still runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads
+//! or a script.
 
 pub(crate) mod cascading;
 pub mod clocks;
@@ -149,15 +150,15 @@ pub trait Workers {
     /// When the lane's worker is lost.
     fn issue(&mut self, job: Job) -> Result<(), MachineError>;
 
-    /// Waits for the next op to end, until `deadline`; without one, for as long as ops are in hand. `None` means that the time has
-    /// come, or that nothing is in hand.
+    /// Waits for the next op to end, until `deadline`; without one, for as long as ops are in hand. `None` means that
+    /// the time has come, or that nothing is in hand.
     ///
     /// # Errors
     /// When a worker is lost or the user asked to stop.
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError>;
 
-    /// A request has left the instance that computes on this lane: its memory is free at once, and what the lane knows of it can be let go after
-    /// the ops issued before.
+    /// A request has left the instance that computes on this lane: its memory is free at once, and what the lane knows
+    /// of it can be let go after the ops issued before.
     ///
     /// # Errors
     /// When the lane's worker is lost.
@@ -166,7 +167,8 @@ pub trait Workers {
         Ok(())
     }
 
-    /// A request that computes on this lane is in no more of its runs, after the ops issued before; what is cached of it stays.
+    /// A request that computes on this lane is in no more of its runs, after the ops issued before; what is cached of
+    /// it stays.
     ///
     /// # Errors
     /// When the lane's worker is lost.
@@ -292,9 +294,7 @@ impl<W: Workers> RealMachine<W> {
     fn issue(&mut self, lane: LaneId) -> Result<(), MachineError> {
         while let Some(op) = self.board.ready(lane) {
             self.board.issue(lane);
-            let batch = self.batches[op.batch.slot as usize]
-                .clone()
-                .expect("a batch on the board is kept");
+            let batch = self.batches[op.batch.slot as usize].clone().expect("a batch on the board is kept");
             self.workers.issue(Job {
                 lane,
                 op,
@@ -407,8 +407,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                     pool: commands.pool(submission).cloned(),
                     ..Batch::new(submission.instance, submission.shape, members)
                 }));
-                self.board
-                    .submit(now, submission.batch, submission.instance, submission.shape, ops);
+                self.board.submit(now, submission.batch, submission.instance, submission.shape, ops);
                 for op in ops {
                     self.issue(op.lane)?;
                 }

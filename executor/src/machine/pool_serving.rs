@@ -17,8 +17,8 @@ use crate::error::ExecutorError;
 /// Answers so far: all lanes add to it.
 pub(super) type AnswerList = Arc<Mutex<Vec<Answer>>>;
 
-/// The parameters of a pool and its tenants, all that must exist before the first request, and what came of them. What a kind of pool has nothing of is
-/// left as it is here.
+/// The parameters of a pool and its tenants, all that must exist before the first request, and what came of them. What
+/// a kind of pool has nothing of is left as it is here.
 pub(super) trait PoolServing {
     /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
     fn lanes(&self, topology: &Topology, answers: &AnswerList) -> Vec<(Lane, Box<dyn Perform>)>;
@@ -84,7 +84,8 @@ pub(super) trait PoolServing {
         Vec::new()
     }
 
-    /// Takes the tokens that each request has got so far, by ticket; of requests that were cancelled or failed, what they had until then.
+    /// Takes the tokens that each request has got so far, by ticket; of requests that were cancelled or failed, what
+    /// they had until then.
     fn generated(&self) -> Vec<Generated> {
         Vec::new()
     }

@@ -1,4 +1,5 @@
-//! What stands for the lower layers: looked up into host memory on one lane, staged on the device by another, and begun with by the third.
+//! What stands for the lower layers: looked up into host memory on one lane, staged on the device by another, and begun
+//! with by the third.
 
 use std::sync::{Arc, Mutex};
 
@@ -82,9 +83,7 @@ impl Retrieval {
             .map(|row| &batch.members[row])
             .map(|member| (member.ticket, member.tenant, member.input_tokens))
             .collect();
-        let met = self
-            .tables
-            .retrieve(&self.engine, requests.into_iter(), width, found.as_mut_slice())?;
+        let met = self.tables.retrieve(&self.engine, requests.into_iter(), width, found.as_mut_slice())?;
         count(&self.counts, &met);
         *batch.retrieved.lock().expect(UNBROKEN) = Retrieved::Found(found);
         Ok(())
@@ -100,10 +99,7 @@ impl Retrieval {
             return Err(ExecutorError::input("representations", "looked up", "nothing"));
         };
         let tokens = batch.shape.tokens as usize;
-        let lengths: Vec<usize> = rows(batch)
-            .into_iter()
-            .map(|row| batch.members[row].input_tokens as usize)
-            .collect();
+        let lengths: Vec<usize> = rows(batch).into_iter().map(|row| batch.members[row].input_tokens as usize).collect();
         let size = [lengths.len() as i64, tokens as i64, self.tables.hidden() as i64];
         let input = Input::of_lengths(&lengths, tokens, kind, self.device)?;
         let hidden = found.on_device(&size, kind, self.device)?;
@@ -124,7 +120,8 @@ pub(super) fn count(counts: &Mutex<LookupCounts>, met: &Counters) {
     counts.fallbacks += met.fallbacks;
 }
 
-/// What a pool looks up in, and how: tables of as many values a token as its model has. Nothing where it looks nothing up.
+/// What a pool looks up in, and how: tables of as many values a token as its model has. Nothing where it looks nothing
+/// up.
 ///
 /// # Errors
 /// Tables of another width, or none for a pool that looks up.

@@ -1,4 +1,5 @@
-//! What the lanes do: copies and look-ups on some, forward passes on the others, with handles of their own on the same memory.
+//! What the lanes do: copies and look-ups on some, forward passes on the others, with handles of their own on the same
+//! memory.
 
 mod compute_lane;
 mod host_lane;
@@ -158,7 +159,8 @@ struct Model {
 }
 
 impl Serving {
-    /// Random weights for a pool and its tenants. Where representations are looked up, only the layers above them are there.
+    /// Random weights for a pool and its tenants. Where representations are looked up, only the layers above them are
+    /// there.
     ///
     /// # Errors
     /// A shape that cannot be built, tables of another width or none for a pool that looks up, or no memory.
@@ -201,10 +203,7 @@ impl Serving {
         };
         let others = streams.iter().skip(1).map(model_of);
         let others = others.collect::<Result<Vec<Model>, ExecutorError>>()?;
-        let weights: Vec<&Encoder> = backbone
-            .iter()
-            .chain(others.iter().map(|other| &other.weights))
-            .collect();
+        let weights: Vec<&Encoder> = backbone.iter().chain(others.iter().map(|other| &other.weights)).collect();
         let deployed = server.streams_of_instances().into_iter();
         let runtimes = deployed.map(|stream| room(&weights, stream.map(usize::from)));
         let runtimes = runtimes.collect::<Result<_, _>>()?;
@@ -219,9 +218,7 @@ impl Serving {
             backbone,
             others,
             store,
-            slots: { server.topology().instances.iter() }
-                .map(instance_slots)
-                .collect::<Result<_, _>>()?,
+            slots: server.topology().instances.iter().map(instance_slots).collect::<Result<_, _>>()?,
             pool: pool.clone(),
             device,
             compiles: device.is_cuda(),
@@ -277,14 +274,12 @@ impl Serving {
                 Some(_) => 1,
                 None => self.pool.batch.max_size(),
             },
-            dynamic: { self.pool.runtimes.iter() }
+            dynamic: self
+                .pool
+                .runtimes
+                .iter()
                 .flat_map(|runtimes| &runtimes.streams)
-                .any(|stream| {
-                    stream
-                        .runtimes
-                        .iter()
-                        .any(|runtime| runtime.shape == ShapeKind::Dynamic)
-                }),
+                .any(|stream| stream.runtimes.iter().any(|runtime| runtime.shape == ShapeKind::Dynamic)),
             looks_up: self.retrieval.is_some(),
             tokens: Draws::new(self.seed, Purpose::Tokens),
             device: self.device,
@@ -296,14 +291,11 @@ impl Serving {
     }
 }
 
-/// Memory for the largest of all streams' models, as each of them would lie in it: an instance has the one that was loaded last, at first that of the
-/// stream it is deployed for.
+/// Memory for the largest of all streams' models, as each of them would lie in it: an instance has the one that was
+/// loaded last, at first that of the stream it is deployed for.
 fn room(weights: &[&Encoder], deployed: Option<usize>) -> Result<Vec<Encoder>, ExecutorError> {
-    let largest = { weights.iter() }.max_by_key(|encoder| encoder.parameters().numel());
-    let block = largest
-        .expect("a pool of runtimes has a stream")
-        .parameters()
-        .f_zeros_like()?;
+    let largest = weights.iter().max_by_key(|encoder| encoder.parameters().numel());
+    let block = largest.expect("a pool of runtimes has a stream").parameters().f_zeros_like()?;
     let within = |encoder: &&Encoder| encoder.over(block.f_narrow(0, 0, encoder.parameters().numel() as i64)?);
     let room: Vec<Encoder> = weights.iter().map(within).collect::<Result<_, _>>()?;
     if let Some(stream) = deployed {
@@ -411,11 +403,7 @@ impl PoolServing for Serving {
         if let Some(retrieval) = &self.retrieval {
             return Inputs::of_tables(retrieval.tables());
         }
-        let streams = self
-            .pool
-            .runtimes
-            .as_ref()
-            .map_or(&[][..], |runtimes| &runtimes.streams);
+        let streams = self.pool.runtimes.as_ref().map_or(&[][..], |runtimes| &runtimes.streams);
         let mut vocabularies: Vec<u64> = streams.iter().map(|stream| stream.model.vocabulary.into()).collect();
         if vocabularies.is_empty() {
             vocabularies.push(self.pool.model.vocabulary.into());
@@ -446,7 +434,10 @@ impl PoolServing for Serving {
     }
 
     fn missing(&self) -> Vec<String> {
-        let of_files: BTreeMap<usize, &String> = { self.heads.missing().iter() }
+        let of_files: BTreeMap<usize, &String> = self
+            .heads
+            .missing()
+            .iter()
             .chain(self.store.missing())
             .map(|(file, reason)| (*file, reason))
             .collect();
@@ -460,8 +451,8 @@ impl PoolServing for Serving {
     }
 }
 
-/// Fails all members of a batch; those that failed before keep their reason. A batch without any, such as one that loads a model, fails as one
-/// that has one, or its failure would not be heard.
+/// Fails all members of a batch; those that failed before keep their reason. A batch without any, such as one that
+/// loads a model, fails as one that has one, or its failure would not be heard.
 pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
     if batch.members.is_empty() {
         let mut failures = batch.failures.lock().expect("no lane panics with the list");
@@ -472,19 +463,16 @@ pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
 
 /// Likewise, these alone.
 pub(super) fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> bool) {
-    let those = { batch.members.iter().enumerate() }.filter(|(_, member)| fails(member));
+    let those = batch.members.iter().enumerate().filter(|(_, member)| fails(member));
     let failures = those.map(|(member, _)| MemberFailure {
         member: member as u32,
         reason,
     });
-    batch
-        .failures
-        .lock()
-        .expect("no lane panics with the list")
-        .extend(failures);
+    batch.failures.lock().expect("no lane panics with the list").extend(failures);
 }
 
-/// Whether a batch has nobody left to be served. What is still to be done for it would fail by what failed before, and be told as an error of its own.
+/// Whether a batch has nobody left to be served. What is still to be done for it would fail by what failed before, and
+/// be told as an error of its own.
 pub(super) fn is_lost(batch: &Batch) -> bool {
     let failures = batch.failures.lock().expect("no lane panics with the list");
     let failed: BTreeSet<u32> = failures.iter().map(|failure| failure.member).collect();

@@ -1,5 +1,5 @@
-//! A cascade's stages whose cards come and go: on each of these cards the stage's model has weights of its own, which are loaded from host
-//! memory when the server asks for it.
+//! A cascade's stages whose cards come and go: on each of these cards the stage's model has weights of its own, which
+//! are loaded from host memory when the server asks for it.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,8 @@ impl Weights {
 }
 
 impl<M: Blocks> StageCards<M> {
-    /// Room on all cards of the stages that scale, and their models on those that they start with; `model` is a stage's.
+    /// Room on all cards of the stages that scale, and their models on those that they start with; `model` is a
+    /// stage's.
     ///
     /// # Errors
     /// No memory.

@@ -1,4 +1,5 @@
-//! What the lanes of a pool of tasks do: forward passes over many tasks by the registry's operators, or over one task's own model.
+//! What the lanes of a pool of tasks do: forward passes over many tasks by the registry's operators, or over one task's
+//! own model.
 
 mod origin;
 
@@ -68,12 +69,13 @@ pub struct TaskProvision {
 }
 
 impl TaskServing {
-    /// Shared models and tasks, from files or of random weights. Every registration is handed to the registry, which refuses on its own what it
-    /// cannot serve; what the server loads must be among the others. A task for which there is no memory is taken from the server again.
+    /// Shared models and tasks, from files or of random weights. Every registration is handed to the registry, which
+    /// refuses on its own what it cannot serve; what the server loads must be among the others. A task for which there
+    /// is no memory is taken from the server again.
     ///
     /// # Errors
-    /// A shape that cannot be built, files that cannot be read or are of another shape, a task that the server loads and the registry refuses, no
-    /// memory for the shared models, or the user stopped it.
+    /// A shape that cannot be built, files that cannot be read or are of another shape, a task that the server loads
+    /// and the registry refuses, no memory for the shared models, or the user stopped it.
     pub fn new(
         pool: &PoolSpec,
         tasks: &TasksSpec,
@@ -144,10 +146,7 @@ impl TaskServing {
             true => serving.registry.triplet(*task).is_none(),
             false => !serving.own.contains_key(task),
         };
-        match (0..tenants)
-            .filter(|&task| server.loaded_by(task).is_some())
-            .find(missing)
-        {
+        match (0..tenants).filter(|&task| server.loaded_by(task).is_some()).find(missing) {
             Some(task) => Err(ExecutorError::input(
                 format!("task {task}"),
                 "one that the registry takes",
@@ -157,7 +156,8 @@ impl TaskServing {
         }
     }
 
-    /// Hands one registration to the registry, with the parameters that it says it has; it stays there if the server loads its task by it.
+    /// Hands one registration to the registry, with the parameters that it says it has; it stays there if the server
+    /// loads its task by it.
     fn register(
         &mut self,
         registration: &Registration,
@@ -196,7 +196,7 @@ impl TaskServing {
         let Some(handed) = hand_in(registration, origin, registry)? else {
             return Ok(());
         };
-        let full = { origin.tasks.engine.full_models() }.expect("an engine of full models");
+        let full = origin.tasks.engine.full_models().expect("an engine of full models");
         let beside = first.get(model).filter(|_| !full.own_embeddings);
         let own = match beside {
             Some(other) => registry.own_layers(task, full.fine_tuned, &self.own[other]),
@@ -220,7 +220,9 @@ impl TaskServing {
             };
             self.poolers.put(registration.task, Pooler { dense, activation });
         }
-        let (_, heads) = { self.models.iter() }
+        let (_, heads) = self
+            .models
+            .iter()
             .find(|(name, _)| *name == registration.model)
             .expect("a task that was taken has a model");
         heads.put(registration.task, &linear.weight, &linear.bias)
@@ -234,11 +236,7 @@ impl PoolServing for TaskServing {
                 LaneKind::Copy | LaneKind::Lookup | LaneKind::Link | LaneKind::Disk => Box::new(IdleLane),
                 LaneKind::Solve => Box::new(PlannerLane(Planner::default())),
                 LaneKind::Compute => Box::new(TaskLane {
-                    models: self
-                        .models
-                        .iter()
-                        .map(|(name, heads)| (name.clone(), heads.share()))
-                        .collect(),
+                    models: self.models.iter().map(|(name, heads)| (name.clone(), heads.share())).collect(),
                     poolers: self.poolers.share(),
                     registry: self.registry.share(),
                     own: self.own.iter().map(|(task, model)| (*task, model.share())).collect(),
@@ -271,7 +269,8 @@ impl PoolServing for TaskServing {
 struct MergedFrom {
     /// In host memory, until they are made.
     registry: Registry,
-    /// Of each shared model the first task with a full one, with whose embedding the others compute where they have none of their own.
+    /// Of each shared model the first task with a full one, with whose embedding the others compute where they have
+    /// none of their own.
     first: BTreeMap<String, u32>,
 }
 
@@ -297,12 +296,10 @@ impl Head {
                 bias: bias.tensor()?,
             })
         };
-        let pooler = stored
-            .pooler
-            .map(|(dense, activation)| -> Result<Pooler, ExecutorError> {
-                let dense = linear(dense)?;
-                Ok(Pooler { dense, activation })
-            });
+        let pooler = stored.pooler.map(|(dense, activation)| -> Result<Pooler, ExecutorError> {
+            let dense = linear(dense)?;
+            Ok(Pooler { dense, activation })
+        });
         Ok(Head {
             linear: linear(stored.linear)?,
             pooler: pooler.transpose()?,
@@ -401,7 +398,9 @@ impl TaskLane {
         let hidden = match own {
             Some(own) => own.layers(hidden, &input, streams)?,
             None => {
-                let of_tasks: Vec<Group> = { batch.groups.iter() }
+                let of_tasks: Vec<Group> = batch
+                    .groups
+                    .iter()
                     .map(|group| Group {
                         task: group.task,
                         count: group.count as usize,

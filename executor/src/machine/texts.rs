@@ -1,8 +1,9 @@
-//! What the lanes of a cascade do where trained models answer labelled texts: real passes over real tokens, calibrated confidence, and words
-//! pruned by attention, so that what the dispatcher hears is what the models say (Tabi, section 4).
+//! What the lanes of a cascade do where trained models answer labelled texts: real passes over real tokens, calibrated
+//! confidence, and words pruned by attention, so that what the dispatcher hears is what the models say (Tabi, section
+//! 4).
 //!
-//! Tokenizers count whole texts before the run begins, as the paper leaves them out; what is pruned is read by the next model's tokenizer
-//! where it was pruned, on the lane that looked at the answer.
+//! Tokenizers count whole texts before the run begins, as the paper leaves them out; what is pruned is read by the next
+//! model's tokenizer where it was pruned, on the lane that looked at the answer.
 
 mod probe;
 
@@ -181,11 +182,13 @@ impl ServedTexts {
 }
 
 impl TextServing {
-    /// Reads the models, calibrations and items that a folder of `tenantry cascade profile` names. Requests draw their items by `seed`.
+    /// Reads the models, calibrations and items that a folder of `tenantry cascade profile` names. Requests draw their
+    /// items by `seed`.
     ///
     /// # Errors
-    /// A stage that goes on where the one before has ended; a model that the folder does not have, is of another shape than the stage says
-    /// or has another number of classes; items that are not those of the folder any more; what a tokenizer does not take.
+    /// A stage that goes on where the one before has ended; a model that the folder does not have, is of another shape
+    /// than the stage says or has another number of classes; items that are not those of the folder any more; what a
+    /// tokenizer does not take.
     pub fn new(folder: &Path, route: &RouteSpec, seed: u64, device: Device) -> Result<TextServing, ExecutorError> {
         let profiled = ProfiledModels::read(folder)?;
         let mut models = Vec::new();
@@ -401,8 +404,8 @@ impl TextLane {
         matches!(self.route.next(answered), NextStage::Ask(_))
     }
 
-    /// Keeps what came of a pass, and reveals what a dispatcher decides by. Of those that go on, what the next model reads is prepared; those
-    /// members of whom it can read nothing, and why.
+    /// Keeps what came of a pass, and reveals what a dispatcher decides by. Of those that go on, what the next model
+    /// reads is prepared; those members of whom it can read nothing, and why.
     fn conclude(
         &self,
         batch: &Batch,
@@ -449,10 +452,7 @@ impl TextLane {
             revealed.push(told);
         }
         fail_unanswered(batch, unanswered.into_iter());
-        self.answers
-            .lock()
-            .expect("no lane panics with the list")
-            .extend(answers);
+        self.answers.lock().expect("no lane panics with the list").extend(answers);
         self.texts.numbers().extend(numbers);
         let mut on_way = self.texts.on_way();
         on_way.outputs.extend(outputs);

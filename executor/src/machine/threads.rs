@@ -30,7 +30,8 @@ pub trait Perform: Send {
     /// Called once on the lane's own thread, before the run's time begins.
     ///
     /// # Errors
-    /// What cannot be done beforehand. It does not end the run: what needs it is tried again when a request asks for it.
+    /// What cannot be done beforehand. It does not end the run: what needs it is tried again when a request asks for
+    /// it.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         Ok(())
     }
@@ -59,7 +60,8 @@ pub trait Perform: Send {
     }
 }
 
-/// Lets go of memory when the server says so, and not only when the lane comes to it: the server has promised it to others.
+/// Lets go of memory when the server says so, and not only when the lane comes to it: the server has promised it to
+/// others.
 pub trait Vacate: Send + Debug {
     /// A request has left the lane's instance.
     fn release(&self, request: RequestId);

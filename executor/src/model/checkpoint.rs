@@ -20,14 +20,15 @@ pub(crate) const BERT: &str = "bert.";
 /// [`Encoder::load`](crate::Encoder::load). Other tensors in the file (a pooler, a classifier) are left alone.
 ///
 /// # Errors
-/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
+/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape`
+/// asks for.
 pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
     check(shape)?;
     read_places(path, BERT, &places(shape), dtype)
 }
 
-/// Reads tensors into the block in host memory that their places make up. Those of the encoder may lie below `prefix`, as in the checkpoint of a
-/// task's whole model.
+/// Reads tensors into the block in host memory that their places make up. Those of the encoder may lie below `prefix`,
+/// as in the checkpoint of a task's whole model.
 pub(crate) fn read_places(path: &Path, prefix: &str, places: &[Place], dtype: DType) -> Result<Tensor, ExecutorError> {
     let bytes = map(path)?;
     let tensors = parse(path, &bytes)?;
@@ -52,28 +53,22 @@ pub(crate) fn read_places(path: &Path, prefix: &str, places: &[Place], dtype: DT
             ));
         }
         let stored = numbers_of(path, &name, &found, block.kind())?.f_view([-1])?;
-        block
-            .f_narrow(0, place.offset as i64, place.length() as i64)?
-            .f_copy_(&stored)?;
+        block.f_narrow(0, place.offset as i64, place.length() as i64)?.f_copy_(&stored)?;
     }
     Ok(block)
 }
 
-/// The tensor of that name, with or without prefix, or by the names that the first checkpoints gave to norms; with the name
-/// that it has in the file.
+/// The tensor of that name, with or without prefix, or by the names that the first checkpoints gave to norms; with the
+/// name that it has in the file.
 fn find<'a>(tensors: &SafeTensors<'a>, prefix: &str, name: &str) -> Option<(String, TensorView<'a>)> {
-    let legacy = name
-        .replace("LayerNorm.weight", "LayerNorm.gamma")
-        .replace("LayerNorm.bias", "LayerNorm.beta");
+    let legacy = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
     let candidates = [
         name.to_string(),
         format!("{prefix}{name}"),
         legacy.clone(),
         format!("{prefix}{legacy}"),
     ];
-    candidates
-        .into_iter()
-        .find_map(|name| tensors.tensor(&name).ok().map(|found| (name, found)))
+    candidates.into_iter().find_map(|name| tensors.tensor(&name).ok().map(|found| (name, found)))
 }
 
 /// Writes a flat block of 32-bit parameters as a checkpoint that [`read_checkpoint`] reads.
@@ -146,11 +141,7 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let encoder = random();
         write_checkpoint(&path, &shape(), encoder.parameters()).unwrap();
-        assert!(
-            read_checkpoint(&path, &shape(), DType::F32)
-                .unwrap()
-                .equal(encoder.parameters())
-        );
+        assert!(read_checkpoint(&path, &shape(), DType::F32).unwrap().equal(encoder.parameters()));
 
         let half = read_checkpoint(&path, &shape(), DType::F16).unwrap();
         assert!(half.equal(&encoder.parameters().to_kind(Kind::Half)));
@@ -193,9 +184,7 @@ mod tests {
 
     #[test]
     fn errors_name_file_tensor_and_shapes() {
-        let missing = reread(|name, _| !name.ends_with("1.intermediate.dense.bias"))
-            .unwrap_err()
-            .to_string();
+        let missing = reread(|name, _| !name.ends_with("1.intermediate.dense.bias")).unwrap_err().to_string();
         assert!(
             missing.contains("model.safetensors: encoder.layer.1.intermediate.dense.bias: must be"),
             "{missing}"

@@ -10,11 +10,11 @@ use crate::likeliest::likeliest;
 /// Passes before the capture: libtorch chooses its kernels and makes their workspaces at the first.
 const WARM_UPS: usize = 3;
 
-/// The whole model and its heads for batches of one shape, from token ids to the likeliest classes. Shorter sequences are padded: they take
-/// what the longest takes.
+/// The whole model and its heads for batches of one shape, from token ids to the likeliest classes. Shorter sequences
+/// are padded: they take what the longest takes.
 ///
-/// All that differs from batch to batch is in one block of numbers, which is copied to the device before each pass. Weights are read where
-/// they lie, so that others may be loaded over them.
+/// All that differs from batch to batch is in one block of numbers, which is copied to the device before each pass.
+/// Weights are read where they lie, so that others may be loaded over them.
 pub(crate) struct CompiledModel {
     pass: Pass,
     /// As `pass.numbers`, in host memory that the device copies from.
@@ -46,12 +46,12 @@ struct Pass {
 }
 
 impl CompiledModel {
-    /// Compiles a model for `batch` sequences of up to `tokens` tokens, on the current stream of the model's device, which must not be its
-    /// default one.
+    /// Compiles a model for `batch` sequences of up to `tokens` tokens, on the current stream of the model's device,
+    /// which must not be its default one.
     ///
     /// # Errors
-    /// More tokens than the model has positions, no batch, or no memory. Where operations cannot be captured, the pass is computed each time,
-    /// and [`uncaptured`](Self::uncaptured) says so.
+    /// More tokens than the model has positions, no batch, or no memory. Where operations cannot be captured, the pass
+    /// is computed each time, and [`uncaptured`](Self::uncaptured) says so.
     pub fn new(
         encoder: &Encoder,
         heads: &Heads,
@@ -97,11 +97,12 @@ impl CompiledModel {
         })
     }
 
-    /// The likeliest class of each sequence, `[n]`, or the likeliest label of each token, `[n · l]`, padding included. Waits for the device.
+    /// The likeliest class of each sequence, `[n]`, or the likeliest label of each token, `[n · l]`, padding included.
+    /// Waits for the device.
     ///
     /// # Errors
-    /// Another number of sequences or tenants than it was compiled for, an empty sequence, one that is too long, an id outside the
-    /// vocabulary, or what the device says.
+    /// Another number of sequences or tenants than it was compiled for, an empty sequence, one that is too long, an id
+    /// outside the vocabulary, or what the device says.
     ///
     /// # Panics
     /// If there is no such tenant.
@@ -146,7 +147,8 @@ impl CompiledModel {
         self.uncaptured.as_ref()
     }
 
-    /// What its answer to the last batch was the likeliest of: `[n, classes]`, or `[n, l, classes]` where heads label tokens.
+    /// What its answer to the last batch was the likeliest of: `[n, classes]`, or `[n, l, classes]` where heads label
+    /// tokens.
     pub fn logits(&self) -> &Tensor {
         &self.left.logits
     }

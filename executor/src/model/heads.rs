@@ -1,4 +1,5 @@
-//! The tenants' heads, all resident on the device and gathered per request: a class of each text, or a label of each of its tokens.
+//! The tenants' heads, all resident on the device and gathered per request: a class of each text, or a label of each of
+//! its tokens.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,8 @@ use crate::files::{StoredHead, read_head};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 use crate::tensors_file::converted;
 
-/// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`), or over that of every one.
+/// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`), or over that of every
+/// one.
 #[derive(Debug)]
 pub struct Heads {
     /// `[tenants, (hidden + 1) × classes]`: weight `[hidden, classes]`, then bias `[classes]`.
@@ -57,10 +59,7 @@ impl Heads {
             );
         }
         let size = [i64::from(tenants), length as i64];
-        let parameters = Tensor::f_from_slice(&numbers)?
-            .f_view(size)?
-            .f_to_kind(kind(dtype))?
-            .f_to(device)?;
+        let parameters = Tensor::f_from_slice(&numbers)?.f_view(size)?.f_to_kind(kind(dtype))?.f_to(device)?;
         Ok(Heads {
             parameters,
             hidden: shape.hidden.into(),
@@ -71,8 +70,8 @@ impl Heads {
         })
     }
 
-    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. One that cannot be read, or not be held in this format, is
-    /// [`missing`](Self::missing).
+    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. One that cannot be read, or not be
+    /// held in this format, is [`missing`](Self::missing).
     ///
     /// # Errors
     /// No tenants, no head that can be read, or no memory on the device.
@@ -142,8 +141,8 @@ impl Heads {
         self.missing.iter().any(|(index, _)| *index == own)
     }
 
-    /// Gives a tenant a head of its own: a weight, `[classes, hidden]`, and a bias, `[classes]`. Of fewer classes than other tenants have, those that it does
-    /// not have never win.
+    /// Gives a tenant a head of its own: a weight, `[classes, hidden]`, and a bias, `[classes]`. Of fewer classes than
+    /// other tenants have, those that it does not have never win.
     ///
     /// # Errors
     /// More classes, or another width.
@@ -160,7 +159,8 @@ impl Heads {
         Ok(())
     }
 
-    /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's pooler, where it has one, and head.
+    /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's pooler, where it has
+    /// one, and head.
     ///
     /// # Errors
     /// A number of tenants other than `n`, or no memory on the device.
@@ -172,7 +172,8 @@ impl Heads {
         Ok(self.tag(&pooled, tenants)?.f_squeeze_dim(1)?)
     }
 
-    /// Logits `[n, l, classes]` of every token of the last layer's `hidden`, `[n, l, hidden]`, padding included, each by its tenant's head.
+    /// Logits `[n, l, classes]` of every token of the last layer's `hidden`, `[n, l, hidden]`, padding included, each
+    /// by its tenant's head.
     ///
     /// # Errors
     /// A number of tenants other than `n`, or no memory on the device.
@@ -192,7 +193,8 @@ impl Heads {
         )
     }
 
-    /// Likewise with the tenants' numbers on the device, `[n]`, 64-bit: nothing is copied there, and nothing waited for.
+    /// Likewise with the tenants' numbers on the device, `[n]`, 64-bit: nothing is copied there, and nothing waited
+    /// for.
     pub(crate) fn of(&self, hidden: &Tensor, tenants: &Tensor) -> Result<Tensor, ExecutorError> {
         tch::no_grad(|| {
             let n = tenants.size()[0];
@@ -269,11 +271,8 @@ mod tests {
         // Tagging: every token by the same head, written out number by number.
         let tags = heads.tag(&hidden, &tenants).unwrap();
         assert_eq!(tags.size(), [4, 7, 3]);
-        let number = |tensor: &Tensor, at: &[i64]| {
-            at.iter()
-                .fold(tensor.shallow_clone(), |t, &i| t.get(i))
-                .double_value(&[])
-        };
+        let number =
+            |tensor: &Tensor, at: &[i64]| at.iter().fold(tensor.shallow_clone(), |t, &i| t.get(i)).double_value(&[]);
         for (row, tenant) in (0_i64..).zip(tenants) {
             for token in 0..7 {
                 for class in 0..3 {
@@ -328,11 +327,7 @@ mod tests {
             [0, 1, 2, 3, 4, 5].map(|tenant| heads.lacks(tenant)),
             [false, true, true, false, true, true]
         );
-        for ((_, why), (name, what)) in heads
-            .missing()
-            .iter()
-            .zip([("head", "classifier"), ("pooler", "pooler")])
-        {
+        for ((_, why), (name, what)) in heads.missing().iter().zip([("head", "classifier"), ("pooler", "pooler")]) {
             let must =
                 format!("{name}: {what}: must be of numbers that half precision holds, 65504 at most, got 70000");
             assert!(why.ends_with(&must), "{why}");

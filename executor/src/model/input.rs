@@ -8,8 +8,8 @@ use crate::error::ExecutorError;
 /// Numbers at whose multiples a GPU's attention kernels want a mask's rows to begin.
 const ALIGNED_NUMBERS: usize = 8;
 
-/// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input), or by [`of_lengths`](Self::of_lengths) where the first
-/// hidden states come from elsewhere.
+/// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input), or by
+/// [`of_lengths`](Self::of_lengths) where the first hidden states come from elsewhere.
 #[derive(Debug)]
 pub struct Input {
     batch: usize,
@@ -18,8 +18,8 @@ pub struct Input {
     pub(crate) ids: Option<Tensor>,
     /// Which of two texts each token is of, `[n, l]`, 64-bit. None where all are of the first.
     pub(crate) segments: Option<Tensor>,
-    /// What is added to attention scores, `[n, 1, 1, l]`: 0 for tokens, minus infinity for padding. None where nothing is
-    /// padded.
+    /// What is added to attention scores, `[n, 1, 1, l]`: 0 for tokens, minus infinity for padding. None where nothing
+    /// is padded.
     pub(crate) mask: Option<Tensor>,
 }
 
@@ -27,8 +27,8 @@ impl Input {
     /// Pads `sequences` to `tokens` ids each.
     ///
     /// # Errors
-    /// No sequences, an empty one, one longer than `tokens`, or an id that is not below `vocabulary`: on a GPU, such an id
-    /// would only be noticed later and take the process with it.
+    /// No sequences, an empty one, one longer than `tokens`, or an id that is not below `vocabulary`: on a GPU, such an
+    /// id would only be noticed later and take the process with it.
     pub(crate) fn pad(
         sequences: &[impl AsRef<[i64]>],
         tokens: usize,
@@ -126,7 +126,8 @@ impl Input {
         all.into_iter().flatten().try_for_each(|tensor| stream.keeps(tensor))
     }
 
-    /// A batch of sequences of these lengths, padded to `tokens`, without token ids; `kind` and `device` are the model's.
+    /// A batch of sequences of these lengths, padded to `tokens`, without token ids; `kind` and `device` are the
+    /// model's.
     ///
     /// # Errors
     /// No sequences, an empty one, or one longer than `tokens`.

@@ -1,7 +1,7 @@
 //! Which parameter lies where in an encoder's flat block: Hugging Face's tensors, in the order of the forward pass.
 //!
-//! Query, key and value lie next to each other, so that one view over the three is one matrix product. Every offset is a
-//! multiple of the hidden width, which keeps the alignment that fast kernels ask for.
+//! Query, key and value lie next to each other, so that one view over the three is one matrix product. Every offset is
+//! a multiple of the hidden width, which keeps the alignment that fast kernels ask for.
 
 use std::ops::Range;
 
@@ -66,8 +66,8 @@ pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
     places_of(shape, &Variant::BERT)
 }
 
-/// Likewise of a variant: a projection of the embedding has its name behind `embeddings.projection`, and one layer that stands for all is the first;
-/// the embedding of distances comes last.
+/// Likewise of a variant: a projection of the embedding has its name behind `embeddings.projection`, and one layer that
+/// stands for all is the first; the embedding of distances comes last.
 pub(crate) fn places_of(shape: &ModelShape, variant: &Variant) -> Vec<Place> {
     let (hidden, intermediate) = (shape.hidden, shape.intermediate);
     let width = variant.embedding.unwrap_or(hidden);
@@ -139,19 +139,19 @@ pub(crate) fn places_of(shape: &ModelShape, variant: &Variant) -> Vec<Place> {
     tensors.into_iter().map(place).collect()
 }
 
-/// Where the weight matrices of the layers below `layers` lie in a flat block: what further pretraining changes of them, biases and norms apart.
+/// Where the weight matrices of the layers below `layers` lie in a flat block: what further pretraining changes of
+/// them, biases and norms apart.
 pub(crate) fn lower_matrices(shape: &ModelShape, layers: u32) -> Vec<Range<usize>> {
     let below = |place: &Place| {
         let layer = place.name.strip_prefix("encoder.layer.")?.split('.').next()?;
         Some(layer.parse::<u32>().ok()? < layers && place.shape.len() == 2)
     };
     let places = places(shape).into_iter().filter(|place| below(place) == Some(true));
-    places
-        .map(|place| place.offset..place.offset + place.length())
-        .collect()
+    places.map(|place| place.offset..place.offset + place.length()).collect()
 }
 
-/// How many numbers of a flat block belong to the layers from `first_layer` on, which lie at its end; all, with the embedding, from 0 on.
+/// How many numbers of a flat block belong to the layers from `first_layer` on, which lie at its end; all, with the
+/// embedding, from 0 on.
 pub(crate) fn upper_parameters(shape: &ModelShape, first_layer: u32) -> Result<u64, ExecutorError> {
     check(shape)?;
     match first_layer {
@@ -168,7 +168,8 @@ pub(crate) fn upper_parameters(shape: &ModelShape, first_layer: u32) -> Result<u
     }
 }
 
-/// Fills a flat block, or the last part of one, as BERT is initialised: small weights, no biases, norms that change nothing.
+/// Fills a flat block, or the last part of one, as BERT is initialised: small weights, no biases, norms that change
+/// nothing.
 pub(crate) fn initialise(shape: &ModelShape, seed: u64, owner: u64, block: &mut [f32]) {
     let mut stream = weights(seed, Part::Model, owner);
     let left_out = shape.parameters() as usize - block.len();
@@ -198,11 +199,7 @@ mod tests {
     #[test]
     fn offsets_keep_the_alignment_of_rows() {
         let shape = ModelShape::builtin("bert-base").unwrap();
-        assert!(
-            places(&shape)
-                .iter()
-                .all(|place| place.offset.is_multiple_of(shape.hidden as usize))
-        );
+        assert!(places(&shape).iter().all(|place| place.offset.is_multiple_of(shape.hidden as usize)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! BERT-like encoders: one flat block of parameters each, forward passes in pieces, classification heads per tenant.
 //!
-//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers; [`CompiledModel`] is all of them for one
-//! shape.
+//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers;
+//! [`CompiledModel`] is all of them for one shape.
 
 mod checkpoint;
 mod compiled;

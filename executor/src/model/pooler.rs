@@ -1,5 +1,5 @@
-//! A dense layer between the encoder and a classification layer, over the first token: what Hugging Face calls BERT's pooler, DistilBERT's
-//! `pre_classifier`, and `classifier.dense` of RoBERTa's head.
+//! A dense layer between the encoder and a classification layer, over the first token: what Hugging Face calls BERT's
+//! pooler, DistilBERT's `pre_classifier`, and `classifier.dense` of RoBERTa's head.
 
 use std::collections::BTreeMap;
 
@@ -67,8 +67,8 @@ impl Poolers {
         self.0.insert(tenant, pooler);
     }
 
-    /// What heads classify, `[n, 1, hidden]`, of the last layer's `hidden`, `[n, l, hidden]`: the first token's, by the pooler of those tenants that have one.
-    /// A tenant's requests are neighbours.
+    /// What heads classify, `[n, 1, hidden]`, of the last layer's `hidden`, `[n, l, hidden]`: the first token's, by the
+    /// pooler of those tenants that have one. A tenant's requests are neighbours.
     ///
     /// # Errors
     /// No memory on the device.

@@ -1,6 +1,7 @@
 //! Disentangled attention (DeBERTa, He et al., 2021): tokens attend by how far apart they are, too.
 //!
-//! As Hugging Face's `DebertaV2` computes it for version 3, with keys and queries of distances by the layer's own projections.
+//! As Hugging Face's `DebertaV2` computes it for version 3, with keys and queries of distances by the layer's own
+//! projections.
 
 use tch::{Device, Kind, Tensor};
 
@@ -29,14 +30,15 @@ impl Distances {
         1.0 / (PRODUCTS * width as f64).sqrt()
     }
 
-    /// For each of `tokens` that pays attention (row) and each that is paid (column) the row of their distance's embedding. In single precision, as the
-    /// reference has it: the ends of buckets hang on it.
+    /// For each of `tokens` that pays attention (row) and each that is paid (column) the row of their distance's
+    /// embedding. In single precision, as the reference has it: the ends of buckets hang on it.
     fn of_pairs(self, tokens: i64, device: Device) -> Result<Tensor, ExecutorError> {
         let (buckets, middle) = (i64::from(self.buckets), f64::from(self.buckets / 2));
         let places = Tensor::f_arange(tokens, (Kind::Int64, device))?;
         let distance = places.f_unsqueeze(1)?.f_sub(&places.f_unsqueeze(0)?)?;
         let length = distance.f_abs()?;
-        // As libtorch has it in single precision. It is filled in there: a tensor that is copied from the host's memory makes the host wait for the stream.
+        // As libtorch has it in single precision. It is filled in there: a tensor that is copied from the host's memory
+        // makes the host wait for the stream.
         let farthest = Tensor::f_from_slice(&[((f64::from(self.longest) - 1.0) / middle) as f32])?.f_log()?;
         let farthest = Tensor::f_full([1], f64::try_from(farthest.f_get(0)?)?, (Kind::Float, device))?;
         let beyond = length
@@ -104,7 +106,8 @@ impl Relative {
 mod tests {
     use super::*;
 
-    /// Where each bucket beyond the near ones begins, by Hugging Face's `make_log_bucket_position(_, 256, 512)`: transformers 5.23.0, PyTorch 2.11.0.
+    /// Where each bucket beyond the near ones begins, by Hugging Face's `make_log_bucket_position(_, 256, 512)`:
+    /// transformers 5.23.0, PyTorch 2.11.0.
     const STARTS: [i64; 127] = [
         129, 130, 131, 133, 134, 136, 137, 139, 140, 142, 143, 145, 146, 148, 150, 151, 153, 155, 156, 158, 160, 161,
         163, 165, 167, 169, 170, 172, 174, 176, 178, 180, 182, 184, 186, 188, 190, 192, 194, 196, 198, 201, 203, 205,

@@ -2,8 +2,8 @@
 //! `Y = Y + relu(Y·W_down + b_down)·W_up + b_up`, with the biases and the activation of this crate's
 //! [`AdapterShape`](crate::AdapterShape); PetS leaves both open.
 //!
-//! Stored, for attention output and output: `layer.<i>.<linear>.adapter.down`, `[hidden, bottleneck]`, `.down_bias`, `.up`,
-//! `[bottleneck, hidden]`, and `.up_bias`, floats.
+//! Stored, for attention output and output: `layer.<i>.<linear>.adapter.down`, `[hidden, bottleneck]`, `.down_bias`,
+//! `.up`, `[bottleneck, hidden]`, and `.up_bias`, floats.
 
 use tch::Tensor;
 use tenantry_core::pet::tensors::{Misfit, Resident};

@@ -21,7 +21,8 @@ pub struct Group {
     pub tokens: usize,
 }
 
-/// Mini-batches of loaded tasks, in the order of the batch's sequences. Made by [`Registry::batch`](super::Registry::batch).
+/// Mini-batches of loaded tasks, in the order of the batch's sequences. Made by
+/// [`Registry::batch`](super::Registry::batch).
 #[derive(Debug)]
 pub struct PetBatch {
     members: Vec<Member>,
@@ -62,8 +63,8 @@ impl PetBatch {
         }
     }
 
-    /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from. What it
-    /// yields at padding is of no use, as with [`Encoder::layers`].
+    /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came
+    /// from. What it yields at padding is of no use, as with [`Encoder::layers`].
     ///
     /// # Errors
     /// A batch of another size, mini-batches longer than it, or no memory on the device.
@@ -110,9 +111,7 @@ impl PetBatch {
         let attended = encoder.attend_projected(layer, &linear(Linear::QueryKeyValue, hidden)?, input)?;
         let mut attention = linear(Linear::AttentionOutput, &attended)?;
         let hidden = self.norm(encoder, layer, Norm::Attention, &attention.f_add_(hidden)?)?;
-        let inner = encoder
-            .layer_parts(layer)
-            .activate(linear(Linear::Intermediate, &hidden)?)?;
+        let inner = encoder.layer_parts(layer).activate(linear(Linear::Intermediate, &hidden)?)?;
         let mut output = linear(Linear::Output, &inner)?;
         self.norm(encoder, layer, Norm::Output, &output.f_add_(&hidden)?)
     }
@@ -132,7 +131,8 @@ impl PetBatch {
         Ok(y)
     }
 
-    /// All mini-batches' operators at one linear layer: of the batch's inputs `x`, `[n, l, in]`, into the shared product `y`, `[n, l, out]`.
+    /// All mini-batches' operators at one linear layer: of the batch's inputs `x`, `[n, l, in]`, into the shared
+    /// product `y`, `[n, l, out]`.
     pub(crate) fn operate(
         &self,
         layer: usize,
@@ -175,8 +175,8 @@ impl PetBatch {
     }
 }
 
-/// One task's operators at one linear layer: of inputs `x`, `[n, l, in]`, into results `y`, `[n, l, out]`, which hold the shared
-/// product, shared bias included.
+/// One task's operators at one linear layer: of inputs `x`, `[n, l, in]`, into results `y`, `[n, l, out]`, which hold
+/// the shared product, shared bias included.
 pub(crate) fn operate(
     operators: &dyn Operators,
     layer: usize,

@@ -1,7 +1,7 @@
 //! BitFit: biases of its own in every linear layer and norm (Ben Zaken et al., 2021; PetS, Table 1: `Y = X·W + b_t`).
 //!
-//! Stored: `layer.<i>.<linear>.bias` and `layer.<i>.<norm>.bias`, floats. The biases of the embedding's norm are the shared
-//! model's.
+//! Stored: `layer.<i>.<linear>.bias` and `layer.<i>.<norm>.bias`, floats. The biases of the embedding's norm are the
+//! shared model's.
 
 use tch::Tensor;
 use tenantry_core::pet::tensors::{Misfit, Resident};

@@ -103,8 +103,8 @@ pub trait Kind: Debug + Sync {
     /// As registrations, files and profiles call it.
     fn name(&self) -> &'static str;
 
-    /// Looks at every tensor that the kind has for a model of this shape: by [`Reader::check`] where the core has rules for them, by
-    /// [`Reader::array`] otherwise. The registry refuses tensors that were not looked at.
+    /// Looks at every tensor that the kind has for a model of this shape: by [`Reader::check`] where the core has rules
+    /// for them, by [`Reader::array`] otherwise. The registry refuses tensors that were not looked at.
     ///
     /// # Errors
     /// The first tensor that does not fit.
@@ -116,8 +116,9 @@ pub trait Kind: Debug + Sync {
     /// No memory, or an operator that this device does not have.
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError>;
 
-    /// Whether its operators can be added to the shared model's parameters, so that the task's full model is of the shared one's shape: then they have
-    /// [`weight_delta`](Operators::weight_delta) wherever they have [`delta`](Operators::delta).
+    /// Whether its operators can be added to the shared model's parameters, so that the task's full model is of the
+    /// shared one's shape: then they have [`weight_delta`](Operators::weight_delta) wherever they have
+    /// [`delta`](Operators::delta).
     fn merges(&self) -> bool {
         true
     }
@@ -138,8 +139,8 @@ pub trait Operators: Debug + Send + Sync {
         None
     }
 
-    /// What is to be added to a linear layer's result, as many rows of `out` numbers: of inputs `x`, `[n, l, in]`, and the result `y`,
-    /// `[n, l, out]`, bias included. None where there is nothing to add.
+    /// What is to be added to a linear layer's result, as many rows of `out` numbers: of inputs `x`, `[n, l, in]`, and
+    /// the result `y`, `[n, l, out]`, bias included. None where there is nothing to add.
     ///
     /// # Errors
     /// No memory.
@@ -161,7 +162,8 @@ pub trait Operators: Debug + Send + Sync {
     }
 }
 
-/// A mini-batch's tokens, `[n · l, width]`: copied where they do not lie one after the other, so only what is computed with.
+/// A mini-batch's tokens, `[n · l, width]`: copied where they do not lie one after the other, so only what is computed
+/// with.
 pub(crate) fn rows(of: &Tensor) -> Result<Tensor, ExecutorError> {
     Ok(of.f_flatten(0, 1)?)
 }

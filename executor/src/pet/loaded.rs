@@ -7,7 +7,8 @@ use tch::Tensor;
 
 use super::kind::Operators;
 
-/// A loaded task's operators. Several threads may compute them at the same time, as mini-batches of one task on streams of their own do.
+/// A loaded task's operators. Several threads may compute them at the same time, as mini-batches of one task on streams
+/// of their own do.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedOperators(Arc<dyn Operators>);
 
@@ -29,8 +30,9 @@ impl Deref for LoadedOperators {
 #[derive(Debug)]
 pub(crate) struct Constant(Tensor);
 
-// SAFETY: a tensor is not `Sync` for `tch`, which cannot know what is done to it. This one is only lent, and `tch` changes a tensor through `&mut` alone, but
-// for shallow clones, which nobody makes of it to change them. Libtorch lets several threads read a tensor at once, and counts its handles atomically.
+// SAFETY: a tensor is not `Sync` for `tch`, which cannot know what is done to it. This one is only lent, and `tch`
+// changes a tensor through `&mut` alone, but for shallow clones, which nobody makes of it to change them. Libtorch lets
+// several threads read a tensor at once, and counts its handles atomically.
 unsafe impl Sync for Constant {}
 
 impl From<Tensor> for Constant {

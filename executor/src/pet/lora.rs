@@ -1,7 +1,8 @@
 //! LoRA: a product of low rank beside the weights of any linear layers (Hu et al., 2021): `Y = X·Wᵀ + b + (X·Aᵀ)·Bᵀ`.
 //!
-//! Stored, for each linear layer that has one: `layer.<i>.<linear>.lora_a`, `[rank, in]`, and `.lora_b`, `[out, rank]`, floats,
-//! with the scale (α by rank) multiplied into `B`, or said by the file's header, which reading it multiplies in.
+//! Stored, for each linear layer that has one: `layer.<i>.<linear>.lora_a`, `[rank, in]`, and `.lora_b`, `[out, rank]`,
+//! floats, with the scale (α by rank) multiplied into `B`, or said by the file's header, which reading it multiplies
+//! in.
 
 use tch::Tensor;
 use tenantry_core::pet::tensors::{Misfit, Resident};

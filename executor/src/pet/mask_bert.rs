@@ -1,9 +1,9 @@
 //! MaskBert: a binary mask over each weight (Zhao et al., 2020; PetS, Table 1: `Y = X·(W ⊙ M_t) + b`), computed as
 //! `X·W − X·(W ⊙ ¬M_t)` (section 3.1).
 //!
-//! Stored, for each linear layer: `layer.<i>.<linear>.mask`, a bit for each weight, `[out, ⌈in / 8⌉]` bytes; the first column is a
-//! byte's lowest bit, and 1 keeps the weight. Resident: `−W ⊙ ¬M_t` in CSR, made from the shared weights when the task is
-//! loaded; a shared model that is overwritten afterwards must load its tasks again.
+//! Stored, for each linear layer: `layer.<i>.<linear>.mask`, a bit for each weight, `[out, ⌈in / 8⌉]` bytes; the first
+//! column is a byte's lowest bit, and 1 keeps the weight. Resident: `−W ⊙ ¬M_t` in CSR, made from the shared weights
+//! when the task is loaded; a shared model that is overwritten afterwards must load its tasks again.
 
 use tch::{Device, Kind as Number, Tensor};
 use tenantry_core::pet::tensors::{Misfit, Resident};
@@ -47,11 +47,7 @@ impl Kind for MaskBert {
             let weight = weight.f_to_kind(Number::Float)?.f_to(Device::Cpu)?.f_view([-1])?;
             let weight = Vec::<f32>::try_from(&weight)?;
             let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
-            for (mask, weights) in mask
-                .data
-                .chunks_exact(row_bytes(inputs))
-                .zip(weight.chunks_exact(inputs))
-            {
+            for (mask, weights) in mask.data.chunks_exact(row_bytes(inputs)).zip(weight.chunks_exact(inputs)) {
                 for column in zeros(mask, inputs) {
                     columns.push(column as i32);
                     values.push(-weights[column]);

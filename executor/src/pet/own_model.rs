@@ -1,4 +1,5 @@
-//! A task's full model, as systems serve it that know no tasks (PetS, section 6.2, SeqS and ParS): the shared model with the task's parameters merged in.
+//! A task's full model, as systems serve it that know no tasks (PetS, section 6.2, SeqS and ParS): the shared model
+//! with the task's parameters merged in.
 
 use tch::Tensor;
 use tenantry_core::spec::FineTuned;
@@ -20,8 +21,8 @@ pub struct OwnModel {
 }
 
 impl OwnModel {
-    /// Makes a copy of a shared model one task's own, whose checked parameters these are. There are no weights that are fine-tuned as a whole: what does not
-    /// merge is then left out, and the model computes as much as one that is.
+    /// Makes a copy of a shared model one task's own, whose checked parameters these are. There are no weights that are
+    /// fine-tuned as a whole: what does not merge is then left out, and the model computes as much as one that is.
     ///
     /// # Errors
     /// No memory, or an operator that this device does not have.

@@ -86,8 +86,9 @@ impl Array {
     }
 }
 
-/// A task's parameters, compressed: what the repository keeps and files hold. `layer.<i>.<linear or norm>.<part>` names an array;
-/// which parts there are is said in each kind's file. Beside them may be a classification layer of the task's own ([`HEAD`]), and before it a [`POOLER`].
+/// A task's parameters, compressed: what the repository keeps and files hold. `layer.<i>.<linear or norm>.<part>` names
+/// an array; which parts there are is said in each kind's file. Beside them may be a classification layer of the task's
+/// own ([`HEAD`]), and before it a [`POOLER`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     arrays: BTreeMap<String, Array>,
@@ -161,8 +162,8 @@ impl Parameters {
         self.arrays.values().map(|array| array.data.len() as u64).sum()
     }
 
-    /// Writes a safetensors file whose header says of which shared model and kind they are. The file is there whole or not at
-    /// all.
+    /// Writes a safetensors file whose header says of which shared model and kind they are. The file is there whole or
+    /// not at all.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -172,9 +173,8 @@ impl Parameters {
         if self.arrays.contains_key(POOLER[0]) {
             header.push((POOLER_ACTIVATION, self.pooler_activation.name()));
         }
-        let header: HashMap<String, String> = { header.into_iter() }
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect();
+        let header: HashMap<String, String> =
+            header.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let mut tensors = Vec::new();
         for (name, array) in &self.arrays {
             let view = TensorView::new(array.dtype, array.shape.clone(), &array.data);
@@ -185,11 +185,12 @@ impl Parameters {
         write_whole(path, &header_in_order(bytes)).map_err(failed)
     }
 
-    /// Reads what [`save`](Self::save) or another program wrote: the shared model's name, the kind's, and the parameters. LoRA's scale is multiplied
-    /// into what it scales.
+    /// Reads what [`save`](Self::save) or another program wrote: the shared model's name, the kind's, and the
+    /// parameters. LoRA's scale is multiplied into what it scales.
     ///
     /// # Errors
-    /// A file that cannot be read, is no safetensors file, or whose header does not say of which model and kind it is, or says what is not computed.
+    /// A file that cannot be read, is no safetensors file, or whose header does not say of which model and kind it is,
+    /// or says what is not computed.
     pub fn read(path: &Path) -> Result<(String, String, Parameters), ExecutorError> {
         let bytes = std::fs::read(path).map_err(ExecutorError::file(path))?;
         let wrong = |tensor: &str, must: &str, got: String| ExecutorError::checkpoint(path, tensor, must, got);
@@ -239,15 +240,14 @@ impl<'a> Reader<'a> {
         self.parameters.arrays.contains_key(name)
     }
 
-    /// Holds all arrays against the core's rules of what the kind has for a model of this shape. Returns what is resident of them.
+    /// Holds all arrays against the core's rules of what the kind has for a model of this shape. Returns what is
+    /// resident of them.
     ///
     /// # Errors
     /// The first that does not fit.
     pub fn check(&self, kind: PetKind, shape: &ModelShape) -> Result<Resident, Misfit> {
         let resident = tensors::check(kind, shape, &self.parameters.stored())?;
-        self.read
-            .borrow_mut()
-            .extend(self.parameters.arrays.keys().map(String::as_str));
+        self.read.borrow_mut().extend(self.parameters.arrays.keys().map(String::as_str));
         Ok(resident)
     }
 
@@ -259,7 +259,8 @@ impl<'a> Reader<'a> {
         self.parameters.get(name).expect("the parameters were checked")
     }
 
-    /// The array of this name, of `dtype` and with as many dimensions as `shape` has; `None` in `shape` stands for any size.
+    /// The array of this name, of `dtype` and with as many dimensions as `shape` has; `None` in `shape` stands for any
+    /// size.
     ///
     /// # Errors
     /// No such array, or one of another shape.

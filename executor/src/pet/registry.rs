@@ -47,7 +47,8 @@ struct Task {
     operators: Option<LoadedOperators>,
 }
 
-/// Shared models and tasks, on one device with so much memory for both. Whatever is refused leaves everything else as it was.
+/// Shared models and tasks, on one device with so much memory for both. Whatever is refused leaves everything else as
+/// it was.
 #[derive(Debug)]
 pub struct Registry {
     kinds: &'static [&'static dyn Kind],
@@ -58,8 +59,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Nothing yet; models and tasks may take `max_bytes` on the device. `kinds` are those that tasks can be of, as a rule
-    /// [`KINDS`](super::KINDS).
+    /// Nothing yet; models and tasks may take `max_bytes` on the device. `kinds` are those that tasks can be of, as a
+    /// rule [`KINDS`](super::KINDS).
     pub fn new(kinds: &'static [&'static dyn Kind], max_bytes: u64) -> Registry {
         Registry {
             kinds,
@@ -158,7 +159,8 @@ impl Registry {
         Ok(())
     }
 
-    /// A registered task's full model: its shared model's with its parameters merged in, in memory of its own on that device.
+    /// A registered task's full model: its shared model's with its parameters merged in, in memory of its own on that
+    /// device.
     ///
     /// # Errors
     /// A task that is not registered, no memory, or a device that cannot compute it.
@@ -166,7 +168,8 @@ impl Registry {
         self.merged(task, fine_tuned, |shared| shared.copy_to(device))
     }
 
-    /// The same, but with the embedding of another full model of that shared model, on whose device it is: only layers are in memory of its own.
+    /// The same, but with the embedding of another full model of that shared model, on whose device it is: only layers
+    /// are in memory of its own.
     ///
     /// # Errors
     /// As [`own_model`](Self::own_model), or a model of another shape.
@@ -186,7 +189,8 @@ impl Registry {
         Ok(OwnModel::new(copied, found.kind, &parameters, fine_tuned)?)
     }
 
-    /// Takes a task off the device; it stays registered. A batch that holds it keeps its memory until the batch is dropped.
+    /// Takes a task off the device; it stays registered. A batch that holds it keeps its memory until the batch is
+    /// dropped.
     ///
     /// # Errors
     /// A task that is not registered.
@@ -266,8 +270,8 @@ impl Registry {
         self.used_bytes
     }
 
-    /// Another handle on the same memory, for another thread. What is registered or loaded later through one is not seen
-    /// through the other.
+    /// Another handle on the same memory, for another thread. What is registered or loaded later through one is not
+    /// seen through the other.
     pub fn share(&self) -> Registry {
         let task = |task: &Task| Task {
             triplet: task.triplet.clone(),
@@ -276,11 +280,7 @@ impl Registry {
             ..*task
         };
         Registry {
-            models: self
-                .models
-                .iter()
-                .map(|(name, model)| (name.clone(), model.share()))
-                .collect(),
+            models: self.models.iter().map(|(name, model)| (name.clone(), model.share())).collect(),
             tasks: self.tasks.iter().map(|(id, of)| (*id, task(of))).collect(),
             ..*self
         }

@@ -7,17 +7,19 @@ use super::loaded::Constant;
 use crate::error::{ExecutorError, first_line};
 use crate::model::Encoder;
 
-/// Up to this share of elements a product goes column by column of the activations, as each element is met only once or twice a row anyhow.
+/// Up to this share of elements a product goes column by column of the activations, as each element is met only once or
+/// twice a row anyhow.
 const FEW: f64 = 0.02;
-/// About so many tokens are multiplied at once, up to half as many again: what is read and written of them fits a core's own cache, however their rows lie.
+/// About so many tokens are multiplied at once, up to half as many again: what is read and written of them fits a
+/// core's own cache, however their rows lie.
 const CHUNK_TOKENS: usize = 128;
 
 /// A sparse matrix `[out, in]` on the device, in CSR.
 #[derive(Debug)]
 pub(crate) struct Sparse(Constant);
 
-/// libtorch tells standard error, once a process, that its CSR matrices are in beta, of which nobody who serves tasks has any use. The
-/// first one is made here, while libtorch is to say errors only.
+/// libtorch tells standard error, once a process, that its CSR matrices are in beta, of which nobody who serves tasks
+/// has any use. The first one is made here, while libtorch is to say errors only.
 fn make_the_first() {
     unsafe extern "C" {
         /// libc10's: the least severity that is written.
@@ -29,7 +31,8 @@ fn make_the_first() {
         let index = Tensor::from_slice(&[0_i32, 0]);
         let none = Tensor::from_slice::<i32>(&[]);
         let (values, like) = (Tensor::from_slice::<f32>(&[]), (Kind::Float, Device::Cpu));
-        // SAFETY: an integer that libtorch reads before it writes a message. At worst a warning of another thread is lost meanwhile.
+        // SAFETY: an integer that libtorch reads before it writes a message. At worst a warning of another thread is
+        // lost meanwhile.
         let before = unsafe { std::ptr::replace(&raw mut FLAGS_caffe2_log_level, ERROR) };
         let first = Tensor::f_sparse_csr_tensor_crow_col_value_size(&index, &none, &values, [1, 1], like);
         // SAFETY: as above.

@@ -33,8 +33,8 @@ impl Job {
 
 type Outcome = Result<Result<(), ExecutorError>, Box<dyn Any + Send>>;
 
-/// Threads that a layer's PET operators run on side by side. On a GPU each issues to a stream of its own, which waits for what the caller has
-/// issued before, and the caller's for what they have.
+/// Threads that a layer's PET operators run on side by side. On a GPU each issues to a stream of its own, which waits
+/// for what the caller has issued before, and the caller's for what they have.
 #[derive(Debug)]
 pub struct Streams {
     device: Device,
@@ -89,9 +89,7 @@ impl Streams {
                     }
                 }
             };
-            let thread = std::thread::Builder::new()
-                .name(format!("stream {stream}"))
-                .spawn(worker);
+            let thread = std::thread::Builder::new().name(format!("stream {stream}")).spawn(worker);
             let thread =
                 thread.map_err(|error| ExecutorError::input("streams", format!("at most {stream} here"), error))?;
             streams.streams.push(own);
@@ -127,9 +125,7 @@ impl Streams {
         self.let_wait(&at_work)?;
         let handed_over = others.len();
         for (other, job) in others {
-            self.workers[other]
-                .send(job)
-                .expect("a worker lives as long as its streams");
+            self.workers[other].send(job).expect("a worker lives as long as its streams");
         }
         for job in own {
             result = result.and(job.perform());
@@ -151,9 +147,7 @@ impl Streams {
         };
         let so_far = &mut self.places.borrow_mut()[first];
         so_far.record(Stream::current(self.device)?)?;
-        others
-            .iter()
-            .try_for_each(|&other| self.streams[other].wait_for(so_far))
+        others.iter().try_for_each(|&other| self.streams[other].wait_for(so_far))
     }
 
     /// What the caller issues from now on comes after what these others have issued.

@@ -62,7 +62,8 @@ fn floats(parameters: &Parameters, name: &str) -> Tensor {
     Reader::new(parameters).host_tensor(name).unwrap()
 }
 
-/// The shared model with a task's parameters merged into its weights, as a framework without shared operators would serve it.
+/// The shared model with a task's parameters merged into its weights, as a framework without shared operators would
+/// serve it.
 fn merged(encoder: &Encoder, kind: &str, parameters: &Parameters) -> Encoder {
     let merged = Encoder::from_parameters(encoder.shape(), encoder.parameters().copy()).unwrap();
     let own = |of: &str, part: &str, layer: usize| floats(parameters, &format!("layer.{layer}.{of}.{part}"));
@@ -78,12 +79,9 @@ fn merged(encoder: &Encoder, kind: &str, parameters: &Parameters) -> Encoder {
             match kind {
                 "mask-bert" => {
                     let bytes = own("mask");
-                    let bits: Vec<Tensor> = (0..8i64)
-                        .map(|bit| bytes.bitwise_right_shift_tensor_scalar(bit).bitwise_and(1))
-                        .collect();
-                    let mask = Tensor::stack(&bits, 2)
-                        .view([outputs as i64, -1])
-                        .narrow(1, 0, inputs as i64);
+                    let bits: Vec<Tensor> =
+                        (0..8i64).map(|bit| bytes.bitwise_right_shift_tensor_scalar(bit).bitwise_and(1)).collect();
+                    let mask = Tensor::stack(&bits, 2).view([outputs as i64, -1]).narrow(1, 0, inputs as i64);
                     assert!(mask.sum(Number::Int64).int64_value(&[]) < (outputs * inputs) as i64);
                     weight.copy_(&(&weight * mask));
                 }
@@ -105,18 +103,15 @@ fn merged(encoder: &Encoder, kind: &str, parameters: &Parameters) -> Encoder {
         }
         if kind == "bit-fit" {
             for norm in Norm::ALL {
-                norm.of(parts)
-                    .bias
-                    .shallow_clone()
-                    .copy_(&own(norm.name(), "bias", layer));
+                norm.of(parts).bias.shallow_clone().copy_(&own(norm.name(), "bias", layer));
             }
         }
     }
     merged
 }
 
-/// Adapters add layers, so that there is nothing to merge them into: the whole forward pass of one sequence, written with other
-/// operations.
+/// Adapters add layers, so that there is nothing to merge them into: the whole forward pass of one sequence, written
+/// with other operations.
 fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Tensor {
     let input = encoder.input(&[ids], ids.len()).unwrap();
     let (heads, width) = (
@@ -137,9 +132,7 @@ fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Ten
         let heads: Vec<Tensor> = (0..heads)
             .map(|head| {
                 let [q, k, v] = [0, 1, 2].map(|part: usize| by_part[part].narrow(-1, i64::from(head) * width, width));
-                (q.matmul(&k.tr()) / (width as f64).sqrt())
-                    .softmax(-1, Number::Float)
-                    .matmul(&v)
+                (q.matmul(&k.tr()) / (width as f64).sqrt()).softmax(-1, Number::Float).matmul(&v)
             })
             .collect();
         let attention = linear(Linear::AttentionOutput, &Tensor::cat(&heads, -1));
@@ -175,9 +168,7 @@ impl Alone {
             Alone::Adapters(encoder, parameters) => with_adapters(encoder, parameters, ids),
             Alone::Merged(own) => {
                 let input = own.input(&[ids], ids.len()).unwrap();
-                own.layers(own.embed(&input).unwrap(), 0..2, &input, None)
-                    .unwrap()
-                    .get(0)
+                own.layers(own.embed(&input).unwrap(), 0..2, &input, None).unwrap().get(0)
             }
         }
     }
@@ -321,13 +312,10 @@ fn adapters_are_beside_a_full_model_that_is_fine_tuned_by_kind_and_not_beside_on
     let shared = registry.model("small").unwrap();
     let ids: Vec<i64> = (0..9).collect();
     let input = shared.input(&[&ids], 9).unwrap();
-    let plain = shared
-        .layers(shared.embed(&input).unwrap(), 0..2, &input, None)
-        .unwrap();
+    let plain = shared.layers(shared.embed(&input).unwrap(), 0..2, &input, None).unwrap();
     let [by_kind, as_a_whole] = [FineTuned::ByKind, FineTuned::AsAWhole].map(|fine_tuned| {
         let own = registry.own_model(0, fine_tuned, Device::Cpu).unwrap();
-        own.layers(own.encoder().embed(&input).unwrap(), &input, &streams)
-            .unwrap()
+        own.layers(own.encoder().embed(&input).unwrap(), &input, &streams).unwrap()
     });
     assert!(as_a_whole.equal(&plain));
     assert!(difference(&by_kind, &plain) > 1e-3);
@@ -347,9 +335,7 @@ fn every_kind_makes_a_difference() {
     let encoder = registry.model("small").unwrap();
     let ids: Vec<i64> = (0..9).collect();
     let input = encoder.input(&[&ids], 9).unwrap();
-    let plain = encoder
-        .layers(encoder.embed(&input).unwrap(), 0..2, &input, None)
-        .unwrap();
+    let plain = encoder.layers(encoder.embed(&input).unwrap(), 0..2, &input, None).unwrap();
     for task in 0..5 {
         let adapted = together(
             &registry,
@@ -406,19 +392,14 @@ fn several_shared_models_serve_side_by_side() {
         refused,
         "shared model small: must be added once, got a second of this name"
     );
-    let wrong = registry
-        .register(50, "deep", "lora", random("lora", 0))
-        .unwrap_err()
-        .to_string();
+    let wrong = registry.register(50, "deep", "lora", random("lora", 0)).unwrap_err().to_string();
     assert_eq!(
         wrong,
         "task 50: layer.0.query_key_value.lora_a: must be F32 of shape [1 or more, 12], got F32 of shape [3, 20]"
     );
     for (index, kind) in KINDS.iter().enumerate() {
         let task = 50 + index as u32;
-        registry
-            .register(task, "deep", kind.name(), kind.random(&deep, &SIZES, 3, task))
-            .unwrap();
+        registry.register(task, "deep", kind.name(), kind.random(&deep, &SIZES, 3, task)).unwrap();
         registry.load(task).unwrap();
     }
     // A shared handle, as another lane has it, computes the same.

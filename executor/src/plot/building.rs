@@ -1,4 +1,5 @@
-//! How tables are built: which lengths of fragments a node of the version tree has, of which texts, by which version of the lower layers.
+//! How tables are built: which lengths of fragments a node of the version tree has, of which texts, by which version of
+//! the lower layers.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -25,7 +26,8 @@ pub struct Building<'a> {
 /// Told how the building of tables goes on, and says whether it is to. What was built until then is gone on with.
 pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>) -> ControlFlow<()>;
 
-/// Whose lower layers fill a table (HMI, section 5.1): the generic model's, or those that further pretraining made of them for a domain.
+/// Whose lower layers fill a table (HMI, section 5.1): the generic model's, or those that further pretraining made of
+/// them for a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     Root,
@@ -34,8 +36,8 @@ pub(crate) enum Version {
     Updated(u32),
 }
 
-/// Runs a version of the lower layers over fragments of so many tokens: from `[count, tokens]` to `[count, tokens, hidden]` or, for a
-/// decoder, to `[count, hidden]`.
+/// Runs a version of the lower layers over fragments of so many tokens: from `[count, tokens]` to
+/// `[count, tokens, hidden]` or, for a decoder, to `[count, hidden]`.
 pub(crate) type EncodeFragments<'a> = &'a mut dyn FnMut(Version, usize, &[u32], &mut [f32]) -> Result<(), Cause>;
 
 /// Fragments encoded at once.
@@ -84,7 +86,8 @@ impl TreeBuilding<'_, '_, '_> {
         Ok(())
     }
 
-    /// The tree, if its root has all the tables that were built: it opens without one as well, and would answer as if no text had such fragments.
+    /// The tree, if its root has all the tables that were built: it opens without one as well, and would answer as if
+    /// no text had such fragments.
     pub fn check_root(&self, tree: Tree) -> Result<Tree, PlotError> {
         let snapshot = tree.snapshot();
         let tables = snapshot.root().tables();
@@ -170,8 +173,9 @@ impl TreeBuilding<'_, '_, '_> {
     }
 }
 
-/// Tokens of the shorter fragments that stand in for those of this shape. Each text of a decoder begins with a fragment of every shorter length. Of an
-/// encoder's fragments longer than three, the parts of one or two are enough: all lengths would each take as much as the longest.
+/// Tokens of the shorter fragments that stand in for those of this shape. Each text of a decoder begins with a fragment
+/// of every shorter length. Of an encoder's fragments longer than three, the parts of one or two are enough: all
+/// lengths would each take as much as the longest.
 fn shorter(shape: Shape) -> impl Iterator<Item = u32> {
     let stands_in = move |tokens: &u32| shape.context == Context::Preceding || *tokens <= 2;
     (1..shape.fragment_tokens).filter(stands_in)

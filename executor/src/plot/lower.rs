@@ -58,9 +58,10 @@ impl LowerLayers {
         }
     }
 
-    /// The layers that further pretraining on a domain's texts would make of these, below `layers` (HMI, section 5.1: the rest stays as it is).
-    /// Nobody has trained random weights: their matrices are moved by a tenth of what they were initialised with, in a direction of the
-    /// domain's own, so that a domain's representations are near the root's and not the same. Each update of the domain has another direction.
+    /// The layers that further pretraining on a domain's texts would make of these, below `layers` (HMI, section 5.1:
+    /// the rest stays as it is). Nobody has trained random weights: their matrices are moved by a tenth of what they
+    /// were initialised with, in a direction of the domain's own, so that a domain's representations are near the
+    /// root's and not the same. Each update of the domain has another direction.
     ///
     /// # Errors
     /// No memory.
@@ -74,9 +75,7 @@ impl LowerLayers {
             for place in matrices {
                 let mut numbers = vec![0.0; place.len()];
                 fill(&mut stream, FURTHER_PRETRAINING * INITIAL_STD, &mut numbers);
-                let moved = Tensor::f_from_slice(&numbers)?
-                    .f_to_kind(block.kind())?
-                    .f_to(block.device())?;
+                let moved = Tensor::f_from_slice(&numbers)?.f_to_kind(block.kind())?.f_to(block.device())?;
                 let mut matrix = block.f_narrow(0, place.start as i64, place.len() as i64)?;
                 let _ = matrix.f_add_(&moved)?;
             }
@@ -96,8 +95,8 @@ impl LowerLayers {
         })
     }
 
-    /// Runs the layers below `layers` over `fragments`, `[count, fragment_tokens]`: fills `rows` with what they make of every token, or a
-    /// decoder's of the last.
+    /// Runs the layers below `layers` over `fragments`, `[count, fragment_tokens]`: fills `rows` with what they make of
+    /// every token, or a decoder's of the last.
     ///
     /// # Errors
     /// Ids outside the vocabulary, or no memory.

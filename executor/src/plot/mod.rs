@@ -1,5 +1,5 @@
-//! Precomputed lower layers for pools that look them up: which tables there are and what they were built from. The tables themselves are
-//! `tenantry-plot`'s, and so is the language in which requests to such pools are written.
+//! Precomputed lower layers for pools that look them up: which tables there are and what they were built from. The
+//! tables themselves are `tenantry-plot`'s, and so is the language in which requests to such pools are written.
 
 mod building;
 mod lower;

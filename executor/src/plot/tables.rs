@@ -22,21 +22,20 @@ use crate::host::forget_cached;
 /// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
 const CORPUS_VERSION: u32 = 2;
 
-/// What a table's folder has of its model's name at most: file systems take names of 255 bytes, and more than a model's is in it.
+/// What a table's folder has of its model's name at most: file systems take names of 255 bytes, and more than a model's
+/// is in it.
 const NAME_BYTES: usize = 80;
 
-/// Where tables are kept from one run to the next: the user's cache, or the folder for temporary files where there is none.
+/// Where tables are kept from one run to the next: the user's cache, or the folder for temporary files where there is
+/// none.
 pub fn tables_folder() -> PathBuf {
-    let set = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     cache.unwrap_or_else(std::env::temp_dir).join("tenantry").join("plot")
 }
 
-/// What tables are made of: the model that `seed` initialises and the language of the same seed, or what users' files have in their places.
+/// What tables are made of: the model that `seed` initialises and the language of the same seed, or what users' files
+/// have in their places.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     /// Of what is random.
@@ -45,8 +44,8 @@ pub struct Origin<'a> {
     pub files: &'a Files,
     /// Of the workload's tenants.
     pub domains: &'a Domains,
-    /// Whether domains are updated: there is then a second version of the table of each, where its layers are random. Users' checkpoints have
-    /// no second version; an update reads the first again.
+    /// Whether domains are updated: there is then a second version of the table of each, where its layers are random.
+    /// Users' checkpoints have no second version; an update reads the first again.
     pub updates: bool,
 }
 
@@ -76,11 +75,12 @@ struct DomainState {
 }
 
 impl Tables {
-    /// The tables of the lower layers of a model over texts, both as `origin` has them: opened, if they lie in a folder of their own in
-    /// `folder`, and otherwise built there, which may take minutes. What was interrupted is gone on with.
+    /// The tables of the lower layers of a model over texts, both as `origin` has them: opened, if they lie in a folder
+    /// of their own in `folder`, and otherwise built there, which may take minutes. What was interrupted is gone on
+    /// with.
     ///
-    /// A domain's table holds the fragments that are `domain_hits_ppm` of the domain's occurrences; the root's, all but the `fallbacks_ppm`
-    /// rarest occurrences.
+    /// A domain's table holds the fragments that are `domain_hits_ppm` of the domain's occurrences; the root's, all but
+    /// the `fallbacks_ppm` rarest occurrences.
     ///
     /// # Errors
     /// A model that has no such layers, a full disk, or no memory.
@@ -234,9 +234,7 @@ impl Tables {
         }
         let snapshot = tree.snapshot();
         Ok(Tables {
-            domains: { texts.domains() }
-                .map(|domain| snapshot.domain(&domain_name(domain)))
-                .collect(),
+            domains: texts.domains().map(|domain| snapshot.domain(&domain_name(domain))).collect(),
             states: texts.domains().map(|_| DomainState::new()).collect(),
             updates: false,
             tree: Arc::new(tree),
@@ -245,8 +243,8 @@ impl Tables {
         })
     }
 
-    /// With a second version of each domain's own table, of the same fragments, for updates: built where the tree stages what comes next, and
-    /// never published, so that the next run begins with the first as this one did.
+    /// With a second version of each domain's own table, of the same fragments, for updates: built where the tree
+    /// stages what comes next, and never published, so that the next run begins with the first as this one did.
     pub(crate) fn with_updates(
         self,
         name: &str,
@@ -279,8 +277,9 @@ impl Tables {
         Ok(Tables { updates: true, ..self })
     }
 
-    /// Reads a domain's own table from the disk: the first version where it had none, and otherwise the other of its two, in place of the one in
-    /// use. Batches that were looked up keep what they found. Nothing where only the root answers.
+    /// Reads a domain's own table from the disk: the first version where it had none, and otherwise the other of its
+    /// two, in place of the one in use. Batches that were looked up keep what they found. Nothing where only the root
+    /// answers.
     ///
     /// # Errors
     /// A table that can no longer be read; what was there stays.
@@ -318,8 +317,8 @@ impl Tables {
         self.states[domain as usize].there.store(false, Ordering::Relaxed);
     }
 
-    /// Looks the texts of requests up, each given by ticket, tenant and tokens, from drawing their token ids on, which stands for reading
-    /// them: fills `out`, `[requests, width, hidden]`.
+    /// Looks the texts of requests up, each given by ticket, tenant and tokens, from drawing their token ids on, which
+    /// stands for reading them: fills `out`, `[requests, width, hidden]`.
     ///
     /// # Errors
     /// A table that can no longer be read, or a text longer than `width`.
@@ -367,8 +366,8 @@ impl Tables {
         self.tree.snapshot().root().shape().fragment_tokens as usize
     }
 
-    /// Looks the ends of texts up, each given by its tenant, tokens and the first token that is wanted: fills `out`, `[wanted of all
-    /// texts, hidden]`.
+    /// Looks the ends of texts up, each given by its tenant, tokens and the first token that is wanted: fills `out`,
+    /// `[wanted of all texts, hidden]`.
     ///
     /// # Errors
     /// A table that can no longer be read.

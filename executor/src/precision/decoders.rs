@@ -22,7 +22,8 @@ const PAGE_TOKENS: u32 = 16;
 const SEQUENCES: [(usize, &[u32]); 3] = [(35, &[6, 1, 4]), (8, &[3]), (20, &[0, 5])];
 /// Whose each is.
 const OF_TENANTS: [u32; 3] = [1, 0, 1];
-/// Where the two tenants' parameters lie, of more slots, as where requests are served: products over all of them have groups without rows.
+/// Where the two tenants' parameters lie, of more slots, as where requests are served: products over all of them have
+/// groups without rows.
 const SLOTS: [u32; 2] = [1, 4];
 const ALL_SLOTS: u32 = 6;
 
@@ -125,9 +126,7 @@ fn step_of(
 /// What the reference says after all tokens of each sequence.
 fn expected(forward: impl Fn(usize, &[i64]) -> Tensor) -> Tensor {
     let sequences = sequences();
-    let rows = STEPS[LAST]
-        .iter()
-        .map(|(sequence, _)| forward(*sequence, &sequences[*sequence]));
+    let rows = STEPS[LAST].iter().map(|(sequence, _)| forward(*sequence, &sequences[*sequence]));
     Tensor::stack(&rows.collect::<Vec<_>>(), 0)
 }
 
@@ -178,10 +177,7 @@ fn lora(
     });
     for &implementation in AdapterImplementation::ALL {
         let what = format!("lora, {implementation}");
-        if let Some(reason) = cache
-            .grouped_fails()
-            .filter(|_| implementation == AdapterImplementation::Grouped)
-        {
+        if let Some(reason) = cache.grouped_fails().filter(|_| implementation == AdapterImplementation::Grouped) {
             place.does_not_run(&what, reason);
             continue;
         }
@@ -221,10 +217,7 @@ fn adapters(
     });
     for &implementation in AdapterImplementation::ALL {
         let what = format!("adapters of a decoder, {implementation}");
-        if let Some(reason) = cache
-            .grouped_fails()
-            .filter(|_| implementation == AdapterImplementation::Grouped)
-        {
+        if let Some(reason) = cache.grouped_fails().filter(|_| implementation == AdapterImplementation::Grouped) {
             place.does_not_run(&what, reason);
             continue;
         }
@@ -244,9 +237,6 @@ fn low_rank(block: &Tensor, shape: &LoraShape, layer: usize, input: lora::Input,
     let own = block.view([i64::from(shape.layers), -1]).narrow(0, layer as i64, 1);
     let pairs = shape.views(&own, input).expect("a block is as long as its shape says");
     let downs = pairs.down.get(0).chunk(pairs.ups.len() as i64, -1);
-    let products = downs
-        .iter()
-        .zip(&pairs.ups)
-        .map(|(down, up)| x.matmul(down).matmul(&up.get(0)));
+    let products = downs.iter().zip(&pairs.ups).map(|(down, up)| x.matmul(down).matmul(&up.get(0)));
     Tensor::cat(&products.collect::<Vec<_>>(), -1)
 }

@@ -193,7 +193,8 @@ fn adapters(place: &mut Place<'_>, case: &Case) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// Three tasks of a kind, of which the first has two sequences and the others one each, on two streams that meet at each shared product.
+/// Three tasks of a kind, of which the first has two sequences and the others one each, on two streams that meet at
+/// each shared product.
 fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) -> Result<(), ExecutorError> {
     let of_row = [0, 0, 1, 2];
     let parameters = [0, 1, 2].map(|task| kind.random(&shape(), &SIZES, SEED, task).scaled(TENANTS as f32));
@@ -211,10 +212,7 @@ fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) ->
             operators: LoadedOperators::new(operators),
             first: rows.clone().next().expect("each task has a sequence") as i64,
             count: rows.clone().count() as i64,
-            tokens: rows
-                .map(|row| LENGTHS[row] as i64)
-                .max()
-                .expect("each task has a sequence"),
+            tokens: rows.map(|row| LENGTHS[row] as i64).max().expect("each task has a sequence"),
             stream: (task % 2) as u32,
         }
     };
@@ -235,8 +233,8 @@ fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) ->
     place.compare(what, &tokens(&found)?, &with_tasks, &case.alone)
 }
 
-/// A model compiled for one shape, which is a captured graph on a GPU: what its heads make of the second batch that it is given, of which the
-/// first one's numbers must have left nothing.
+/// A model compiled for one shape, which is a captured graph on a GPU: what its heads make of the second batch that it
+/// is given, of which the first one's numbers must have left nothing.
 pub(super) fn check_compiled(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     let Case {
         encoder,

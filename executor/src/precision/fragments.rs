@@ -1,4 +1,5 @@
-//! A table of what lower layers make of fragments: filled on the device, averaged on the host, and gone on with on the device.
+//! A table of what lower layers make of fragments: filled on the device, averaged on the host, and gone on with on the
+//! device.
 
 use std::ops::ControlFlow;
 
@@ -32,7 +33,8 @@ const TOKENS: usize = 10;
 pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     let shape = shape();
     let upper = encoder(place)?;
-    // Tables are filled in single precision, whatever is served in; of the same numbers, so that there is one reference.
+    // Tables are filled in single precision, whatever is served in; of the same numbers, so that there is one
+    // reference.
     let lower = Encoder::from_parameters(&shape, upper.parameters().f_to_kind(tch::Kind::Float)?)?;
     let folder = tempfile::tempdir().map_err(ExecutorError::file(std::env::temp_dir()))?;
     let language = || Language::new(SEED, shape.vocabulary).with_corpus(1);
@@ -79,9 +81,7 @@ fn averages(reference: &EncoderReference, ids: &[i64]) -> Tensor {
     let mean = |token: usize| {
         let first = (token + 1).saturating_sub(PLOT.fragment_tokens as usize);
         let holding = first..=token.min(fragments.len() - 1);
-        let states: Vec<Tensor> = holding
-            .map(|start| fragments[start].get((token - start) as i64))
-            .collect();
+        let states: Vec<Tensor> = holding.map(|start| fragments[start].get((token - start) as i64)).collect();
         Tensor::stack(&states, 0).mean_dim(0, false, tch::Kind::Double)
     };
     Tensor::stack(&(0..ids.len()).map(mean).collect::<Vec<_>>(), 0)

@@ -1,7 +1,9 @@
-//! Whether what a device computes is right: each kind of operation against another program for it, in double precision on the CPU.
+//! Whether what a device computes is right: each kind of operation against another program for it, in double precision
+//! on the CPU.
 //!
-//! [`check`] runs the code that serves, on small models whose weights are large enough for everything to matter, and compares with
-//! `reference.rs`, which is written with other operations and reads the same weights by their names in checkpoints.
+//! [`check`] runs the code that serves, on small models whose weights are large enough for everything to matter, and
+//! compares with `reference.rs`, which is written with other operations and reads the same weights by their names in
+//! checkpoints.
 
 mod decoders;
 mod encoders;
@@ -19,7 +21,8 @@ use crate::error::ExecutorError;
 
 /// Of weights.
 const SEED: u64 = 7;
-/// What a part of the computation must change of the result for the comparison to say anything about it, over the tolerance.
+/// What a part of the computation must change of the result for the comparison to say anything about it, over the
+/// tolerance.
 const EFFECT_MIN: f64 = 2.0;
 
 /// One comparison.
@@ -66,8 +69,8 @@ impl Checks {
 
 /// Computes each kind of operation on a device, in each of these number formats, and compares it.
 ///
-/// One that fails does not hide the others: no memory, a device that is lost, or no folder for temporary files. Once `interrupt` is set
-/// no other number format is begun.
+/// One that fails does not hide the others: no memory, a device that is lost, or no folder for temporary files. Once
+/// `interrupt` is set no other number format is begun.
 pub fn check(device: Device, dtypes: &[DType], interrupt: &AtomicBool) -> Checks {
     let run = || {
         prepare_lane_thread();
@@ -114,9 +117,7 @@ impl Place<'_> {
     /// Does a part of the comparisons, whose failure is kept beside them.
     fn part(&mut self, what: &str, part: impl FnOnce(&mut Self, &str) -> Result<(), ExecutorError>) {
         if let Err(error) = part(self, what) {
-            self.checks
-                .failed
-                .push(format!("{what} in {} failed: {error}", self.dtype));
+            self.checks.failed.push(format!("{what} in {} failed: {error}", self.dtype));
         }
     }
 
@@ -125,7 +126,8 @@ impl Place<'_> {
         Ok(block.f_to_kind(self.kind())?.f_to(self.device)?)
     }
 
-    /// Compares what the device `found` with what is `expected`, and that with what it would be `without` what is checked.
+    /// Compares what the device `found` with what is `expected`, and that with what it would be `without` what is
+    /// checked.
     fn compare(
         &mut self,
         what: impl Into<String>,
@@ -157,14 +159,12 @@ impl Place<'_> {
     }
 
     fn does_not_run(&mut self, what: &str, reason: &str) {
-        self.checks
-            .unavailable
-            .push(format!("{what} in {} does not run here: {reason}", self.dtype));
+        self.checks.unavailable.push(format!("{what} in {} does not run here: {reason}", self.dtype));
     }
 }
 
-/// Ten roundings of the format (2⁻⁸ and 2⁻¹¹ of a number), all to the same side, or a hundred of single precision's, in which sums of hundreds
-/// of terms are rounded as well. Some three times as much as a CPU's errors.
+/// Ten roundings of the format (2⁻⁸ and 2⁻¹¹ of a number), all to the same side, or a hundred of single precision's, in
+/// which sums of hundreds of terms are rounded as well. Some three times as much as a CPU's errors.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 1e-5,

@@ -1,7 +1,7 @@
 //! Encoders and decoders in double precision on the CPU, one sequence at a time, with nothing fused, cached or batched.
 //!
-//! Operators on tensors stand for themselves here, since formulas are to be seen: they panic where a shape is wrong, which only a mistake in
-//! this folder makes.
+//! Operators on tensors stand for themselves here, since formulas are to be seen: they panic where a shape is wrong,
+//! which only a mistake in this folder makes.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,8 @@ impl Named {
     }
 }
 
-/// Weights of attention of `query`, `[l, width]`, over `key`; with `causal`, of each token over itself and those before.
+/// Weights of attention of `query`, `[l, width]`, over `key`; with `causal`, of each token over itself and those
+/// before.
 fn attention(query: &Tensor, key: &Tensor, causal: bool) -> Tensor {
     let mut scores = query.matmul(&key.tr()) / (query.size()[1] as f64).sqrt();
     if causal {
@@ -151,8 +152,7 @@ impl EncoderReference {
     /// The first hidden states of a sequence, `[l, hidden]`.
     pub fn embed(&self, ids: &[i64]) -> Tensor {
         let words = self.words.index_select(0, &Tensor::from_slice(ids));
-        self.norm
-            .of(&(words + self.positions.narrow(0, 0, ids.len() as i64) + &self.segment))
+        self.norm.of(&(words + self.positions.narrow(0, 0, ids.len() as i64) + &self.segment))
     }
 
     /// What layers make of a sequence's hidden states, `[l, hidden]`.
@@ -164,9 +164,7 @@ impl EncoderReference {
             let [query, key, value] = [0, 1, 2].map(|part: usize| projected[part].chunk(self.heads, -1));
             let heads = (0..self.heads as usize).map(|head| attend(&query[head], &key[head], &value[head], false));
             let attended = Tensor::cat(&heads.collect::<Vec<_>>(), -1);
-            let middle = layer
-                .attention_norm
-                .of(&(linear(Linear::AttentionOutput, &attended) + &hidden));
+            let middle = layer.attention_norm.of(&(linear(Linear::AttentionOutput, &attended) + &hidden));
             let inner = linear(Linear::Intermediate, &middle).gelu("none");
             hidden = layer.output_norm.of(&(linear(Linear::Output, &inner) + &middle));
         }
@@ -194,7 +192,8 @@ impl EncoderReference {
     }
 }
 
-/// What a tenant adds to a decoder: to the results of what has an input in common, given that input, and to attention's result.
+/// What a tenant adds to a decoder: to the results of what has an input in common, given that input, and to attention's
+/// result.
 pub(super) struct Tenant<'a> {
     pub adds: &'a dyn Fn(usize, lora::Input, &Tensor) -> Option<Tensor>,
     pub adapts: &'a dyn Fn(usize, Tensor) -> Tensor,

@@ -15,12 +15,12 @@ use super::timing::timed;
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::error::ExecutorError;
 
-/// Tenants in the cache, among whom a batch's are found: more than a batch has, so that their parameters are not all in the
-/// processor's caches.
+/// Tenants in the cache, among whom a batch's are found: more than a batch has, so that their parameters are not all in
+/// the processor's caches.
 const SLOTS: u32 = 128;
 
-/// Sequences of a decoder's step, each a token long to adapters, and tenants among them. Of three and more tenants each of which has a few, products take up
-/// to a fifth longer than what lies between one and eight.
+/// Sequences of a decoder's step, each a token long to adapters, and tenants among them. Of three and more tenants each
+/// of which has a few, products take up to a fifth longer than what lies between one and eight.
 const STEP_SEQUENCES: Knots = Knots {
     quick: &[1, 8, 32, 128],
     full: &[1, 2, 3, 5, 8, 11, 17, 32, 48, 128],

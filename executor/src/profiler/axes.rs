@@ -6,19 +6,21 @@ use tch::Device;
 
 use super::Suite;
 
-/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served. Of three sequences, tenants or tokens, of six and of
-/// twelve, products take up to a fifth more than what lies half-way between two and four, four and eight, or eight and sixteen, which kernels are made for.
+/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served. Of three
+/// sequences, tenants or tokens, of six and of twelve, products take up to a fifth more than what lies half-way between
+/// two and four, four and eight, or eight and sixteen, which kernels are made for.
 const BATCH: Knots = Knots {
     quick: &[1, 2, 4, 8, 16, 32],
     full: &[1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32],
 };
-/// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
-/// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
+/// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a
+/// tenth less than what lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
 const TOKENS: Knots = Knots {
     quick: &[1, 2, 4, 8, 15, 24, 32, 45, 64, 96, 128],
     full: &[1, 2, 3, 4, 5, 6, 8, 15, 24, 32, 45, 64, 96, 128],
 };
-/// The same on a GPU, where up to some thousand tokens take what it takes to issue their kernels: those few are measured often instead.
+/// The same on a GPU, where up to some thousand tokens take what it takes to issue their kernels: those few are
+/// measured often instead.
 const BATCH_ON_GPU: Knots = Knots {
     quick: &[1, 4, 16, 32, 64],
     full: &[1, 2, 4, 8, 16, 32, 64],
@@ -30,7 +32,8 @@ const TOKENS_ON_GPU: Knots = Knots {
 /// Those beyond, where longer ones are served; attention grows with their square.
 const LONGER_TOKENS: &[u32] = &[192, 256, 384, 512, 768, 1024];
 const LONGER_TOKENS_ON_GPU: &[u32] = &[256, 512, 1024];
-/// Those beyond are apart by so many where steps are looked for: two on each of the paper's, which are of 64 tokens (Arlo, Fig. 2).
+/// Those beyond are apart by so many where steps are looked for: two on each of the paper's, which are of 64 tokens
+/// (Arlo, Fig. 2).
 const STEP_TOKENS: u32 = 32;
 /// Those of a table with a third dimension.
 const FEWER_TOKENS: [u32; 10] = [1, 2, 3, 4, 6, 8, 15, 32, 64, 128];
@@ -78,8 +81,9 @@ pub(crate) struct Axes {
 }
 
 impl Axes {
-    /// A suite's grid for a model of so many positions, of which these are served. Where measuring every point once would take longer than `pass`, the
-    /// largest batches are left out, then the longest inputs; `per_token` is what one token takes in one measurement.
+    /// A suite's grid for a model of so many positions, of which these are served. Where measuring every point once
+    /// would take longer than `pass`, the largest batches are left out, then the longest inputs; `per_token` is what
+    /// one token takes in one measurement.
     pub fn affordable(
         device: Device,
         suite: Suite,
@@ -91,15 +95,8 @@ impl Axes {
         let longest = served.tokens.map_or(positions, |tokens| tokens.clamp(1, positions));
         let longer = on(device, &LONGER_TOKENS, &LONGER_TOKENS_ON_GPU);
         let longer = longer.iter().copied().filter(|_| served.tokens.is_some());
-        let steps = (1..=longest / STEP_TOKENS)
-            .map(|at| at * STEP_TOKENS)
-            .filter(|_| served.steps);
-        let usual = on(device, &TOKENS, &TOKENS_ON_GPU)
-            .of(suite)
-            .iter()
-            .copied()
-            .chain(longer)
-            .chain(steps);
+        let steps = (1..=longest / STEP_TOKENS).map(|at| at * STEP_TOKENS).filter(|_| served.steps);
+        let usual = on(device, &TOKENS, &TOKENS_ON_GPU).of(suite).iter().copied().chain(longer).chain(steps);
         let mut tokens: Vec<u32> = usual.filter(|&tokens| tokens <= longest).collect();
         tokens.sort_unstable();
         tokens.dedup();
@@ -140,24 +137,17 @@ impl Axes {
     /// Lengths for tables of three dimensions.
     pub fn fewer_tokens(&self) -> Vec<u32> {
         let last = self.tokens.last();
-        let fewer = self
-            .tokens
-            .iter()
-            .filter(|&tokens| FEWER_TOKENS.contains(tokens) || Some(tokens) == last);
+        let fewer = self.tokens.iter().filter(|&tokens| FEWER_TOKENS.contains(tokens) || Some(tokens) == last);
         fewer.copied().collect()
     }
 
     /// All pairs.
     pub fn points(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
-        self.batch
-            .iter()
-            .flat_map(|&batch| self.tokens.iter().map(move |&tokens| [batch, tokens]))
+        self.batch.iter().flat_map(|&batch| self.tokens.iter().map(move |&tokens| [batch, tokens]))
     }
 
     fn all_tokens(&self) -> u64 {
-        self.points()
-            .map(|[batch, tokens]| u64::from(batch) * u64::from(tokens))
-            .sum()
+        self.points().map(|[batch, tokens]| u64::from(batch) * u64::from(tokens)).sum()
     }
 }
 
@@ -231,7 +221,8 @@ mod tests {
         assert_eq!(batch.last(), Some(&32));
         assert_eq!(tokens[10..], [128, 192, 256, 384, 512]);
     }
-    /// An op whose latency rises at every 64 tokens, as the paper's card has it: its steps are found where they are looked for.
+    /// An op whose latency rises at every 64 tokens, as the paper's card has it: its steps are found where they are
+    /// looked for.
     #[test]
     fn steps_are_measured_where_they_are_looked_for() {
         let model = ModelShape::builtin("bert-base").unwrap();

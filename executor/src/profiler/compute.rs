@@ -37,7 +37,8 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// A random model; its grid is what is served, as far as `time` allows. What a token takes is measured where it is not known.
+    /// A random model; its grid is what is served, as far as `time` allows. What a token takes is measured where it is
+    /// not known.
     pub fn new(
         shape: &ModelShape,
         seed: u64,
@@ -113,10 +114,7 @@ impl Subject {
         let hidden = self.encoder.embed(&input)?;
         let layers = LAYERS.min(self.encoder.shape().layers);
         Ok(move || {
-            let pass = || {
-                self.encoder
-                    .layers(hidden.shallow_clone(), 0..layers as usize, &input, None)
-            };
+            let pass = || self.encoder.layers(hidden.shallow_clone(), 0..layers as usize, &input, None);
             Ok(issued(self.encoder.device(), pass)? / layers)
         })
     }
@@ -150,15 +148,14 @@ impl Subject {
         move || {
             ticket += u64::from(batch);
             timed(self.encoder.device(), || {
-                let input = self
-                    .encoder
-                    .input(&self.sequences(batch, tokens, ticket), tokens as usize)?;
+                let input = self.encoder.input(&self.sequences(batch, tokens, ticket), tokens as usize)?;
                 self.encoder.embed(&input)
             })
         }
     }
 
-    /// A look at what a pass came to (Tabi, Eq. 3 and 5): of a batch in the middle of the grid, since hardly anything depends on its size.
+    /// A look at what a pass came to (Tabi, Eq. 3 and 5): of a batch in the middle of the grid, since hardly anything
+    /// depends on its size.
     pub fn inspect(&self) -> Result<Point<'static>, ExecutorError> {
         let middle = |axis: &[u32]| i64::from(axis[axis.len() / 2]);
         let (batch, tokens) = (middle(&self.axes.batch), middle(&self.axes.tokens));

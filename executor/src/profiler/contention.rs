@@ -19,7 +19,8 @@ const ROUNDS: u32 = 12;
 /// How long each lasts at a time.
 const PHASE: Duration = Duration::from_millis(60);
 
-/// Measures `compute`, a model's layers, beside copies and beside look-ups, where there are tables, from two threads as the lanes do.
+/// Measures `compute`, a model's layers, beside copies and beside look-ups, where there are tables, from two threads as
+/// the lanes do.
 pub(crate) fn measure(
     compute: &mut Measure<'_>,
     copies: &Copies,
@@ -56,8 +57,8 @@ struct Slowdowns {
     other: f64,
 }
 
-/// Measures `compute` and what `other` measures on a `stream` of its own, alone and beside each other. `share` gives a handle that may go to
-/// another thread.
+/// Measures `compute` and what `other` measures on a `stream` of its own, alone and beside each other. `share` gives a
+/// handle that may go to another thread.
 fn side_by_side<S: Send>(
     compute: &mut Measure<'_>,
     share: impl Fn() -> S,
@@ -106,7 +107,8 @@ fn alone(mut measure: impl FnMut() -> Result<Duration, ExecutorError>) -> Result
     Ok(samples)
 }
 
-/// Two who measure at the same time: they begin together, and what one of them still measures when the other has ended does not count.
+/// Two who measure at the same time: they begin together, and what one of them still measures when the other has ended
+/// does not count.
 #[derive(Debug, Default)]
 struct Company {
     /// Who is warm.
@@ -165,8 +167,8 @@ fn ratio(beside: &Samples, alone: &Samples) -> Option<f64> {
     (beside.count() > 0 && alone.count() > 0).then(|| beside.stats().median_us / alone.stats().median_us)
 }
 
-/// By how much an op grows: the median of all rounds, each compared with itself, so that what disturbs one for a while disturbs both sides
-/// of its ratio. What seems to be faster in company is as fast.
+/// By how much an op grows: the median of all rounds, each compared with itself, so that what disturbs one for a while
+/// disturbs both sides of its ratio. What seems to be faster in company is as fast.
 fn slowdown(rounds: Vec<Option<f64>>) -> f64 {
     let mut rounds: Vec<f64> = rounds.into_iter().flatten().collect();
     rounds.sort_by(f64::total_cmp);

@@ -21,8 +21,8 @@ use crate::whole_models::WholeModel;
 
 /// Bytes of host memory that copies are spread over at least: far more than processors' caches hold.
 const POOL_BYTES: u64 = 256 << 20;
-/// Where the device is the host's own processor, over so many of the largest: tenants' parameters lie all over the memory, of which on a virtual
-/// machine some parts are up to twice as far away as others.
+/// Where the device is the host's own processor, over so many of the largest: tenants' parameters lie all over the
+/// memory, of which on a virtual machine some parts are up to twice as far away as others.
 const LARGEST_APART: u64 = 64;
 /// Bytes of host memory that copies are spread over at most.
 const POOL_MOST_BYTES: u64 = 4 << 30;
@@ -33,12 +33,13 @@ const SLOTS_BYTES: u64 = 64 << 20;
 /// Bytes of a block at least: smaller copies have their places within blocks.
 const BLOCK_BYTES: u64 = 16 << 20;
 
-/// Blocks of each size that are read from the disk: so many of small ones, and of larger ones as many as this has room for, but two.
+/// Blocks of each size that are read from the disk: so many of small ones, and of larger ones as many as this has room
+/// for, but two.
 const STORED_BLOCKS: u64 = 8;
 const STORED_ROOM_BYTES: u64 = 64 << 20;
 
-/// Memory in blocks of their own, as tenants' parameters and slots lie: a copy between places of one large block takes up to a third longer.
-/// Of numbers, as parameters are: single bytes are copied a fifth more slowly.
+/// Memory in blocks of their own, as tenants' parameters and slots lie: a copy between places of one large block takes
+/// up to a third longer. Of numbers, as parameters are: single bytes are copied a fifth more slowly.
 struct Blocks(Vec<Tensor>);
 
 impl Blocks {
@@ -79,7 +80,8 @@ const NUMBER_BYTES: u64 = 4;
 pub(crate) struct Copies {
     /// Page-locked where the device is a GPU.
     pool: Blocks,
-    /// Likewise and not page-locked; nothing where the device is the host's own processor, to which that makes no difference.
+    /// Likewise and not page-locked; nothing where the device is the host's own processor, to which that makes no
+    /// difference.
     pageable: Option<Blocks>,
     slots: Blocks,
     device: Device,
@@ -121,14 +123,14 @@ impl Copies {
         }
     }
 
-    /// Measures a copy of `bytes`, at each call from another place in the pool to another slot: as tenants' parameters come
-    /// in, which nobody has touched for a while.
+    /// Measures a copy of `bytes`, at each call from another place in the pool to another slot: as tenants' parameters
+    /// come in, which nobody has touched for a while.
     pub fn measure(&self, bytes: u64) -> impl FnMut() -> Result<Duration, ExecutorError> + '_ {
         self.measure_from(&self.pool, bytes)
     }
 
-    /// A GPU's copy lane issues the copies of an op one after the other and waits for all: there several small ones are measured so, and each takes
-    /// its share.
+    /// A GPU's copy lane issues the copies of an op one after the other and waits for all: there several small ones are
+    /// measured so, and each takes its share.
     fn measure_from<'a>(
         &'a self,
         pool: &'a Blocks,
@@ -242,9 +244,7 @@ fn spots(sizes: &[u64], hold_out: HoldOut) -> Vec<(u64, bool)> {
     }
     // Tensors begin and end at cache lines; other numbers of bytes take longer, and nobody copies them.
     let spots = hold_out.spots(grid, |[bytes]| Some([bytes - bytes % 64]));
-    let spots = spots
-        .into_iter()
-        .map(|spot: Spot<1>| (u64::from(spot.at[0]), spot.held_out));
+    let spots = spots.into_iter().map(|spot: Spot<1>| (u64::from(spot.at[0]), spot.held_out));
     spots.chain(largest).collect()
 }
 
@@ -269,12 +269,9 @@ impl<'a> Checkpoint<'a> {
     pub fn point(&self, dtype: tenantry_profiles::DType) -> Point<'_> {
         let measure = move || {
             let failed = ExecutorError::file(&self.path);
-            File::open(&self.path)
-                .and_then(|file| forget_cached(&file))
-                .map_err(failed)?;
+            File::open(&self.path).and_then(|file| forget_cached(&file)).map_err(failed)?;
             timed(self.encoder.device(), || {
-                self.encoder
-                    .load(&read_checkpoint(&self.path, self.encoder.shape(), dtype)?)
+                self.encoder.load(&read_checkpoint(&self.path, self.encoder.shape(), dtype)?)
             })
         };
         let record = record(LoadSource::Checkpoint, self.encoder.device_bytes());
@@ -296,20 +293,11 @@ mod tests {
             (8, 16, 2048)
         );
         for index in 0..16 {
-            let _ = blocks
-                .place(index, 100)
-                .unwrap()
-                .f_fill_(f64::from(index) + 2.0)
-                .unwrap();
+            let _ = blocks.place(index, 100).unwrap().f_fill_(f64::from(index) + 2.0).unwrap();
         }
         for index in 0..16 {
             let place = blocks.place(index, 100).unwrap();
-            assert!(
-                Vec::<f32>::try_from(place)
-                    .unwrap()
-                    .iter()
-                    .all(|&number| number == index as f32 + 2.0)
-            );
+            assert!(Vec::<f32>::try_from(place).unwrap().iter().all(|&number| number == index as f32 + 2.0));
         }
         assert!(blocks.place(16, 100).is_err(), "beyond the blocks");
     }
@@ -321,10 +309,6 @@ mod tests {
         let (held_out, grid): (Vec<_>, Vec<_>) = spots.into_iter().partition(|&(_, held_out)| held_out);
         assert_eq!(grid.iter().map(|&(bytes, _)| bytes).collect::<Vec<_>>(), sizes);
         assert_eq!(held_out.len(), 16);
-        assert!(
-            held_out
-                .iter()
-                .all(|(bytes, _)| bytes % 64 == 0 && !sizes.contains(bytes))
-        );
+        assert!(held_out.iter().all(|(bytes, _)| bytes % 64 == 0 && !sizes.contains(bytes)));
     }
 }

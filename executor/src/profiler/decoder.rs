@@ -31,9 +31,10 @@ struct Grids {
     context: Knots,
 }
 
-/// Products of numbers that are no powers of two take up to a tenth more than what lies half-way between those. Attention of prompts is computed in blocks of 32
-/// tokens, and of as many that they attend to as fill a vector, 16; a block that is not full costs nearly as much as one that is. So there are neighbours on both sides
-/// of the first ends of blocks, and then middles of them; new tokens attend likewise.
+/// Products of numbers that are no powers of two take up to a tenth more than what lies half-way between those.
+/// Attention of prompts is computed in blocks of 32 tokens, and of as many that they attend to as fill a vector, 16; a
+/// block that is not full costs nearly as much as one that is. So there are neighbours on both sides of the first ends
+/// of blocks, and then middles of them; new tokens attend likewise.
 const ON_CPU: Grids = Grids {
     tokens: Knots {
         quick: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
@@ -110,8 +111,8 @@ pub(crate) struct DecoderAxes {
 }
 
 impl DecoderAxes {
-    /// The grids for a model of so many positions. Where measuring every point once would take longer than `pass`, the most tokens
-    /// are left out; `per_token` is what one token takes in one measurement.
+    /// The grids for a model of so many positions. Where measuring every point once would take longer than `pass`, the
+    /// most tokens are left out; `per_token` is what one token takes in one measurement.
     fn affordable(grids: &Grids, positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> DecoderAxes {
         let fits = |most: u32| move |tokens: &u32| *tokens <= most.min(positions);
         let below = |axis: &[u32], most| -> Vec<u32> { axis.iter().copied().filter(fits(most)).collect() };
@@ -139,7 +140,8 @@ impl DecoderAxes {
 }
 
 impl DecoderSubject {
-    /// A random model of a few layers; its grids are what `time` allows. What a token takes is measured where it is not known.
+    /// A random model of a few layers; its grids are what `time` allows. What a token takes is measured where it is not
+    /// known.
     pub fn new(
         shape: &ModelShape,
         seed: u64,
@@ -186,29 +188,24 @@ impl DecoderSubject {
         subject.axes = DecoderAxes::affordable(grids, few.positions, suite, subject.per_token, time.div_f64(PASSES));
 
         let of = |axis: &[u32]| axis.last().map_or(1, |&last| last.div_ceil(PAGE_TOKENS));
-        let pages = of(&subject
-            .axes
-            .sequences
-            .iter()
-            .map(|&n| n * PAGE_TOKENS)
-            .collect::<Vec<_>>())
+        let pages = of(&subject.axes.sequences.iter().map(|&n| n * PAGE_TOKENS).collect::<Vec<_>>())
             * of(&subject.axes.context)
             + of(&subject.axes.tokens).max(of(&subject.axes.chunk));
         subject.kv = KvCache::new(&few, layers, pages, PAGE_TOKENS, dtype, device)?;
         Ok(subject)
     }
 
-    /// So many sequences that get their next token, each attending to `context` tokens, and then a prompt of `rest` tokens. Pages of
-    /// a sequence lie apart, as they do once sequences have come and gone. Other tokens come of another `first`.
+    /// So many sequences that get their next token, each attending to `context` tokens, and then a prompt of `rest`
+    /// tokens. Pages of a sequence lie apart, as they do once sequences have come and gone. Other tokens come of
+    /// another `first`.
     fn step(&self, first: u32, sequences: u32, context: u32, rest: u32) -> Result<Step, ExecutorError> {
         let vocabulary = i64::from(self.decoder.shape().vocabulary);
         let ids: Vec<i64> = (0..i64::from(sequences.max(rest)))
             .map(|index| (i64::from(first) + index) * 31 % vocabulary)
             .collect();
         let count = self.kv.pages_for(context).max(1);
-        let pages: Vec<Vec<u32>> = (0..sequences)
-            .map(|own| (0..count).map(|page| own + page * sequences).collect())
-            .collect();
+        let pages: Vec<Vec<u32>> =
+            (0..sequences).map(|own| (0..count).map(|page| own + page * sequences).collect()).collect();
         let last = self.kv.pages();
         let prompt: Vec<u32> = (last - self.kv.pages_for(rest)..last).collect();
         let mut chunks: Vec<Chunk<'_>> = pages
@@ -234,7 +231,8 @@ impl DecoderSubject {
         self.decoder.step(&chunks, &self.kv)
     }
 
-    /// A cache of so many pages: the one that parts are measured in, if it has as many, since steps are measured one after the other.
+    /// A cache of so many pages: the one that parts are measured in, if it has as many, since steps are measured one
+    /// after the other.
     pub fn cache_at_least(&self, pages: u32) -> Result<KvCache, ExecutorError> {
         match self.kv.pages() >= pages {
             true => Ok(self.kv.share()),
@@ -275,9 +273,7 @@ impl DecoderSubject {
             calls += 1;
             timed(self.decoder.device(), || {
                 let projected = self.decoder.before_attention(layer, &hidden, &step, None)?;
-                let after = self
-                    .decoder
-                    .after_attention(layer, hidden.shallow_clone(), &attended, None)?;
+                let after = self.decoder.after_attention(layer, hidden.shallow_clone(), &attended, None)?;
                 Ok((projected, after))
             })
         })
@@ -308,8 +304,8 @@ impl DecoderSubject {
         })
     }
 
-    /// Measures attention of a chunk that ends a context of so many tokens, over pages even if it is all of them; or of a whole prompt, which
-    /// attends to itself alone.
+    /// Measures attention of a chunk that ends a context of so many tokens, over pages even if it is all of them; or of
+    /// a whole prompt, which attends to itself alone.
     fn prefill(
         &self,
         tokens: u32,
@@ -357,10 +353,7 @@ impl DecoderSubject {
         let (model, dtype, axes) = (self.decoder.shape().name.clone(), self.dtype, &self.axes);
         let table = |family: &str| format!("{family} of {model}");
         let pairs = |first: &[u32], second: &[u32]| -> Vec<[u32; 2]> {
-            first
-                .iter()
-                .flat_map(|&of| second.iter().map(move |&with| [of, with]))
-                .collect()
+            first.iter().flat_map(|&of| second.iter().map(move |&with| [of, with])).collect()
         };
         let mut points = Vec::new();
         let tokens = axes.tokens.iter().map(|&tokens| [tokens]).collect();
@@ -379,7 +372,7 @@ impl DecoderSubject {
         }
         // What comes before and after the layers is smooth.
         let smooth = on(self.decoder.device(), &ON_CPU, &ON_GPU).tokens.quick;
-        let fewer_tokens = { axes.tokens.iter().copied() }.filter(|tokens| smooth.contains(tokens));
+        let fewer_tokens = axes.tokens.iter().copied().filter(|tokens| smooth.contains(tokens));
         for [tokens, sequences] in pairs(&fewer_tokens.collect::<Vec<_>>(), &axes.sequences) {
             let name = model.clone();
             let row = move |tables: &mut Tables, stats: Stats| {
@@ -459,8 +452,8 @@ impl DecoderSubject {
         Ok(Box::new(self.dense(self.axes.tokens[self.axes.tokens.len() / 2])?))
     }
 
-    /// All layers of a step of so many sequences that get their next token, through a model of this shape. Other tokens come of another
-    /// `first`.
+    /// All layers of a step of so many sequences that get their next token, through a model of this shape. Other tokens
+    /// come of another `first`.
     pub fn step_through(&self, decoder: &Decoder, first: u32, sequences: u32) -> Result<Tensor, ExecutorError> {
         let step = self.step(first, sequences, self.axes.context[0], 0)?;
         decoder.layers(decoder.embed(&step)?, 0..self.layers(), &step, &self.kv, None)

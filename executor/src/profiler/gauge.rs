@@ -1,7 +1,7 @@
 //! How fast the device is now, beside what a card says of it.
 //!
-//! The same machine is faster in one hour than in another: its clock, its neighbours on the same host. Some of the card's own points,
-//! measured again within seconds, tell by how much, whatever is served and by which policy.
+//! The same machine is faster in one hour than in another: its clock, its neighbours on the same host. Some of the
+//! card's own points, measured again within seconds, tell by how much, whatever is served and by which policy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,14 +25,15 @@ const MEASURE: Duration = Duration::from_secs(3);
 /// What points of a card take now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Over what the card says, all points together: what a machine loses or gains differs by the size of ops, and the large ones are
-    /// what serving waits for. Above 1 where the device has become slower.
+    /// Over what the card says, all points together: what a machine loses or gains differs by the size of ops, and the
+    /// large ones are what serving waits for. Above 1 where the device has become slower.
     pub ratio: f64,
     /// Points that were measured.
     pub points: usize,
 }
 
-/// Measures points of these models' layers, in this number format, that the card has too. Nothing where it has none of them, or the user has asked to stop.
+/// Measures points of these models' layers, in this number format, that the card has too. Nothing where it has none of
+/// them, or the user has asked to stop.
 ///
 /// # Errors
 /// A model that this executor does not run, or no memory.
@@ -114,9 +115,7 @@ mod tests {
         let card = synthetic_card();
         let never = AtomicBool::new(false);
         let tiny = [ModelShape::builtin("tiny").unwrap()];
-        let paced = gauge(&card, &tiny, DType::F32, tch::Device::Cpu, 7, &never)
-            .unwrap()
-            .unwrap();
+        let paced = gauge(&card, &tiny, DType::F32, tch::Device::Cpu, 7, &never).unwrap().unwrap();
         assert!(paced.points > 4 && paced.ratio > 0.0, "{paced:?}");
 
         let others = [ModelShape {

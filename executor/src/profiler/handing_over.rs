@@ -13,9 +13,7 @@ const NONE_US: u32 = 1;
 /// Beside idle cores, with pauses that are longer than the work: what is said of a machine in one number.
 pub(crate) fn dispatch_rows(hand_overs: &[HandOver]) -> Vec<DispatchRow> {
     let mut by_operation: BTreeMap<DispatchOperation, Samples> = BTreeMap::new();
-    let calm = hand_overs
-        .iter()
-        .filter(|of| of.other_cores == OtherCores::Idle && of.pause_us > of.work_us);
+    let calm = hand_overs.iter().filter(|of| of.other_cores == OtherCores::Idle && of.pause_us > of.work_us);
     for (operation, us) in calm.flat_map(told) {
         by_operation.entry(operation).or_default().push(us);
     }
@@ -54,5 +52,5 @@ pub(crate) fn rows_by_rhythm(hand_overs: &[HandOver]) -> Vec<HandOverRow> {
 fn told(of: &HandOver) -> impl Iterator<Item = (DispatchOperation, f64)> {
     let alarm = of.alarm.map(|alarm| (DispatchOperation::Alarm, alarm));
     let all = [(DispatchOperation::Wake, of.wake), (DispatchOperation::Tell, of.tell)];
-    { all.into_iter().chain(alarm) }.map(|(operation, latency)| (operation, latency.0 as f64 / 1e3))
+    all.into_iter().chain(alarm).map(|(operation, latency)| (operation, latency.0 as f64 / 1e3))
 }

@@ -4,7 +4,8 @@ use tenantry_traces::draw::{Draws, Purpose, Stream};
 
 use super::Suite;
 
-/// So many of each table with more than one dimension, and of one with a single dimension: enough that the 95th percentile is not the worst.
+/// So many of each table with more than one dimension, and of one with a single dimension: enough that the 95th
+/// percentile is not the worst.
 const OF_MANY_DIMENSIONS: usize = 40;
 const OF_ONE_DIMENSION: usize = 16;
 /// Draws for each point until there is none to be found.
@@ -29,9 +30,9 @@ impl HoldOut {
         HoldOut { suite, seed }
     }
 
-    /// A grid's points, and those held out: drawn from the ranges of its dimensions, each doubling as likely as the next, as requests' lengths
-    /// and batches are. `nearest` is the nearest point to one that can be measured, if there is any. Tables of one seed and range have the
-    /// same points.
+    /// A grid's points, and those held out: drawn from the ranges of its dimensions, each doubling as likely as the
+    /// next, as requests' lengths and batches are. `nearest` is the nearest point to one that can be measured, if there
+    /// is any. Tables of one seed and range have the same points.
     pub fn spots<const N: usize>(
         self,
         grid: Vec<[u32; N]>,
@@ -74,9 +75,7 @@ mod tests {
     use super::*;
 
     fn places(suite: Suite, seed: u64) -> Vec<Spot<2>> {
-        let grid = [1, 8, 32]
-            .into_iter()
-            .flat_map(|batch| [1, 64, 128].map(|tokens| [batch, tokens]));
+        let grid = [1, 8, 32].into_iter().flat_map(|batch| [1, 64, 128].map(|tokens| [batch, tokens]));
         let possible = |at: [u32; 2]| Some(at).filter(|[batch, tokens]| batch <= tokens);
         HoldOut::new(suite, seed).spots(grid.filter(|[batch, tokens]| batch <= tokens).collect(), possible)
     }

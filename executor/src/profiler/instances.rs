@@ -1,4 +1,5 @@
-//! Points of a model's instances: a whole forward pass at each padded shape, and one layer while other instances compute one.
+//! Points of a model's instances: a whole forward pass at each padded shape, and one layer while other instances
+//! compute one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +22,8 @@ use crate::model::{CompiledModel, Encoder, Heads, Input};
 
 /// Instances that compute at once, as far as there are cores.
 pub(crate) const STREAMS: [u32; 4] = [1, 2, 4, 8];
-/// Sequences in a batch of a model at a padded length. Of a token or two each, an odd one costs nearly as much as the next.
+/// Sequences in a batch of a model at a padded length. Of a token or two each, an odd one costs nearly as much as the
+/// next.
 const STATIC_BATCH: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 12];
 /// Layers in one measurement: two, so that the caches at the second layer's start are as another layer left them.
 pub(crate) const LAYERS: u32 = 2;
@@ -59,8 +61,9 @@ impl Instance {
     }
 }
 
-/// What `once` takes on the first of these instances while the others do it too, on a thread and a stream each as lanes have. There are as
-/// many streams: kept from one call to the next, since libtorch keeps memory for each that it has computed on.
+/// What `once` takes on the first of these instances while the others do it too, on a thread and a stream each as lanes
+/// have. There are as many streams: kept from one call to the next, since libtorch keeps memory for each that it has
+/// computed on.
 pub(crate) fn in_company<T: Send>(
     instances: &mut [T],
     streams: &[Stream],
@@ -142,9 +145,7 @@ fn concurrent(subject: &Subject, suite: Suite, hold_out: HoldOut) -> Result<Vec<
     let device = subject.encoder.device();
     let all_streams = company(device)?;
     let mut points = Vec::new();
-    let served = STREAMS
-        .into_iter()
-        .filter(|&streams| streams as usize <= all_streams.len());
+    let served = STREAMS.into_iter().filter(|&streams| streams as usize <= all_streams.len());
     let grid = served.flat_map(|streams| {
         let of_streams = move |&batch| lengths.iter().map(move |&tokens| [streams, batch, tokens]);
         batches.iter().flat_map(of_streams)
@@ -186,9 +187,10 @@ fn compiled_side_by_side<'a>(
     let device = subject.encoder.device();
     let all_streams: Rc<[Stream]> = company(device)?.into();
     let lengths = subject.axes.longest_tokens();
-    // Captured when they are first measured, and by as many instances at once as there are: each takes a tenth of a second.
+    // Captured when they are first measured, and by as many instances at once as there are: each takes a tenth of a
+    // second.
     let captured: Vec<CompiledInstances> = lengths.iter().map(|_| CompiledInstances::default()).collect();
-    let served = { STREAMS.into_iter() }.filter(|&streams| streams as usize <= all_streams.len());
+    let served = STREAMS.into_iter().filter(|&streams| streams as usize <= all_streams.len());
     let grid = served.flat_map(|streams| lengths.iter().map(move |&tokens| [streams, tokens]));
     let mut points = Vec::new();
     // A length between two is padded to the longer: only numbers of instances lie between those that are measured.
@@ -201,10 +203,7 @@ fn compiled_side_by_side<'a>(
         held_out,
     } in hold_out.spots(grid.collect(), compiled_for)
     {
-        let at = lengths
-            .iter()
-            .position(|&length| length == tokens)
-            .expect("a length of the grid");
+        let at = lengths.iter().position(|&length| length == tokens).expect("a length of the grid");
         let (instances, own) = (captured[at].clone(), Rc::clone(&all_streams));
         let measure = move || {
             let mut instances = instances.borrow_mut();
@@ -252,8 +251,9 @@ struct CompiledInstance {
 /// Of one length.
 type CompiledInstances = Rc<RefCell<Vec<CompiledInstance>>>;
 
-/// Whole passes, from token ids to the answers in host memory: on a GPU of models that are compiled for the shape. A CPU compiles nothing: what
-/// is measured there is the same eager pass as in parts, without the hand-overs between them.
+/// Whole passes, from token ids to the answers in host memory: on a GPU of models that are compiled for the shape. A
+/// CPU compiles nothing: what is measured there is the same eager pass as in parts, without the hand-overs between
+/// them.
 fn whole<'a>(
     subject: &'a Subject,
     heads: &'a Heads,
@@ -272,7 +272,7 @@ fn whole<'a>(
     // Nothing is captured on a GPU's default stream.
     let own = Stream::new(subject.encoder.device())?;
     let lengths = &subject.axes.tokens;
-    let grid = { batches.iter() }.flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
+    let grid = batches.iter().flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
     // What runs is padded to a length that is compiled: only batches lie between those that are measured.
     let compiled_for = |[batch, tokens]: [u32; 2]| {
         let longer = lengths.iter().copied().find(|&length| length >= tokens)?;

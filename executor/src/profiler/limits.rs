@@ -13,7 +13,8 @@ use crate::error::ExecutorError;
 const TIME: Duration = Duration::from_secs(1);
 /// How often each is measured at least: the first ones choose kernels and find memory.
 const VISITS_LEAST: u32 = 4;
-/// Numbers in a row of the matrices: so many that a GPU's cores are all busy for some milliseconds, a core for a tenth of a second.
+/// Numbers in a row of the matrices: so many that a GPU's cores are all busy for some milliseconds, a core for a tenth
+/// of a second.
 const ROW: [i64; 2] = [1024, 8192];
 /// Bytes of the block that is copied: several times what caches hold.
 const BLOCK_BYTES: [i64; 2] = [256 << 20, 1 << 30];
@@ -63,7 +64,8 @@ fn fastest<T>(device: Device, mut work: impl FnMut() -> Result<T, ExecutorError>
 mod tests {
     use super::*;
 
-    /// Any processor since 2013 multiplies between one and ten thousand billion times a second on a core, and moves between half and some hundred billion bytes.
+    /// Any processor since 2013 multiplies between one and ten thousand billion times a second on a core, and moves
+    /// between half and some hundred billion bytes.
     #[test]
     fn a_core_multiplies_and_copies_as_fast_as_cores_do() {
         let limits = measure(Device::Cpu, DType::F32).unwrap();

@@ -1,9 +1,10 @@
 //! Points of look-ups in tables of precomputed representations, from drawing token ids to sums in host memory.
 //!
-//! What a look-up takes depends on how wide rows are, how many tokens a fragment has and which tables have it, not on the numbers in them:
-//! tables are built from the corpus that serving builds them from, with rows that no layer computed. Each outcome (Eq. 3) is measured for
-//! itself, over running texts of which every fragment has it: in domains' tables that hold all of their texts; in the root's, where a
-//! domain's holds none of them; and in tables that hold only shorter fragments of them. What a mixture takes follows from these.
+//! What a look-up takes depends on how wide rows are, how many tokens a fragment has and which tables have it, not on
+//! the numbers in them: tables are built from the corpus that serving builds them from, with rows that no layer
+//! computed. Each outcome (Eq. 3) is measured for itself, over running texts of which every fragment has it: in
+//! domains' tables that hold all of their texts; in the root's, where a domain's holds none of them; and in tables that
+//! hold only shorter fragments of them. What a mixture takes follows from these.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -298,10 +299,7 @@ impl Making<'_> {
             in_memory.publish(Node::Domain(&name))?;
         }
         let in_memory = in_memory.snapshot();
-        let own = self
-            .texts
-            .domains()
-            .map(|domain| in_memory.domain(&domain_name(domain)));
+        let own = self.texts.domains().map(|domain| in_memory.domain(&domain_name(domain)));
         let own = own.collect();
         tables.push(self.of(Tier::Memory, LookupOutcome::DomainHit, in_memory.clone(), own));
         for (tier, tree) in [(Tier::Memory, in_memory), (Tier::Disk, on_disk)] {
@@ -415,9 +413,7 @@ mod tests {
             for tables in &subject.tables {
                 let mut out = vec![0.0; 512 * 16];
                 let (_, engine) = &subject.engines[0];
-                let (texts, met) = subject
-                    .look_up(tables, engine, (TokensOf::Texts, 512), 0, &mut out)
-                    .unwrap();
+                let (texts, met) = subject.look_up(tables, engine, (TokensOf::Texts, 512), 0, &mut out).unwrap();
                 let (fragments, all) = match subject.kind {
                     ModelKind::Encoder => (texts * u64::from(TEXT_TOKENS - tables.fragment_tokens + 1), 1.0),
                     // A bigram may be one of another language's too.

@@ -28,7 +28,8 @@ const TOKENS: Knots = Knots {
     full: &[1, 2, 4, 6, 9, 13, 16, 25, 32, 64, 96, 128, 192, 256, 384, 512],
 };
 
-/// Inputs and results of a layer's products, one `[tokens, width]` for each. All points of a rank compute in the same memory, one after the other.
+/// Inputs and results of a layer's products, one `[tokens, width]` for each. All points of a rank compute in the same
+/// memory, one after the other.
 struct Room {
     tokens: u32,
     inputs: Vec<Tensor>,

@@ -45,7 +45,8 @@ impl Kept<'_> {
 }
 
 impl<'a> Measuring<'a> {
-    /// Points that took `prepared_in` to prepare; `earlier` is what an interrupted run has of them, and `after` what comes after them takes.
+    /// Points that took `prepared_in` to prepare; `earlier` is what an interrupted run has of them, and `after` what
+    /// comes after them takes.
     ///
     /// # Errors
     /// The earlier run had other points.

@@ -1,10 +1,11 @@
 //! Measures what each op costs on a device, with the functions and thread settings that serve requests later.
 //!
-//! [`profile`] makes a [`Card`] of a [`Plan`] (`plan.rs`). `models.rs` loads the models, `subjects.rs` makes what tenants add to them and
-//! collects the points; each family's are in a file of their own (`compute.rs`, `instances.rs`, `adapters.rs`, `lookups.rs`, `decoder.rs`,
-//! `steps.rs`, `lora.rs`, `pets.rs`, `texts.rs`, `copies.rs`, `solves.rs`, `plans.rs`). `schedule.rs` decides how often each is measured, `timing.rs` how
-//! one measurement is taken, `stats.rs` what came out; `resume.rs`, `handing_over.rs` and `limits.rs` measure what is no op. `partial.rs` is what an interrupted
-//! run leaves for the next one.
+//! [`profile`] makes a [`Card`] of a [`Plan`] (`plan.rs`). `models.rs` loads the models, `subjects.rs` makes what
+//! tenants add to them and collects the points; each family's are in a file of their own (`compute.rs`, `instances.rs`,
+//! `adapters.rs`, `lookups.rs`, `decoder.rs`, `steps.rs`, `lora.rs`, `pets.rs`, `texts.rs`, `copies.rs`, `solves.rs`,
+//! `plans.rs`). `schedule.rs` decides how often each is measured, `timing.rs` how one measurement is taken, `stats.rs`
+//! what came out; `resume.rs`, `handing_over.rs` and `limits.rs` measure what is no op. `partial.rs` is what an
+//! interrupted run leaves for the next one.
 
 mod adapters;
 mod axes;
@@ -120,7 +121,8 @@ fn short_after_points(plan: &Plan) -> Duration {
     }
 }
 
-/// What is no op: how much lanes slow each other down, and what follows upon idleness, each a table. What cannot be measured has a note.
+/// What is no op: how much lanes slow each other down, and what follows upon idleness, each a table. What cannot be
+/// measured has a note.
 fn measure_after_points(
     models: &Models,
     subjects: &Subjects<'_>,
@@ -135,7 +137,8 @@ fn measure_after_points(
     let (copies, lookup) = (&subjects.copies, subjects.lookups.first());
     let mut contention = Contention::NONE;
     if lacking.contention {
-        let measured = { models.middle(plan) }
+        let measured = models
+            .middle(plan)
             .and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
         contention = or_else_noted("contention, taken for none", measured, Contention::NONE, notes)?;
     }
@@ -153,11 +156,12 @@ fn measure_after_points(
     Ok(contention)
 }
 
-/// Measures a card, on the calling thread, which has no part in gradients from then on. `progress` is called some hundred times a second at most; once `interrupted` is set, what is complete
-/// is returned.
+/// Measures a card, on the calling thread, which has no part in gradients from then on. `progress` is called some
+/// hundred times a second at most; once `interrupted` is set, what is complete is returned.
 ///
 /// # Errors
-/// A model that this executor does not run, a scratch folder that cannot be written, no memory, or measurements kept of another plan.
+/// A model that this executor does not run, a scratch folder that cannot be written, no memory, or measurements kept of
+/// another plan.
 pub fn profile(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress),
@@ -206,7 +210,8 @@ pub fn profile(
     measuring.measure(progress, interrupted)?;
     // While the device is still as busy as it was: an idle GPU slows its clocks down within a second.
     let clocks_after = clocks(plan.device);
-    // A GPU's kernels do cost less for more work now and then, as published tables show: measuring again is assumed not to help.
+    // A GPU's kernels do cost less for more work now and then, as published tables show: measuring again is assumed not
+    // to help.
     let settled = match plan.device.is_cuda() {
         true => Vec::new(),
         false => measuring.settle(progress, interrupted)?,

@@ -27,7 +27,8 @@ pub(super) struct Models {
 }
 
 impl Models {
-    /// Random ones. What a token takes decides on their grids; it is measured of models of which it is not in `per_token_ns`.
+    /// Random ones. What a token takes decides on their grids; it is measured of models of which it is not in
+    /// `per_token_ns`.
     pub fn load(
         plan: &Plan,
         time_for_model: Duration,

@@ -8,7 +8,8 @@ use tenantry_profiles::{AdapterImplementation, ModelKind, ModelShape, PetKind, P
 /// HMI's default fragments.
 const TRIGRAM: u32 = 3;
 
-/// Ops beside those that every model's serving takes: embeddings, layers, heads, steps without LoRA, copies and hand-overs.
+/// Ops beside those that every model's serving takes: embeddings, layers, heads, steps without LoRA, copies and
+/// hand-overs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ops {
     /// By the model's name.

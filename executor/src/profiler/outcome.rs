@@ -31,7 +31,8 @@ pub(crate) enum Failure {
     NotComputed(String),
 }
 
-/// What was measured after the points, or what stands for it where one of its ops cannot be: what the points have is not lost by it. A note says so.
+/// What was measured after the points, or what stands for it where one of its ops cannot be: what the points have is
+/// not lost by it. A note says so.
 ///
 /// # Errors
 /// What is no matter of one op.

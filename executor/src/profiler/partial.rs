@@ -87,10 +87,7 @@ impl Partial {
 fn described(plan: &Plan) -> BTreeMap<String, Value> {
     let device = &plan.description;
     // What is mended in a driver within a version makes no other device of it.
-    let driver = device
-        .driver
-        .as_ref()
-        .map(|driver| driver.split('.').next().unwrap_or_default());
+    let driver = device.driver.as_ref().map(|driver| driver.split('.').next().unwrap_or_default());
     [
         ("version", json!(env!("CARGO_PKG_VERSION"))),
         ("device", json!([device.name, device.host.cpu, device.host.cores])),

@@ -1,4 +1,5 @@
-//! Whole passes for `resume.rs`: with requests of their own at each call, and with other tenants' parameters as systems have them.
+//! Whole passes for `resume.rs`: with requests of their own at each call, and with other tenants' parameters as systems
+//! have them.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
@@ -22,12 +23,13 @@ use crate::model::{CompiledModel, Encoder, Heads, Input};
 use crate::pet::{LoadedOperators, Member, PetBatch, Reader, Streams, kind_named};
 use crate::whole_models::WholeModel;
 
-/// Sequences in a pass, whether they are as short as the table has them or of middle length, and passes in one piece of work: little and much
-/// to compute, at once and one after the other.
+/// Sequences in a pass, whether they are as short as the table has them or of middle length, and passes in one piece of
+/// work: little and much to compute, at once and one after the other.
 const ENCODED: &[(u32, bool, u32)] = &[(1, true, 1), (1, false, 1), (1, false, 3), (8, false, 1)];
 /// Likewise of a decoder's steps, of which a run has many.
 const STEPS: &[(u32, u32)] = &[(1, 1), (1, 8), (1, 40)];
-/// On a GPU, which is rented by the minute, the first and the last of each: what a wait costs there is mostly the host's, and hangs little on the work.
+/// On a GPU, which is rented by the minute, the first and the last of each: what a wait costs there is mostly the
+/// host's, and hangs little on the work.
 const ENCODED_ON_GPU: &[(u32, bool, u32)] = &[(1, true, 1), (16, false, 1)];
 const STEPS_ON_GPU: &[(u32, u32)] = &[(1, 1), (1, 40)];
 /// Tenants among whose heads a batch's are found.
@@ -40,17 +42,18 @@ const MODELS_BYTES: u64 = 1 << 30;
 const MODELS_MAX: u64 = 512;
 /// Part of the free memory that these models take at most: one over so much.
 const MEMORY_SHARE: u64 = 4;
-/// Models that are on the card at once where they are copied there: as many as take turns in a small share of the memory.
+/// Models that are on the card at once where they are copied there: as many as take turns in a small share of the
+/// memory.
 const MODEL_SLOTS: u64 = 4;
 /// Bytes that tasks are spread over where they share models: far more than a core's caches hold.
 const TASKS_BYTES: u64 = 256 << 20;
 /// Most tasks of each kind, however small each is: the order in which they come jumps over a power of two of them.
 const TASKS_MAX: u32 = 13;
 
-/// What changes from one pass of a model to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone, of models that are compiled and
-/// of others: what else is new does not lie in caches that a lane's idleness empties.
-/// With several bottlenecks or implementations the first is
-/// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
+/// What changes from one pass of a model to the next in the systems that are planned for, and the first layer of the
+/// passes. On a GPU the heads alone, of models that are compiled and of others: what else is new does not lie in caches
+/// that a lane's idleness empties. With several bottlenecks or implementations the first is measured: what idleness
+/// adds depends little on them. Where time is short, adapters stand for tasks.
 pub(crate) fn changings(plan: &Plan, model: &ModelShape) -> Vec<(Changing, u32)> {
     let ops = plan.ops.of(&model.name);
     // What a card has that is added to is not measured again.
@@ -93,7 +96,8 @@ pub(crate) fn measure_texts(text: &TextSubject, interrupted: &AtomicBool) -> Res
     resume::measure(&text.probe.shape().name, Changing::Heads, 0, passes, interrupted)
 }
 
-/// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's model.
+/// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's
+/// model.
 pub(crate) fn measure_encoder(
     subject: &Subject,
     heads: &Heads,
@@ -312,7 +316,8 @@ impl<M: WholeModel + Send + 'static> Turns<M> {
         })
     }
 
-    /// Copies the model whose turn it is to its slot, by a thread of its own as a copy lane is, so that it may be on another core.
+    /// Copies the model whose turn it is to its slot, by a thread of its own as a copy lane is, so that it may be on
+    /// another core.
     fn copy_in(&self) -> Result<(), ExecutorError> {
         if self.slots.is_empty() {
             return Ok(());
@@ -403,11 +408,6 @@ mod tests {
         // Nothing is copied where models lie on the card, nor changes where they are shared.
         let resident = Turns::new(&encoder, Changing::Model, 0, &plan).unwrap();
         assert!(resident.slots.is_empty() && resident.current().parameters() == encoder.parameters());
-        assert!(
-            Turns::new(&encoder, Changing::Heads, 0, &plan)
-                .unwrap()
-                .change()
-                .is_none()
-        );
+        assert!(Turns::new(&encoder, Changing::Heads, 0, &plan).unwrap().change().is_none());
     }
 }

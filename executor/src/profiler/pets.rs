@@ -1,7 +1,8 @@
 //! Points of PET operators: one layer's, of one task's mini-batch, for every kind (β of PetS, section 4.1).
 //!
-//! They are measured as they are served: several tasks' mini-batches of one batch, taken out of it one after the other at each linear layer,
-//! whose shared product has just been written over the whole batch. What one mini-batch takes is its part of that.
+//! They are measured as they are served: several tasks' mini-batches of one batch, taken out of it one after the other
+//! at each linear layer, whose shared product has just been written over the whole batch. What one mini-batch takes is
+//! its part of that.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -22,8 +23,8 @@ use crate::pet::{Linear, LoadedOperators, Member, Norm, PetBatch, Reader, Stream
 
 /// Tasks of a kind that take turns, so that their parameters are not all in the processor's caches.
 const TASKS: u32 = 8;
-/// A batch's results at its widest linear layer are as large as this where as many sequences as are served suffice: more than a core's
-/// own caches hold, so that mini-batches lie where a whole batch's shared product leaves them.
+/// A batch's results at its widest linear layer are as large as this where as many sequences as are served suffice:
+/// more than a core's own caches hold, so that mini-batches lie where a whole batch's shared product leaves them.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Tasks of every kind over one model, in the sizes of PetS, Table 4.
@@ -101,9 +102,7 @@ impl<'a> PetSubject<'a> {
             Suite::Quick => (few(&axes.batch), axes.few_tokens()),
             Suite::Full => (axes.batch.clone(), axes.tokens.clone()),
         };
-        let grid = batches
-            .iter()
-            .flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
+        let grid = batches.iter().flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
         let spots = hold_out.spots(grid.collect(), Some);
         let mut points = Vec::new();
         for (kind, tasks) in &self.kinds {
@@ -169,8 +168,8 @@ impl<'a> PetSubject<'a> {
         Ok(points)
     }
 
-    /// A layer's operators of a mini-batch of each kind for each stream, until the last stream is done: as many whatever their size, so that more work
-    /// costs more.
+    /// A layer's operators of a mini-batch of each kind for each stream, until the last stream is done: as many
+    /// whatever their size, so that more work costs more.
     fn measure_streams(
         &self,
         streams: u32,
@@ -206,8 +205,8 @@ impl<'a> PetSubject<'a> {
         })
     }
 
-    /// Inputs and results of each linear layer, for a batch of so many sequences. Most batches are padded to more than a mini-batch's longest: rows then do
-    /// not follow each other.
+    /// Inputs and results of each linear layer, for a batch of so many sequences. Most batches are padded to more than
+    /// a mini-batch's longest: rows then do not follow each other.
     fn activations(&self, sequences: u32, tokens: u32) -> Result<Vec<(Linear, Tensor, Tensor)>, ExecutorError> {
         let of = |(linear, [x, y]): (Linear, &[Tensor; 2])| {
             let (outputs, inputs) = linear.size(&self.shape);
@@ -233,7 +232,7 @@ impl<'a> PetSubject<'a> {
                 let (outputs, inputs) = linear.size(&self.shape);
                 Ok([ones(inputs)?, ones(outputs)?])
             };
-            let linear = { Linear::ALL.into_iter().map(of) }.collect::<Result<_, ExecutorError>>()?;
+            let linear = Linear::ALL.into_iter().map(of).collect::<Result<_, ExecutorError>>()?;
             let normalised = ones(self.shape.hidden as usize)?;
             let _ = self.room.set(Room { linear, normalised });
         }
@@ -243,7 +242,7 @@ impl<'a> PetSubject<'a> {
     /// Tokens of the largest batch of all points, padding included.
     fn rows_max(&self) -> u64 {
         let axes = &self.subject.axes;
-        let shapes = { axes.batch.iter() }.flat_map(|&batch| axes.tokens.iter().map(move |&tokens| (batch, tokens)));
+        let shapes = axes.batch.iter().flat_map(|&batch| axes.tokens.iter().map(move |&tokens| (batch, tokens)));
         let rows = |(batch, tokens)| {
             let alone = self.batch(batch, tokens).0;
             let beside = self.streams().map(|streams| self.batch_of_streams(streams, batch));
@@ -252,10 +251,11 @@ impl<'a> PetSubject<'a> {
         shapes.map(rows).max().expect("a grid has points")
     }
 
-    /// Streams that are measured at once, as far as there are cores: each is issued to, or computed on, by a thread of its own.
+    /// Streams that are measured at once, as far as there are cores: each is issued to, or computed on, by a thread of
+    /// its own.
     fn streams(&self) -> impl Iterator<Item = u32> {
         let cores = tenantry_profiles::cores();
-        { STREAMS.into_iter() }.filter(move |&streams| streams == 1 || streams <= cores)
+        STREAMS.into_iter().filter(move |&streams| streams == 1 || streams <= cores)
     }
 
     /// Sequences of what several streams compute at once: a mini-batch of each kind a stream.
@@ -320,7 +320,8 @@ fn fill(results: &mut Tensor) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// Which layer a call measures, and the first of its tasks: others once these have been through all layers, so that each layer meets all tasks.
+/// Which layer a call measures, and the first of its tasks: others once these have been through all layers, so that
+/// each layer meets all tasks.
 fn turn(call: u32, layers: usize, tasks: u32) -> (usize, u32) {
     let layers = layers as u32;
     ((call % layers) as usize, call / layers * tasks)

@@ -15,18 +15,21 @@ use super::texts::ServedRoute;
 pub enum Suite {
     /// A minute for the first model and 80 seconds for each further one; on a GPU 3 minutes.
     Quick,
-    /// 14 minutes a model, on a GPU 7 minutes for all: adapters at every length, larger copies, and time for every point to settle.
+    /// 14 minutes a model, on a GPU 7 minutes for all: adapters at every length, larger copies, and time for every
+    /// point to settle.
     Full,
 }
 
-/// What a suite takes at most on a GPU, which may be rented by the minute: most ops are assumed to take so little there that each is measured
-/// often enough. A full one leaves some of nine minutes for starting, for loading models, and for what does not end on the second.
+/// What a suite takes at most on a GPU, which may be rented by the minute: most ops are assumed to take so little there
+/// that each is measured often enough. A full one leaves some of nine minutes for starting, for loading models, and for
+/// what does not end on the second.
 const GPU_QUICK: Duration = Duration::from_secs(170);
 const GPU_FULL: Duration = Duration::from_secs(430);
 
 impl Suite {
-    /// How long it takes where nobody says. It ends earlier when every point's median is known to 2 %, and later where ops are so slow that three measurements of
-    /// each take longer, or where what is no op (idleness, hand-overs) takes more than half of it.
+    /// How long it takes where nobody says. It ends earlier when every point's median is known to 2 %, and later where
+    /// ops are so slow that three measurements of each take longer, or where what is no op (idleness, hand-overs) takes
+    /// more than half of it.
     pub fn duration(self, models: usize, device: tch::Device) -> Duration {
         let seconds = match self {
             Suite::Quick => 60 + 80 * (models as u64).saturating_sub(1),
@@ -74,8 +77,9 @@ pub struct Plan {
     pub seed: u64,
     /// A folder on the disk that models are loaded from; a file of each model's size is written there for a while.
     pub scratch: PathBuf,
-    /// Where measurements are kept while there is no card: a run goes on with what an interrupted one of the same plan left there, at
-    /// the same place of the same order. Whoever has saved the card removes it. Nothing is kept where absent.
+    /// Where measurements are kept while there is no card: a run goes on with what an interrupted one of the same plan
+    /// left there, at the same place of the same order. Whoever has saved the card removes it. Nothing is kept where
+    /// absent.
     pub partial: Option<PathBuf>,
     /// The command that measures this card again.
     pub command: String,
@@ -86,8 +90,7 @@ pub struct Plan {
 impl Plan {
     /// How long measuring may take.
     pub fn duration(&self) -> Duration {
-        self.time
-            .unwrap_or_else(|| self.suite.duration(self.models.len(), self.device))
+        self.time.unwrap_or_else(|| self.suite.duration(self.models.len(), self.device))
     }
 
     /// How long its points are measured: half of the time at least, however much comes after them.
@@ -109,8 +112,8 @@ pub struct Progress {
     pub points_done: usize,
     /// All.
     pub points: usize,
-    /// Of the suite's time, or what points with too few measurements still take where that is more, with what comes after the points. It
-    /// ends earlier when all points are done.
+    /// Of the suite's time, or what points with too few measurements still take where that is more, with what comes
+    /// after the points. It ends earlier when all points are done.
     pub time_left: Duration,
 }
 
@@ -131,13 +134,12 @@ pub(super) fn unmeasured(plan: &Plan) -> Vec<String> {
         return Vec::new();
     }
     let is_concurrent = |model: &ModelShape| model.kind == ModelKind::Decoder && plan.ops.of(&model.name).concurrent;
-    let steps = { plan.models.iter().any(is_concurrent) }
+    let steps = plan
+        .models
+        .iter()
+        .any(is_concurrent)
         .then_some("concurrent_step is not measured: instances on GPUs do not share the host's cores");
     let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a \
                   matter of a CPU's caches";
-    [steps, Some(resume)]
-        .into_iter()
-        .flatten()
-        .map(str::to_string)
-        .collect()
+    [steps, Some(resume)].into_iter().flatten().map(str::to_string).collect()
 }

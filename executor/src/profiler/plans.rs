@@ -1,4 +1,5 @@
-//! Points of pools that are split into batches (PetS, Algorithm 1), on one thread of the host as its lane does it while batches run.
+//! Points of pools that are split into batches (PetS, Algorithm 1), on one thread of the host as its lane does it while
+//! batches run.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,7 +53,8 @@ pub(crate) fn points(batchings: &[PoolBatching], suite: Suite, hold_out: HoldOut
         {
             let (mut planner, mut pool, tables) = (Planner::default(), 0, Arc::clone(&tables));
             let measure = move || {
-                // A new one each time: how long it takes hangs on its own lengths and tasks too, and a processor foresees those of few that take turns.
+                // A new one each time: how long it takes hangs on its own lengths and tasks too, and a processor
+                // foresees those of few that take turns.
                 let question = question(&tables, batching, [tasks, queries], seed, pool);
                 pool += 1;
                 let start = Instant::now();
@@ -113,8 +115,8 @@ fn question(
     }
 }
 
-/// Costs like those of BERT-base on a card of 10 TFLOP/s, in nanoseconds: launches, then tiles of 128 tokens. How many splits are
-/// looked at hangs on them.
+/// Costs like those of BERT-base on a card of 10 TFLOP/s, in nanoseconds: launches, then tiles of 128 tokens. How many
+/// splits are looked at hangs on them.
 fn tables() -> Tables {
     let tiles = |batch: u32, tokens: u32| u64::from((batch * tokens).div_ceil(128));
     let shared = |batch, tokens| 900_000 + 2_200_000 * tiles(batch, tokens);
@@ -134,11 +136,7 @@ mod tests {
             assert_eq!(question.batching.rules(&question.queries[0]), [batching]);
             let mut plan = PoolPlan::default();
             Planner::default().answer(&question, 0, &mut plan);
-            let mut places: Vec<u32> = plan
-                .batches
-                .iter()
-                .flat_map(|of| of.members.iter().map(|m| m.0))
-                .collect();
+            let mut places: Vec<u32> = plan.batches.iter().flat_map(|of| of.members.iter().map(|m| m.0)).collect();
             places.sort_unstable();
             assert_eq!(places, (0..64).collect::<Vec<_>>(), "{batching}");
         }

@@ -1,16 +1,18 @@
 //! What compute and copies take longer after their lane was idle, and compute after another tenant's model.
 //!
-//! At low load a lane waits between batches, and what else the processor does meanwhile, for this program or for another, takes its caches:
-//! a lane that spins through 30 ms is as slow afterwards as one that sleeps. On a small model that can double what a batch takes, so
-//! that costs measured back to back would promise too much. As when serving, each pass has requests of its own, and the lane is woken
-//! by another thread, which has woken itself for each of them.
+//! At low load a lane waits between batches, and what else the processor does meanwhile, for this program or for
+//! another, takes its caches: a lane that spins through 30 ms is as slow afterwards as one that sleeps. On a small
+//! model that can double what a batch takes, so that costs measured back to back would promise too much. As when
+//! serving, each pass has requests of its own, and the lane is woken by another thread, which has woken itself for each
+//! of them.
 //!
-//! How slow a lane is depends on more than its last wait: one that works a millisecond in twenty never warms up, and one that has waited
-//! needs some milliseconds of work until it is as fast as it gets. So waits and work take turns for a while before anything counts; work of
-//! several sizes tells how a lane warms up; and what it is compared with is measured after enough of it.
+//! How slow a lane is depends on more than its last wait: one that works a millisecond in twenty never warms up, and
+//! one that has waited needs some milliseconds of work until it is as fast as it gets. So waits and work take turns for
+//! a while before anything counts; work of several sizes tells how a lane warms up; and what it is compared with is
+//! measured after enough of it.
 //!
-//! Where each tenant has a whole model, the one that is asked for has seldom been the last: its parameters come from memory, even without
-//! any idleness.
+//! Where each tenant has a whole model, the one that is asked for has seldom been the last: its parameters come from
+//! memory, even without any idleness.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -26,8 +28,8 @@ use super::stats::Samples;
 use crate::device::prepare_loop_thread;
 use crate::error::ExecutorError;
 
-/// How long the lane is idle, and in how many rounds that is measured: long waits less often. Without any idleness only where the model
-/// changes.
+/// How long the lane is idle, and in how many rounds that is measured: long waits less often. Without any idleness only
+/// where the model changes.
 const IDLE_US: [(u32, usize); 7] = [
     (NOT_IDLE_US, 10),
     (100, 10),
@@ -41,7 +43,8 @@ const IDLE_US: [(u32, usize); 7] = [
 const CYCLES: usize = 3;
 /// Work after which a lane is taken to be warm.
 const WARM_UP: Duration = Duration::from_millis(12);
-/// Calls back to back that follow upon that. What a round is compared with is measured beside it, since the machine drifts within seconds.
+/// Calls back to back that follow upon that. What a round is compared with is measured beside it, since the machine
+/// drifts within seconds.
 const STEADY: usize = 3;
 /// Work of one size is as good as another's that is hardly more.
 const WORK_STEP: f64 = 1.2;
@@ -65,8 +68,8 @@ pub(crate) struct Pass<'a> {
 /// Bytes of the copies: the adapters of a small model, and a small model.
 const COPY_BYTES: [u64; 2] = [32 << 10, 2 << 20];
 
-/// Measures copies to the device after idleness, from memory that nobody has touched for a while. Nothing once the user has asked to
-/// stop.
+/// Measures copies to the device after idleness, from memory that nobody has touched for a while. Nothing once the user
+/// has asked to stop.
 pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Result<Vec<CopyResumeRow>, ExecutorError> {
     let mut rows = Vec::new();
     for bytes in COPY_BYTES {
@@ -122,8 +125,8 @@ pub(crate) fn measure_lookups(
     Ok(rows)
 }
 
-/// Measures a model's forward passes after idleness, beside the same back to back; of passes that take about as long as the ones before
-/// none. Nothing once the user has asked to stop.
+/// Measures a model's forward passes after idleness, beside the same back to back; of passes that take about as long as
+/// the ones before none. Nothing once the user has asked to stop.
 pub(crate) fn measure(
     model: &str,
     changing: Changing,
@@ -176,8 +179,8 @@ fn work_us(measured: &[Measured]) -> u32 {
     work.stats().median_us.round().max(1.0) as u32
 }
 
-/// A row for each idleness, of how long that was, what the work takes back to back, both in microseconds, and what it took beyond that; nothing where
-/// the user has asked to stop.
+/// A row for each idleness, of how long that was, what the work takes back to back, both in microseconds, and what it
+/// took beyond that; nothing where the user has asked to stop.
 fn rows_after_idle<R>(
     pass: &mut Pass<'_>,
     interrupted: &AtomicBool,
@@ -187,19 +190,15 @@ fn rows_after_idle<R>(
         return Ok(None);
     };
     let work_us = work_us(&measured);
-    let rows = measured
-        .into_iter()
-        .map(|of| row(of.idle_us, work_us, of.extra.stats().not_negative()));
+    let rows = measured.into_iter().map(|of| row(of.idle_us, work_us, of.extra.stats().not_negative()));
     Ok(Some(rows.collect()))
 }
 
 /// What work takes after each idleness, in turns; nothing where the user has asked to stop.
 fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Vec<Measured>>, ExecutorError> {
     let changes = pass.change_model.is_some();
-    let idlenesses: Vec<(u32, usize)> = IDLE_US
-        .into_iter()
-        .filter(|(idle_us, _)| *idle_us > NOT_IDLE_US || changes)
-        .collect();
+    let idlenesses: Vec<(u32, usize)> =
+        IDLE_US.into_iter().filter(|(idle_us, _)| *idle_us > NOT_IDLE_US || changes).collect();
     let mut all: Vec<Measured> = idlenesses.iter().map(|_| Measured::default()).collect();
     let most = idlenesses.iter().map(|(_, rounds)| *rounds).max();
     let most = most.expect("there is one idleness at least");
@@ -243,9 +242,7 @@ impl Measured {
         let steady_us = f64::from(pass.calls) * steady_call_us(&mut pass.measure)?;
         self.steady.push(steady_us);
         // Some is faster than what came after it, which is as much a part of the mean as what is slower.
-        cold_us[1..]
-            .iter()
-            .for_each(|cold_us| self.extra.push(cold_us - steady_us));
+        cold_us[1..].iter().for_each(|cold_us| self.extra.push(cold_us - steady_us));
         Ok(())
     }
 }

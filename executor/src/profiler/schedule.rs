@@ -20,7 +20,8 @@ use crate::error::ExecutorError;
 
 /// A point is finished when its median is known this well.
 const RELATIVE_HALF_WIDTH: f64 = 0.02;
-/// A point with fewer visits when the time is over is visited nevertheless: measurements of one visit vary less than those of two.
+/// A point with fewer visits when the time is over is visited nevertheless: measurements of one visit vary less than
+/// those of two.
 const VISITS_NEEDED: usize = 3;
 /// No point is visited more often: the tails are known by then.
 const VISITS_MAX: usize = 60;
@@ -30,10 +31,12 @@ const MEASUREMENTS_A_VISIT: usize = 100;
 const VISIT: Duration = Duration::from_millis(5);
 /// What a visit lasts where the time would not do for [`VISITS_WANTED`] otherwise.
 const VISIT_LEAST: Duration = Duration::from_millis(1);
-/// Visits that each point is to have: fewer than six tell nothing of how well the median is known, and slow ops take more than their part.
+/// Visits that each point is to have: fewer than six tell nothing of how well the median is known, and slow ops take
+/// more than their part.
 const VISITS_WANTED: u32 = 16;
-/// How long a visit repeats an op before its measurements count: other points have filled the caches meanwhile, and a core gets back half of what
-/// it has lost in each 2.4 ms of work (docs/validation.md). What serving finds cold is measured by itself (`resume.rs`).
+/// How long a visit repeats an op before its measurements count: other points have filled the caches meanwhile, and a
+/// core gets back half of what it has lost in each 2.4 ms of work (docs/validation.md). What serving finds cold is
+/// measured by itself (`resume.rs`).
 const WARM_UP: Duration = Duration::from_millis(5);
 /// How often a table is measured again in which an op costs less than a smaller one.
 const SETTLE_ROUNDS: u32 = 3;
@@ -62,8 +65,8 @@ pub(crate) struct Point<'a> {
 }
 
 impl<'a> Point<'a> {
-    /// A point of `table`, which is saved if all its points are measured. `measure` does the op once and says how long it
-    /// took, `record` adds the point's row.
+    /// A point of `table`, which is saved if all its points are measured. `measure` does the op once and says how long
+    /// it took, `record` adds the point's row.
     pub fn new(
         table: String,
         measure: impl FnMut() -> Result<Duration, ExecutorError> + 'a,
@@ -228,10 +231,11 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Goes on where another schedule of the same points stopped. False, and nothing is changed, where they are not the same.
+    /// Goes on where another schedule of the same points stopped. False, and nothing is changed, where they are not the
+    /// same.
     pub fn resume(&mut self, state: State) -> bool {
-        let are_ours = self.points.len() == state.points.len() && { self.points.iter().zip(&state.points) }
-            .all(|(point, state)| point.is_of(state));
+        let are_ours = self.points.len() == state.points.len()
+            && self.points.iter().zip(&state.points).all(|(point, state)| point.is_of(state));
         if !are_ours || state.rest.iter().any(|&index| index >= self.points.len()) {
             return false;
         }
@@ -259,9 +263,9 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Visits the points of tables once more in which an op costs less than a smaller one, beyond both spreads: the machine was disturbed meanwhile.
-    /// What was measured before counts on, since a few new visits of a large table may be as disturbed. Says which tables those were. Begins no further
-    /// round after `time`.
+    /// Visits the points of tables once more in which an op costs less than a smaller one, beyond both spreads: the
+    /// machine was disturbed meanwhile. What was measured before counts on, since a few new visits of a large table may
+    /// be as disturbed. Says which tables those were. Begins no further round after `time`.
     pub fn settle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<Vec<String>, ExecutorError> {
         let end = Instant::now() + time;
         let mut settled = Vec::new();
@@ -289,19 +293,16 @@ impl<'a> Schedule<'a> {
         Ok(settled)
     }
 
-    /// By table that has points which were visited rarely: how far measurements spread about their points' medians, of all points together. Of
-    /// three visits one that met a disturbance would make a third of its op's costs slow; it meets any point as likely.
+    /// By table that has points which were visited rarely: how far measurements spread about their points' medians, of
+    /// all points together. Of three visits one that met a disturbance would make a third of its op's costs slow; it
+    /// meets any point as likely.
     fn spreads(&self) -> BTreeMap<&str, Stats> {
         let mut deviations: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let usable = || self.points.iter().filter(|point| point.is_usable());
-        let rarely: BTreeSet<&str> = { usable().filter(|point| point.is_rarely_visited()) }
-            .map(|point| &*point.table)
-            .collect();
+        let rarely: BTreeSet<&str> =
+            usable().filter(|point| point.is_rarely_visited()).map(|point| &*point.table).collect();
         for point in usable().filter(|point| rarely.contains(&*point.table)) {
-            deviations
-                .entry(&point.table)
-                .or_default()
-                .extend(point.visits.deviations());
+            deviations.entry(&point.table).or_default().extend(point.visits.deviations());
         }
         let spread = |(table, mut deviations): (_, Vec<f64>)| (table, Stats::of(&mut deviations));
         deviations.into_iter().map(spread).collect()
@@ -320,7 +321,7 @@ impl<'a> Schedule<'a> {
 
     /// What points with too few visits still take, where visits last as long as so far.
     fn still_needed(&self, visiting: Duration, visits: u32) -> Duration {
-        let unusable = { self.points.iter() }.filter(|point| !point.is_usable() && !point.finished);
+        let unusable = self.points.iter().filter(|point| !point.is_usable() && !point.finished);
         let missing: usize = unusable.map(|point| VISITS_NEEDED - point.visits.count()).sum();
         visiting / visits.max(1) * missing as u32
     }
@@ -339,9 +340,7 @@ impl<'a> Schedule<'a> {
                 return Ok(());
             }
             let Some(index) = self.rest.pop() else {
-                self.rest = (0..self.points.len())
-                    .filter(|&index| !self.points[index].finished)
-                    .collect();
+                self.rest = (0..self.points.len()).filter(|&index| !self.points[index].finished).collect();
                 shuffle(&mut self.rest, self.seed, self.round);
                 self.round += 1;
                 continue;
@@ -368,8 +367,9 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Leaves out the table of a point for which there is no memory or which this device does not compute, since a table has all its points;
-    /// what is held out of it misses nothing but itself. The device keeps nothing of what was tried.
+    /// Leaves out the table of a point for which there is no memory or which this device does not compute, since a
+    /// table has all its points; what is held out of it misses nothing but itself. The device keeps nothing of what was
+    /// tried.
     ///
     /// # Errors
     /// What is no matter of one op: a device that does nothing any more, a file or a thread that fails.
@@ -399,7 +399,9 @@ impl<'a> Schedule<'a> {
             .collect();
         left_out.sort();
         left_out.dedup();
-        let failed: BTreeMap<String, Failure> = { self.points.iter() }
+        let failed: BTreeMap<String, Failure> = self
+            .points
+            .iter()
             .filter(|point| !point.held_out)
             .filter_map(|point| Some((point.table.clone(), point.failure.clone()?)))
             .collect();
@@ -417,9 +419,7 @@ impl<'a> Schedule<'a> {
             known: self.points.iter().filter(|point| point.is_known()).count(),
             widest: widths.last().copied().unwrap_or(0.0),
             middle: widths.get(widths.len() / 2).copied().unwrap_or(0.0),
-            left_out: { left_out.into_iter() }
-                .filter(|table| !failed.contains_key(table))
-                .collect(),
+            left_out: left_out.into_iter().filter(|table| !failed.contains_key(table)).collect(),
             failed,
         }
     }
@@ -427,10 +427,7 @@ impl<'a> Schedule<'a> {
     /// How well the medians of each table are known that [`record`](Self::record) fills.
     pub fn certainty(&self) -> Vec<Certainty> {
         let usable = |table: &str| {
-            let mut points = self
-                .points
-                .iter()
-                .filter(|point| point.table == table && !point.held_out);
+            let mut points = self.points.iter().filter(|point| point.table == table && !point.held_out);
             points.all(Point::is_usable)
         };
         let mut widths: BTreeMap<(Family, String), Vec<f64>> = BTreeMap::new();
@@ -441,17 +438,12 @@ impl<'a> Schedule<'a> {
                 let mut row = Tables::default();
                 (point.record)(&mut row, point.visits.stats());
                 for table in row.names() {
-                    widths
-                        .entry(table)
-                        .or_default()
-                        .push(point.visits.relative_half_width());
+                    widths.entry(table).or_default().push(point.visits.relative_half_width());
                 }
             }
         }
         let widths = widths.into_iter();
-        widths
-            .map(|((family, table), widths)| Certainty::of(family, table, &widths))
-            .collect()
+        widths.map(|((family, table), widths)| Certainty::of(family, table, &widths)).collect()
     }
 }
 

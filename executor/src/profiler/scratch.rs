@@ -26,7 +26,8 @@ impl Scratch {
         remove_left_behind(within);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(within);
         let locked = made.and_then(|folder| {
-            // It has its name once it is held. Where files cannot be locked, nobody takes it for left behind, and a killed run's folder stays.
+            // It has its name once it is held. Where files cannot be locked, nobody takes it for left behind, and a
+            // killed run's folder stays.
             let being_made = folder.path().join("lock.new");
             let lock = File::create(&being_made)?;
             let _ = lock.try_lock();

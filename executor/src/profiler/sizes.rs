@@ -12,11 +12,12 @@ use crate::lora::LoraShape;
 const STORED_BYTES: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// Of a whole model that is read so: larger ones go on along the line, as a disk reads them for long.
 const STORED_BYTES_MAX: u64 = 256 << 20;
-/// What a quick suite on a GPU reads from the disk at most, checkpoints included: a card is rented by the minute, and its disk is the host's.
+/// What a quick suite on a GPU reads from the disk at most, checkpoints included: a card is rented by the minute, and
+/// its disk is the host's.
 const STORED_BYTES_MAX_QUICK_ON_GPU: u64 = 32 << 20;
 
-/// Largest copies to a GPU that are measured: they are assumed to take as long a byte as still larger ones, for which page-locked memory would
-/// have to be found.
+/// Largest copies to a GPU that are measured: they are assumed to take as long a byte as still larger ones, for which
+/// page-locked memory would have to be found.
 const GPU_COPY_BYTES_MAX: u64 = 1 << 30;
 
 /// Sizes in bytes, ascending.
@@ -50,9 +51,7 @@ impl Sizes {
             stored: STORED_BYTES.to_vec(),
         };
         sizes.copies.extend(&sizes.models);
-        sizes
-            .stored
-            .extend(sizes.models.iter().filter(|bytes| **bytes <= STORED_BYTES_MAX));
+        sizes.stored.extend(sizes.models.iter().filter(|bytes| **bytes <= STORED_BYTES_MAX));
         for model in &plan.models {
             let ops = plan.ops.of(&model.name);
             for &bottleneck in &ops.bottlenecks {

@@ -1,4 +1,5 @@
-//! Points of the allocation program (Arlo, section 3.3), solved on one thread of the host as its lane solves it while others are served.
+//! Points of the allocation program (Arlo, section 3.3), solved on one thread of the host as its lane solves it while
+//! others are served.
 
 use std::time::Instant;
 
@@ -10,7 +11,8 @@ use tenantry_traces::Duration;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 
-/// Cards to be allocated: enough that each of these questions has a solution, and is not answered by what stands in for one.
+/// Cards to be allocated: enough that each of these questions has a solution, and is not answered by what stands in for
+/// one.
 const GPUS: [u32; 11] = [16, 32, 48, 64, 96, 128, 200, 300, 500, 700, 1000];
 /// Runtimes that they are allocated to; as in the paper, up to 16 lengths of a 512 span.
 const RUNTIMES: [u32; 9] = [1, 2, 3, 4, 6, 8, 10, 12, 16];
@@ -21,9 +23,7 @@ const SPAN_TOKENS: u32 = 512;
 
 /// All points: they depend on the host alone, and not on a model.
 pub(crate) fn points(hold_out: HoldOut) -> Vec<Point<'static>> {
-    let grid = GPUS
-        .into_iter()
-        .flat_map(|gpus| RUNTIMES.map(|runtimes| [gpus, runtimes]));
+    let grid = GPUS.into_iter().flat_map(|gpus| RUNTIMES.map(|runtimes| [gpus, runtimes]));
     let point = |spot: Spot<2>| {
         let [gpus, runtimes] = spot.at;
         let of_load = |load| question(gpus, runtimes, load);
@@ -42,8 +42,9 @@ pub(crate) fn points(hold_out: HoldOut) -> Vec<Point<'static>> {
     hold_out.spots(grid.collect(), Some).into_iter().map(point).collect()
 }
 
-/// What a cluster at one of the loads asks, from 65 to 80 % of what it can bear: runtimes at even steps, service times in proportion to their lengths, and
-/// requests of which, as of tweets, most are short: those of each runtime make from 0.55 to 0.75 of those of the next shorter one.
+/// What a cluster at one of the loads asks, from 65 to 80 % of what it can bear: runtimes at even steps, service times
+/// in proportion to their lengths, and requests of which, as of tweets, most are short: those of each runtime make from
+/// 0.55 to 0.75 of those of the next shorter one.
 fn question(gpus: u32, runtimes: u32, load: u32) -> Question {
     const SLO: Duration = Duration(150_000_000);
     const SPAN: Duration = Duration(120_000_000_000);
@@ -53,9 +54,7 @@ fn question(gpus: u32, runtimes: u32, load: u32) -> Question {
     let along = |from: f64, to: f64, step: u32| from + (to - from) * f64::from(step) / f64::from(LOADS - 1);
     let shorter = along(0.55, 0.75, load * 7 % LOADS);
     let weight = |index: u32| shorter.powi(index as i32);
-    let work: f64 = (0..runtimes)
-        .map(|index| weight(index) * service_ns(index) as f64)
-        .sum();
+    let work: f64 = (0..runtimes).map(|index| weight(index) * service_ns(index) as f64).sum();
     let scale = along(0.65, 0.8, load) * f64::from(gpus) * SPAN.0 as f64 / work;
     let runtime = |index| RuntimeQuestion {
         max_length: SPAN_TOKENS * (index + 1) / runtimes,

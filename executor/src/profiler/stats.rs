@@ -35,8 +35,9 @@ const CONFIDENCE: f64 = 0.95;
 
 /// Measurements of one point, visit by visit.
 ///
-/// What is measured in a row shares whatever the machine did then: a thousand measurements of one visit agree with each other, and may
-/// all be a quarter above those of the next. So visits are what is drawn at random, and their medians what tells how well the median is known.
+/// What is measured in a row shares whatever the machine did then: a thousand measurements of one visit agree with each
+/// other, and may all be a quarter above those of the next. So visits are what is drawn at random, and their medians
+/// what tells how well the median is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Visits(Vec<Samples>);
@@ -54,9 +55,7 @@ impl Visits {
     /// Whether all are of at least one measurement, and each is a time: what was read from a file may be anything.
     pub fn are_sound(&self) -> bool {
         let is_time = |us: &f64| us.is_finite() && *us > 0.0;
-        self.0
-            .iter()
-            .all(|Samples(visit)| !visit.is_empty() && visit.iter().all(is_time))
+        self.0.iter().all(|Samples(visit)| !visit.is_empty() && visit.iter().all(is_time))
     }
 
     /// What came out, each visit counting as much as any other: one in which the op was fast has more measurements.
@@ -77,23 +76,22 @@ impl Visits {
         self.0.iter().map(move |visit| visit.0[0] / median_us)
     }
 
-    /// Half the width of the median's 95 % confidence interval, as a share of the median; infinite where there are too few
-    /// visits for one.
+    /// Half the width of the median's 95 % confidence interval, as a share of the median; infinite where there are too
+    /// few visits for one.
     pub fn relative_half_width(&self) -> f64 {
         let mut medians: Vec<f64> = self.0.iter().map(|visit| visit.stats().median_us).collect();
         let interval = median_interval(&mut medians);
         let middle = medians.get(medians.len() / 2);
-        interval
-            .zip(middle)
-            .map_or(f64::INFINITY, |((low, high), middle)| (high - low) / 2.0 / middle)
+        interval.zip(middle).map_or(f64::INFINITY, |((low, high), middle)| (high - low) / 2.0 / middle)
     }
 }
 
-/// The median's 95 % confidence interval; sorts the values. It lies between order statistics, so it assumes no distribution, and outliers
-/// move it no further than any other value.
+/// The median's 95 % confidence interval; sorts the values. It lies between order statistics, so it assumes no
+/// distribution, and outliers move it no further than any other value.
 fn median_interval(values: &mut [f64]) -> Option<(f64, f64)> {
     values.sort_unstable_by(f64::total_cmp);
-    // How many values lie below the true median is binomial: as many values are left out at either end as it seldom comes to.
+    // How many values lie below the true median is binomial: as many values are left out at either end as it seldom
+    // comes to.
     let count = values.len();
     let mut ways = 0.5_f64.powi(count as i32);
     let mut beyond = 0.0;
@@ -122,7 +120,8 @@ mod tests {
         assert_eq!(visits([&[5.0][..]; 6]).relative_half_width(), 0.0);
     }
 
-    /// Of nine, ten and twelve values, from the second or third to the last but one or two: 96 to 98 %, by the binomial distribution.
+    /// Of nine, ten and twelve values, from the second or third to the last but one or two: 96 to 98 %, by the binomial
+    /// distribution.
     #[test]
     fn the_interval_is_as_narrow_as_the_confidence_allows() {
         let interval = |count: u32| median_interval(&mut (1..=count).map(f64::from).collect::<Vec<_>>());

@@ -58,7 +58,8 @@ const ON_GPU: Grid = Grid {
     },
 };
 
-/// Sequences in steps beside others'. Multiples of four take up to a tenth less each than what lies beside them: the numbers between are as close.
+/// Sequences in steps beside others'. Multiples of four take up to a tenth less each than what lies beside them: the
+/// numbers between are as close.
 const SEQUENCES_BESIDE: Knots = Knots {
     quick: &[1, 8, 32],
     full: &[
@@ -125,8 +126,8 @@ struct StepAxes {
 }
 
 impl StepAxes {
-    /// What of a suite's grid fits a model of so many positions. Where one measurement of every point would take longer than `pass`,
-    /// a quick suite's, or its corners; nothing where even those would. `per_token` is what a token takes.
+    /// What of a suite's grid fits a model of so many positions. Where one measurement of every point would take longer
+    /// than `pass`, a quick suite's, or its corners; nothing where even those would. `per_token` is what a token takes.
     fn affordable(grid: &Grid, positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> Option<StepAxes> {
         let below = |axis: &[u32], most: u32| -> Vec<u32> { axis.iter().copied().filter(|&of| of <= most).collect() };
         let all = |suite| StepAxes {
@@ -159,8 +160,9 @@ impl StepAxes {
     }
 }
 
-/// Sequences of which each is another tenant's; the first brings a prompt where `chunk_tokens` is above 1. The contexts of those that generate lie
-/// evenly around `context`, from half to one and a half times that. `first_slot` is that of the first of so many `tenants`.
+/// Sequences of which each is another tenant's; the first brings a prompt where `chunk_tokens` is above 1. The contexts
+/// of those that generate lie evenly around `context`, from half to one and a half times that. `first_slot` is that of
+/// the first of so many `tenants`.
 fn sequences(count: u32, chunk_tokens: u32, context: u32, tenants: Option<u32>, first_slot: u32) -> Vec<Probed> {
     let prompts = u32::from(chunk_tokens > 1);
     let generating = count - prompts;
@@ -210,7 +212,7 @@ pub(crate) fn points<'a>(
     };
     // Larger than that of most steps, as an instance's is.
     let kv = subject.cache_at_least(axes.chunk.iter().map(longest).max().expect("there are some"))?;
-    let wanted = |added: &Added| { added.implementation() }.is_none_or(|of| ops.adapters.contains(&of));
+    let wanted = |added: &Added| added.implementation().is_none_or(|of| ops.adapters.contains(&of));
     let mut grid = Vec::new();
     for &chunk in &axes.chunk {
         for &count in &axes.sequences {
@@ -249,9 +251,7 @@ pub(crate) fn points<'a>(
         let (context, all_streams) = (axes.context[0], company(subject.decoder.device())?);
         // Instances on other devices than the host's processor do not share its cores.
         let concurrent = ops.concurrent && !subject.decoder.device().is_cuda();
-        let companies = STREAMS
-            .into_iter()
-            .filter(|&streams| concurrent && streams as usize <= all_streams.len());
+        let companies = STREAMS.into_iter().filter(|&streams| concurrent && streams as usize <= all_streams.len());
         let beside = SEQUENCES_BESIDE.of(subject.suite);
         let grid = companies.flat_map(|streams| beside.iter().map(move |&count| [streams, count]));
         for Spot {

@@ -1,5 +1,5 @@
-//! What a suite measures with beside the models themselves: what tenants add to them, tables to look up in, bytes to be copied, files to be
-//! read. And the points of all of it, in the order in which an interrupted suite counts them.
+//! What a suite measures with beside the models themselves: what tenants add to them, tables to look up in, bytes to be
+//! copied, files to be read. And the points of all of it, in the order in which an interrupted suite counts them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use super::timing::issue;
 use super::{instances, plans, solves};
 use crate::error::ExecutorError;
 
-/// Width up to which decoders' look-ups are measured: a wider one's table of every token would take hundreds of megabytes.
+/// Width up to which decoders' look-ups are measured: a wider one's table of every token would take hundreds of
+/// megabytes.
 const LOOKUP_HIDDEN_MAX: u32 = 2048;
 
 /// All of it, of some models.
@@ -51,7 +52,9 @@ impl<'a> Subjects<'a> {
         let scratch = Scratch::new(&plan.scratch)?;
         let (adapters, step_adapters) = adapters(models, plan, notes)?;
         let texts = TextSubject::all(&plan.texts, plan.seed, plan.device)?;
-        let pets = { models.encoders.iter() }
+        let pets = models
+            .encoders
+            .iter()
             .map(|subject| {
                 let kinds = &plan.ops.of(&subject.encoder.shape().name).pets;
                 PetSubject::new(subject, kinds, plan.dtype, plan.seed)
@@ -63,7 +66,10 @@ impl<'a> Subjects<'a> {
         let sizes = Sizes::new(plan)?;
         let copies = Copies::new(plan.device, *sizes.copies.last().expect("there are sizes"))?;
         let stored_most = stored_bytes_max(plan);
-        let encoders = { models.encoders.iter().map(|subject| &subject.encoder) }
+        let encoders = models
+            .encoders
+            .iter()
+            .map(|subject| &subject.encoder)
             .filter(|encoder| encoder.parameters().numel() as u64 * plan.dtype.bytes() <= stored_most);
         if stored_most < u64::MAX {
             let mib = stored_most >> 20;
@@ -71,7 +77,7 @@ impl<'a> Subjects<'a> {
                 "model_load has what is read from the disk up to {mib} MiB: a full suite reads whole checkpoints"
             ));
         }
-        let checkpoints = { encoders.enumerate() }.map(|(index, encoder)| {
+        let checkpoints = encoders.enumerate().map(|(index, encoder)| {
             // The model's name need not be a file's.
             let file = scratch.path().join(format!("checkpoint-{index}.safetensors"));
             Checkpoint::write(encoder, file)
@@ -199,10 +205,7 @@ fn adapters<'a>(models: &'a Models, plan: &Plan, notes: &mut Vec<String>) -> Res
             of_decoders.extend(made.map(|adapters| (subject, adapters)));
         }
     }
-    for adapter in of_encoders
-        .iter()
-        .chain(of_decoders.iter().map(|(_, adapters)| adapters))
-    {
+    for adapter in of_encoders.iter().chain(of_decoders.iter().map(|(_, adapters)| adapters)) {
         if let Some(reason) = adapter.grouped_fails() {
             notes.push(format!(
                 "grouped adapters of {}, bottleneck {}, do not run here: {reason}",

@@ -83,11 +83,7 @@ fn a_card_of_a_small_model_prices_all_its_ops() {
     for &kind in tenantry_profiles::PetKind::ALL {
         assert!(card.pet(model, dtype, kind).unwrap().covers(32, 8), "{kind}");
     }
-    assert!(
-        card.copy(tenantry_profiles::Direction::HostToDevice, false)
-            .unwrap()
-            .covers(1 << 20)
-    );
+    assert!(card.copy(tenantry_profiles::Direction::HostToDevice, false).unwrap().covers(1 << 20));
     for &source in tenantry_profiles::LoadSource::ALL {
         card.model_load(source).unwrap();
     }
@@ -127,11 +123,7 @@ fn a_card_of_a_small_decoder_prices_its_steps_and_lora() {
         assert!(decoder.whole_prompt.unwrap().covers(64));
         for &implementation in tenantry_profiles::AdapterImplementation::ALL {
             let lora = card.lora(model, plan.dtype, implementation, 16, 1);
-            let runs = card
-                .provenance
-                .notes
-                .iter()
-                .all(|note| !note.starts_with("grouped LoRA"));
+            let runs = card.provenance.notes.iter().all(|note| !note.starts_with("grouped LoRA"));
             if runs || implementation != tenantry_profiles::AdapterImplementation::Grouped {
                 assert!(lora.unwrap().covers(16, 32), "{implementation}");
             }
@@ -159,18 +151,14 @@ fn an_interrupted_profile_is_gone_on_with_and_only_by_its_own_plan() {
     assert!(card.provenance.notes.iter().any(went_on), "{:?}", card.provenance.notes);
 
     let other = Plan { seed: 2, ..plan };
-    let refused = profile(&other, &mut |_| {}, &AtomicBool::new(true))
-        .unwrap_err()
-        .to_string();
+    let refused = profile(&other, &mut |_| {}, &AtomicBool::new(true)).unwrap_err().to_string();
     assert!(
         refused.contains("card.partial: seed: must be 2, as asked for, got 1"),
         "{refused}"
     );
     assert!(refused.contains("tenantry profile --device cpu"), "{refused}");
     std::fs::write(&path, "{").unwrap();
-    let broken = profile(&other, &mut |_| {}, &AtomicBool::new(true))
-        .unwrap_err()
-        .to_string();
+    let broken = profile(&other, &mut |_| {}, &AtomicBool::new(true)).unwrap_err().to_string();
     assert!(broken.contains("must be an unfinished profile, or removed"), "{broken}");
 }
 

@@ -140,9 +140,7 @@ fn batches(largest: u32) -> Vec<u32> {
 fn lengths(ascending: &[u32], pruned: bool) -> Vec<u32> {
     let shortest = ascending[0];
     let left = LEFT.iter().filter(|_| pruned).map(|part| (shortest / part).max(1));
-    let at = PERCENT
-        .iter()
-        .map(|percent| ascending[(ascending.len() - 1) * percent / 100]);
+    let at = PERCENT.iter().map(|percent| ascending[(ascending.len() - 1) * percent / 100]);
     // Batches are padded to any length: what round ones cost says little of them.
     let odd = |length: u32| {
         if length > 1 && length.is_multiple_of(ROUND) {

@@ -19,8 +19,8 @@ pub(super) fn issue<'a>(measure: impl FnMut() -> Result<Duration, ExecutorError>
     Point::new("dispatch: issue".into(), measure, row)
 }
 
-/// Issues something to a device and says how long the host was busy with that, by its own clock. What comes of it is waited for, so that no
-/// queue is ever full.
+/// Issues something to a device and says how long the host was busy with that, by its own clock. What comes of it is
+/// waited for, so that no queue is ever full.
 pub(super) fn issued<T>(
     device: tch::Device,
     work: impl FnOnce() -> Result<T, ExecutorError>,
@@ -34,8 +34,9 @@ pub(super) fn issued<T>(
     Ok(took)
 }
 
-/// Does the same to each of several things, and says how long that took in all. What must be `prepared` for it is no part of it. A GPU that has been told of
-/// the next while it does one never waits for the host, as in a pass: there all are prepared first, and timed as one.
+/// Does the same to each of several things, and says how long that took in all. What must be `prepared` for it is no
+/// part of it. A GPU that has been told of the next while it does one never waits for the host, as in a pass: there all
+/// are prepared first, and timed as one.
 pub(super) fn timed_in_turn<T>(
     device: tch::Device,
     things: &mut [T],
@@ -54,8 +55,9 @@ pub(super) fn timed_in_turn<T>(
     Ok(took)
 }
 
-/// Does something on a device and says how long it took until the device was done, by the device's clock: a GPU's begins when it has
-/// nothing else to do on this thread's stream, so that an op that its kernels' issuing takes longer than their running lasts as long as that.
+/// Does something on a device and says how long it took until the device was done, by the device's clock: a GPU's
+/// begins when it has nothing else to do on this thread's stream, so that an op that its kernels' issuing takes longer
+/// than their running lasts as long as that.
 pub(super) fn timed<T>(
     device: tch::Device,
     work: impl FnOnce() -> Result<T, ExecutorError>,

@@ -38,8 +38,8 @@ impl Lane {
     };
 }
 
-/// When an op's end is heard, its end, its place in the order of issue, its lane and its start. Of two that are heard at one instant, the
-/// one that ended first comes first.
+/// When an op's end is heard, its end, its place in the order of issue, its lane and its start. Of two that are heard
+/// at one instant, the one that ended first comes first.
 type Heard = (Time, Time, u64, u32, Time);
 
 /// Workers that take what the profile says, on a clock that jumps.
@@ -97,9 +97,7 @@ impl Workers for Script {
                 idle,
                 model: ModelBefore::Same,
             };
-            work_ns += self
-                .prices
-                .resume_ns(LaneKind::Compute, pool, before, work_ns, &mut warmth, &mut spread);
+            work_ns += self.prices.resume_ns(LaneKind::Compute, pool, before, work_ns, &mut warmth, &mut spread);
         }
         let ended = started + Duration(work_ns);
         let heard = lane
@@ -112,8 +110,7 @@ impl Workers for Script {
             heard,
             last_work: ended.since(started),
         };
-        self.heard
-            .push(Reverse((heard, ended, self.issued, job.lane.0, started)));
+        self.heard.push(Reverse((heard, ended, self.issued, job.lane.0, started)));
         self.issued += 1;
         Ok(())
     }
@@ -147,11 +144,7 @@ pub fn card() -> Card {
     let mut card = synthetic_card();
     card.contention = Contention::NONE;
     // On a busy machine, telling of an op's end can take longer than the ops after it.
-    let tells = card
-        .tables
-        .dispatch
-        .iter_mut()
-        .filter(|row| row.operation == DispatchOperation::Tell);
+    let tells = card.tables.dispatch.iter_mut().filter(|row| row.operation == DispatchOperation::Tell);
     tells.for_each(|row| (row.stats.p95_us, row.stats.p99_us) = (4_000.0, 20_000.0));
     card
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// An ensemble with the weights that `cascade select` writes changes what is answered: requests have another answer than the last model's, and as many
-/// are right as by those averages, on both machines.
+/// An ensemble with the weights that `cascade select` writes changes what is answered: requests have another answer
+/// than the last model's, and as many are right as by those averages, on both machines.
 #[test]
 fn the_weights_that_a_selection_writes_change_answers() {
     let trained = trained(2, &[]);
@@ -40,20 +40,14 @@ fn the_weights_that_a_selection_writes_change_answers() {
         let system = system(&trained, &["small", "large"], reroute, None, join);
         let (_, returned) = served_alike(&system, answers, "all re-routed");
         assert_eq!(returned, [0, REQUESTS]);
-        executed(&system, answers)
-            .unwrap()
-            .record
-            .cascade
-            .unwrap()
-            .right
-            .iter()
-            .sum::<u64>()
+        executed(&system, answers).unwrap().record.cascade.unwrap().right.iter().sum::<u64>()
     };
     assert_eq!(served(AnswerJoin::Average(weights)), expected);
     assert_eq!(served(AnswerJoin::Last), expected + broken - mended);
 }
 
-/// Three levels, of which the second prunes what the first has left: both machines read the same, and what was not profiled is told.
+/// Three levels, of which the second prunes what the first has left: both machines read the same, and what was not
+/// profiled is told.
 #[test]
 fn levels_that_prune_one_after_the_other_are_served_alike() {
     const ROUTE: [&str; 3] = ["small", "middle", "large"];

@@ -1,5 +1,5 @@
-//! Trained models serve labelled texts as a cascade: what is executed is what was profiled, so that the virtual machine, which reads the
-//! saved outputs, returns the same requests from the same models with as many right answers.
+//! Trained models serve labelled texts as a cascade: what is executed is what was profiled, so that the virtual
+//! machine, which reads the saved outputs, returns the same requests from the same models with as many right answers.
 
 mod levels;
 mod profiles;
@@ -73,11 +73,7 @@ fn trained_once(folder: &Path) -> ExampleFiles {
         let files = train(folder.path(), 2);
         let of_model =
             |model: &PathBuf| ["config.json", "model.safetensors", "tokenizer.json"].map(|name| model.join(name));
-        let files = files
-            .models
-            .iter()
-            .flat_map(of_model)
-            .chain([files.profile, files.test]);
+        let files = files.models.iter().flat_map(of_model).chain([files.profile, files.test]);
         let read = |file: PathBuf| {
             let bytes = std::fs::read(&file).unwrap();
             (file.strip_prefix(folder.path()).unwrap().to_owned(), bytes)
@@ -107,11 +103,7 @@ fn train(folder: &Path, levels: usize) -> ExampleFiles {
     let size = ExampleSize {
         train_items: 1600,
         held_out_items: 120,
-        models: MODELS
-            .into_iter()
-            .filter(|(name, _)| levels == 3 || *name != "middle")
-            .map(model)
-            .collect(),
+        models: MODELS.into_iter().filter(|(name, _)| levels == 3 || *name != "middle").map(model).collect(),
     };
     make_example(
         folder,
@@ -255,13 +247,7 @@ fn card() -> Card {
     for (name, _) in MODELS {
         macro_rules! renamed {
             ($table:ident) => {
-                let rows: Vec<_> = card
-                    .tables
-                    .$table
-                    .iter()
-                    .filter(|row| row.model == "tiny")
-                    .cloned()
-                    .collect();
+                let rows: Vec<_> = card.tables.$table.iter().filter(|row| row.model == "tiny").cloned().collect();
                 card.tables.$table.extend(rows.into_iter().map(|mut row| {
                     row.model = name.into();
                     row
@@ -330,12 +316,7 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
     let reroute = Reroute::new(0.6, 10.0).unwrap();
     let both = ["small", "large"];
     // The degree at which most words go: profiles go on to the first at which the large model loses too much.
-    let most = profiled
-        .find("large")
-        .unwrap()
-        .prunings()
-        .last()
-        .map(|steps| steps[0].alpha);
+    let most = profiled.find("large").unwrap().prunings().last().map(|steps| steps[0].alpha);
     let average = AnswerJoin::Average(vec![0.4, 0.6]);
     let mut tokens = Vec::new();
     for (names, alpha, join) in [
@@ -370,7 +351,8 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
         );
     }
 
-    // Onto a card that comes the model is loaded with its head: every other request is answered there, and as on the first.
+    // Onto a card that comes the model is loaded with its head: every other request is answered there, and as on the
+    // first.
     let mut scaled = alone;
     let stage = &mut scaled.route.as_mut().unwrap().stages[0];
     stage.gpus = vec![0, 1];
@@ -398,8 +380,8 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
     assert_eq!(on_two.answers, real.answers);
 }
 
-/// What is simulated is what is executed: returned by the same models, with as many right answers, and as many tokens read. How many these are, and
-/// how many requests each stage returned.
+/// What is simulated is what is executed: returned by the same models, with as many right answers, and as many tokens
+/// read. How many these are, and how many requests each stage returned.
 fn served_alike(system: &SystemSpec, answers: &AnswersSpec, what: &str) -> (u64, Vec<u64>) {
     let (simulated, executed) = (simulated(system, answers), executed(system, answers).unwrap());
     let (virtual_one, real) = (simulated.cascade.unwrap(), executed.record.cascade.unwrap());
@@ -464,7 +446,8 @@ fn what_does_not_go_together_is_refused() {
         "{error}"
     );
 
-    // So are weights that changed since, though name, shape and classes are the same; and what is not there any more is told by who was there.
+    // So are weights that changed since, though name, shape and classes are the same; and what is not there any more is
+    // told by who was there.
     let weights = trained.files.models[1].join("model.safetensors");
     let mut bytes = std::fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -484,25 +467,18 @@ fn what_does_not_go_together_is_refused() {
     );
 }
 
-/// Weights that half precision holds, but not what they are summed up to: the profile, in single precision, does not show it.
+/// Weights that half precision holds, but not what they are summed up to: the profile, in single precision, does not
+/// show it.
 #[test]
 fn answers_that_are_no_numbers_fail_their_requests() {
     let folder = tempfile::tempdir().unwrap();
     let trained = trained(2, &[]);
-    let model = trained
-        .files
-        .models
-        .iter()
-        .find(|model| model.ends_with("small"))
-        .unwrap();
+    let model = trained.files.models.iter().find(|model| model.ends_with("small")).unwrap();
     let weights = model.join("model.safetensors");
     let mut tensors = Tensor::read_safetensors(&weights).unwrap();
     for (name, tensor) in &mut tensors {
         // Of the pooler's too, so that what it puts out is near one.
-        if ["classifier.weight", "pooler.dense.weight"]
-            .iter()
-            .any(|end| name.ends_with(end))
-        {
+        if ["classifier.weight", "pooler.dense.weight"].iter().any(|end| name.ends_with(end)) {
             *tensor = &*tensor * (6e4 / tensor.abs().max().double_value(&[]));
         }
     }

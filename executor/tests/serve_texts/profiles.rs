@@ -44,42 +44,25 @@ fn a_profile_for_a_route_has_its_lanes_passes_and_looks() {
     let measured = tenantry_executor::profiler::profile(&plan, &mut count, &interrupted).unwrap();
     let tables = &measured.card.tables;
     let passes = |model: &str, attended| {
-        let of = tables
-            .text_pass
-            .iter()
-            .filter(|row| row.model == model && row.attended == attended);
+        let of = tables.text_pass.iter().filter(|row| row.model == model && row.attended == attended);
         of.map(|row| row.batch).max()
     };
     // Batches of up to 4; the first model's attention is read, the last one's is not.
     assert_eq!((passes("small", true), passes("small", false)), (Some(4), None));
     assert_eq!((passes("large", false), passes("large", true)), (Some(4), None));
-    let looks = |model: &str, pruned| {
-        tables
-            .text_look
-            .iter()
-            .any(|row| row.model == model && row.pruned == pruned)
-    };
+    let looks = |model: &str, pruned| tables.text_look.iter().any(|row| row.model == model && row.pruned == pruned);
     assert!(looks("small", true) && looks("small", false) && looks("large", false) && !looks("large", true));
 
     let mut priced = card();
-    priced
-        .tables
-        .text_pass
-        .extend(tables.text_pass.iter().cloned().map(|row| TextPassRow {
-            stats: Stats::exact(1e6),
-            ..row
-        }));
+    priced.tables.text_pass.extend(tables.text_pass.iter().cloned().map(|row| TextPassRow {
+        stats: Stats::exact(1e6),
+        ..row
+    }));
     priced.tables.text_look.extend(tables.text_look.iter().cloned());
     priced.models.extend(models);
     let spent = |card: &Card| {
         let record = simulated_on(card, &system, &trained.answers);
-        record
-            .cascade
-            .unwrap()
-            .stages
-            .iter()
-            .map(|stage| stage.computed.0 / stage.answered)
-            .min()
+        record.cascade.unwrap().stages.iter().map(|stage| stage.computed.0 / stage.answered).min()
     };
     assert!(spent(&priced).unwrap() >= 250_000_000, "a batch takes a second");
     assert!(spent(&card()).unwrap() < 250_000_000);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The small model with the first of its two outputs alone, which makes a regression of it, and items whose labels are numbers.
+/// The small model with the first of its two outputs alone, which makes a regression of it, and items whose labels are
+/// numbers.
 fn regression() -> Trained {
     let classes = trained(2, &[]);
     let folder = tempfile::tempdir().unwrap();
@@ -60,6 +61,6 @@ fn a_regression_answers_with_the_numbers_that_were_saved_of_it() {
             "{number:?}, and {expected} was saved"
         );
     }
-    let distinct: std::collections::BTreeSet<u64> = { real.numbers.iter() }.map(|of| of.number.to_bits()).collect();
+    let distinct: std::collections::BTreeSet<u64> = real.numbers.iter().map(|of| of.number.to_bits()).collect();
     assert!(distinct.len() > 10, "the items differ: {}", distinct.len());
 }

@@ -14,24 +14,20 @@ impl Card {
     /// What a decoder's steps cost.
     ///
     /// # Errors
-    /// The card lacks one of the tables (those of mixed attention, of whole prompts and of prompts together apart, which not all cards have), or has those of another model of
-    /// that name.
+    /// The card lacks one of the tables (those of mixed attention, of whole prompts and of prompts together apart,
+    /// which not all cards have), or has those of another model of that name.
     pub fn decoder(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32) -> Result<Decoder, MissingTable> {
         let asked = format!("model={} dtype={dtype} tensor_parallel={tensor_parallel}", model.name);
         self.check_shape(Family::DecoderDense, model, &asked)?;
         Ok(Decoder {
             dense: self.grid(&self.tables.decoder_dense, &asked).map(Curve)?,
-            prefill: self
-                .grid_by(&self.tables.decoder_prefill, &asked, &ChunkAttention)
-                .map(Surface)?,
+            prefill: self.grid_by(&self.tables.decoder_prefill, &asked, &ChunkAttention).map(Surface)?,
             whole_prompt: is_there(&self.tables.decoder_whole_prompt, &asked)
                 .then(|| self.grid_by(&self.tables.decoder_whole_prompt, &asked, &WholePromptAttention))
                 .transpose()?
                 .map(Curve),
             decode: self.grid(&self.tables.decoder_decode, &asked).map(Surface)?,
-            mixed: self
-                .grid_if_there(&self.tables.decoder_mixed, &asked)?
-                .map(MixedAttention::new),
+            mixed: self.grid_if_there(&self.tables.decoder_mixed, &asked)?.map(MixedAttention::new),
             together: self
                 .grid_if_there(&self.tables.decoder_prompts, &asked)?
                 .map(|grid| PromptsTogether(Surface(grid))),
@@ -61,7 +57,8 @@ impl Card {
         }))
     }
 
-    /// Whole steps on each of several instances at once, by instances and sequences; nothing where that was not measured.
+    /// Whole steps on each of several instances at once, by instances and sequences; nothing where that was not
+    /// measured.
     ///
     /// # Errors
     /// A table with holes, or one of another model of that name.
@@ -107,7 +104,6 @@ impl Card {
     /// # Errors
     /// The card has no such table.
     pub fn collective(&self, operation: CollectiveOperation) -> Result<Surface, MissingTable> {
-        self.grid(&self.tables.collective, &format!("operation={operation}"))
-            .map(Surface)
+        self.grid(&self.tables.collective, &format!("operation={operation}")).map(Surface)
     }
 }

@@ -20,11 +20,11 @@ impl Card {
     pub fn encoder_layer(&self, model: &ModelShape, dtype: DType) -> Result<Surface, MissingTable> {
         let asked = format!("model={} dtype={dtype}", model.name);
         self.check_shape(Family::EncoderLayer, model, &asked)?;
-        self.grid_by(&self.tables.encoder_layer, &asked, &EncoderLayers::<0>(model))
-            .map(Surface)
+        self.grid_by(&self.tables.encoder_layer, &asked, &EncoderLayers::<0>(model)).map(Surface)
     }
 
-    /// The same for a layer that also sums up the attention which each token receives; nothing where that was not measured.
+    /// The same for a layer that also sums up the attention which each token receives; nothing where that was not
+    /// measured.
     ///
     /// # Errors
     /// A table with holes, or one of another model of that name.
@@ -38,8 +38,8 @@ impl Card {
             .map(|grid| Some(Surface(grid)))
     }
 
-    /// A trained classifier's whole pass over texts, by batch and padded tokens; `attended` where it also sums up the attention that tokens
-    /// receive. Nothing where that was not measured.
+    /// A trained classifier's whole pass over texts, by batch and padded tokens; `attended` where it also sums up the
+    /// attention that tokens receive. Nothing where that was not measured.
     ///
     /// # Errors
     /// A table with holes, or one of another model of that name.
@@ -53,8 +53,8 @@ impl Card {
             .map(|grid| Some(Surface(grid)))
     }
 
-    /// What a lane makes of such a pass, by batch; `pruned` where each of the texts goes on without some of its words. Nothing where that was
-    /// not measured.
+    /// What a lane makes of such a pass, by batch; `pruned` where each of the texts goes on without some of its words.
+    /// Nothing where that was not measured.
     ///
     /// # Errors
     /// A table with holes, or one of another model of that name.
@@ -128,8 +128,8 @@ impl Card {
             .map(AdapterSurface)
     }
 
-    /// A whole compiled model on each of several instances at once, by instances, batch and the tokens that it was compiled for; nothing where that
-    /// was not measured.
+    /// A whole compiled model on each of several instances at once, by instances, batch and the tokens that it was
+    /// compiled for; nothing where that was not measured.
     ///
     /// # Errors
     /// A table with holes, or one of another model of that name.
@@ -143,7 +143,8 @@ impl Card {
         self.grid(rows, &asked).map(AdapterSurface).map(Some)
     }
 
-    /// One layer's operators of tasks on several streams at once, by streams, sequences of a mini-batch and padded tokens.
+    /// One layer's operators of tasks on several streams at once, by streams, sequences of a mini-batch and padded
+    /// tokens.
     ///
     /// # Errors
     /// The card has no such table, or one of another model of that name.

@@ -25,8 +25,7 @@ impl Card {
     /// # Errors
     /// The card has no such table.
     pub fn copy(&self, direction: Direction, pinned: bool) -> Result<Curve, MissingTable> {
-        self.grid(&self.tables.copy, &format!("direction={direction} pinned={pinned}"))
-            .map(Curve)
+        self.grid(&self.tables.copy, &format!("direction={direction} pinned={pinned}")).map(Curve)
     }
 
     /// Loads of whole models by bytes.
@@ -34,12 +33,12 @@ impl Card {
     /// # Errors
     /// The card has no such table.
     pub fn model_load(&self, source: LoadSource) -> Result<Curve, MissingTable> {
-        self.grid(&self.tables.model_load, &format!("source={source}"))
-            .map(Curve)
+        self.grid(&self.tables.model_load, &format!("source={source}")).map(Curve)
     }
 
-    /// PLOT look-ups that all met the same, with their aggregation, by threads, tokens of the batch and tokens of a fragment. What a card
-    /// does not tell apart costs what it has of [texts](TokensOf::Texts), and of [any](LookupOutcome::Any) outcome.
+    /// PLOT look-ups that all met the same, with their aggregation, by threads, tokens of the batch and tokens of a
+    /// fragment. What a card does not tell apart costs what it has of [texts](TokensOf::Texts), and of
+    /// [any](LookupOutcome::Any) outcome.
     ///
     /// # Errors
     /// The card has no such table, or one of another model of that name.
@@ -53,8 +52,7 @@ impl Card {
         let rows = &self.tables.plot_lookup;
         let has = |(outcome, tokens_of)| {
             let asked = (&model.name, tier, outcome, tokens_of);
-            rows.iter()
-                .any(|row| (&row.model, row.tier, row.outcome, row.tokens_of) == asked)
+            rows.iter().any(|row| (&row.model, row.tier, row.outcome, row.tokens_of) == asked)
         };
         let any = LookupOutcome::Any;
         let instead = [
@@ -63,9 +61,7 @@ impl Card {
             (any, tokens_of),
             (any, TokensOf::Texts),
         ];
-        let (outcome, tokens_of) = { instead.into_iter() }
-            .find(|of| has(*of))
-            .unwrap_or((outcome, TokensOf::Texts));
+        let (outcome, tokens_of) = instead.into_iter().find(|of| has(*of)).unwrap_or((outcome, TokensOf::Texts));
         let mut asked = format!("model={} tier={tier}", model.name);
         if outcome != any {
             asked += &format!(" outcome={outcome}");
@@ -77,7 +73,8 @@ impl Card {
         self.grid(rows, &asked).map(LookupSurface)
     }
 
-    /// Allocation programs, by cards and runtimes. Whatever the card, this is the host's work: one that does not say takes what a host took that did.
+    /// Allocation programs, by cards and runtimes. Whatever the card, this is the host's work: one that does not say
+    /// takes what a host took that did.
     ///
     /// # Errors
     /// A table with holes.
@@ -94,8 +91,8 @@ impl Card {
         !self.tables.solve.is_empty()
     }
 
-    /// A pool's queries split into batches on one thread of the host, by tasks and queries. Whatever the card, this is the host's work:
-    /// one that does not say takes what a host took that did.
+    /// A pool's queries split into batches on one thread of the host, by tasks and queries. Whatever the card, this is
+    /// the host's work: one that does not say takes what a host took that did.
     ///
     /// # Errors
     /// A table with holes.
@@ -122,7 +119,8 @@ impl Card {
         Ok(grid.cost([]))
     }
 
-    /// Handing work over between threads that sleep in turns. Where that was not measured by their rhythm, as if it were always the same.
+    /// Handing work over between threads that sleep in turns. Where that was not measured by their rhythm, as if it
+    /// were always the same.
     ///
     /// # Errors
     /// The card has no such row.
@@ -136,8 +134,11 @@ impl Card {
 
     /// Nothing where that was not measured.
     fn by_rhythm(&self, operation: DispatchOperation, others: OtherCores) -> Result<Option<ByRhythm>, MissingTable> {
-        let rows =
-            { self.tables.hand_over.iter() }.filter(|row| (row.operation, row.other_cores) == (operation, others));
+        let rows = self
+            .tables
+            .hand_over
+            .iter()
+            .filter(|row| (row.operation, row.other_cores) == (operation, others));
         let (pauses_us, works_us): (BTreeSet<u32>, BTreeSet<u32>) = rows.map(|row| (row.pause_us, row.work_us)).unzip();
         if pauses_us.is_empty() {
             return Ok(None);
@@ -158,9 +159,11 @@ impl Card {
         listed.then(|| self.dispatch(operation)).transpose()
     }
 
-    /// What compute takes longer after its lane was idle, or after another tenant's model; nothing where that was not measured. Without
-    /// rows of its own, a model that was just copied has those of one that lay untouched, and a model on which less than all changes those of its adapters, where tasks do, or of its heads, or of the model
-    /// that comes first: what idleness costs depends on the machine more than on the model. So have models computed from a later layer on those of all layers.
+    /// What compute takes longer after its lane was idle, or after another tenant's model; nothing where that was not
+    /// measured. Without rows of its own, a model that was just copied has those of one that lay untouched, and a model
+    /// on which less than all changes those of its adapters, where tasks do, or of its heads, or of the model that
+    /// comes first: what idleness costs depends on the machine more than on the model. So have models computed from a
+    /// later layer on those of all layers.
     ///
     /// # Errors
     /// A table with holes.
@@ -203,8 +206,8 @@ impl Card {
         (!rows.is_empty()).then(|| self.resume_of(rows.clone(), "")).transpose()
     }
 
-    /// What a look-up takes longer after the threads that share its work were idle: of so many, or of the nearest number of threads that was measured.
-    /// Nothing where none was.
+    /// What a look-up takes longer after the threads that share its work were idle: of so many, or of the nearest
+    /// number of threads that was measured. Nothing where none was.
     ///
     /// # Errors
     /// A table with holes.
@@ -213,7 +216,7 @@ impl Card {
         let Some(nearest) = all.iter().map(|row| row.threads).min_by_key(|of| of.abs_diff(threads)) else {
             return Ok(None);
         };
-        let rows: Vec<LookupResumeRow> = { all.iter() }.filter(|row| row.threads == nearest).cloned().collect();
+        let rows: Vec<LookupResumeRow> = all.iter().filter(|row| row.threads == nearest).cloned().collect();
         self.resume_of(rows, &format!("threads={nearest}")).map(Some)
     }
 

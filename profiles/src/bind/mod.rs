@@ -90,10 +90,7 @@ impl Card {
         let model = asked.strip_prefix("model=").and_then(|rest| rest.split(' ').next());
         let models = model.map(|name| format!(" --models {name}")).unwrap_or_default();
         // Nobody need have a card that was derived, and what its datasheet gives it has got.
-        let is_derived = self
-            .provenance
-            .command
-            .starts_with("tenantry profile derive --datasheet ");
+        let is_derived = self.provenance.command.starts_with("tenantry profile derive --datasheet ");
         MissingTable {
             card: self.name.clone(),
             family,
@@ -124,11 +121,7 @@ pub(crate) fn are_of(family: Family, measured: &ModelShape, model: &ModelShape) 
 fn found(slices: &[Slice]) -> String {
     match slices {
         [] => "no table".to_string(),
-        _ => slices
-            .iter()
-            .map(|slice| slice.label.as_str())
-            .collect::<Vec<_>>()
-            .join(BETWEEN_TABLES),
+        _ => slices.iter().map(|slice| slice.label.as_str()).collect::<Vec<_>>().join(BETWEEN_TABLES),
     }
 }
 

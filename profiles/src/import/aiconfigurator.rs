@@ -1,5 +1,5 @@
-//! Layers composed from aiconfigurator's kernel times: matrix products and attention as measured, norms and activations by memory
-//! bandwidth, and a gap between kernels.
+//! Layers composed from aiconfigurator's kernel times: matrix products and attention as measured, norms and activations
+//! by memory bandwidth, and a gap between kernels.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ const DTYPE: DType = DType::Bf16;
 /// Of what layers are.
 const LAYER: &str = "a layer composed of 8 kernels";
 
-/// What the source itself takes kernels that only read and write memory to reach of the data sheet's bandwidth, and the time that
-/// the shortest of them takes (`mem_bw_scale`, `mem_const_latency_s` in its system specifications).
+/// What the source itself takes kernels that only read and write memory to reach of the data sheet's bandwidth, and the
+/// time that the shortest of them takes (`mem_bw_scale`, `mem_const_latency_s` in its system specifications).
 const BANDWIDTH_REACHED: f64 = 0.8;
 const SHORTEST_US: f64 = 3.0;
 
@@ -146,12 +146,11 @@ impl Kernels {
 
     /// What kernels take one after the other, if all were measured.
     fn run(&self, kernels: &[Option<f64>]) -> Option<f64> {
-        kernels
-            .iter()
-            .try_fold(0.0, |sum, us| us.map(|us| sum + us + self.gap_us))
+        kernels.iter().try_fold(0.0, |sum, us| us.map(|us| sum + us + self.gap_us))
     }
 
-    /// An encoder layer: query, key and value in one product, attention, output, norm, two products with an activation, norm.
+    /// An encoder layer: query, key and value in one product, attention, output, norm, two products with an activation,
+    /// norm.
     fn encoder_layer(&self, model: &ModelShape, batch: u64, tokens: u64) -> Option<f64> {
         let (hidden, inner, heads) = (model.hidden.into(), model.intermediate.into(), u64::from(model.heads));
         let rows = batch * tokens;
@@ -219,16 +218,13 @@ fn encoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) -> Result<(
     let label = format!("model={} dtype={DTYPE}", model.name);
     let points = draft.rising(Family::EncoderLayer, &label, points)?;
     draft.origin(Family::EncoderLayer, &label, &kernels.source(LAYER), None);
-    draft
-        .tables
-        .encoder_layer
-        .extend(points.iter().map(|([batch, tokens], times)| EncoderLayerRow {
-            model: model.name.clone(),
-            dtype: DTYPE,
-            batch: *batch as u32,
-            tokens: *tokens as u32,
-            stats: times.stats(),
-        }));
+    draft.tables.encoder_layer.extend(points.iter().map(|([batch, tokens], times)| EncoderLayerRow {
+        model: model.name.clone(),
+        dtype: DTYPE,
+        batch: *batch as u32,
+        tokens: *tokens as u32,
+        stats: times.stats(),
+    }));
     Ok(())
 }
 
@@ -240,10 +236,7 @@ fn decoder(kernels: &Kernels, model: &ModelShape, draft: &mut Draft) -> Result<(
     if kernels.products.is_empty() || kernels.context.is_empty() || kernels.generation.is_empty() {
         return Ok(());
     }
-    for tensor_parallel in TENSOR_PARALLEL
-        .into_iter()
-        .filter(|cards| model.kv_heads.is_multiple_of(*cards))
-    {
+    for tensor_parallel in TENSOR_PARALLEL.into_iter().filter(|cards| model.kv_heads.is_multiple_of(*cards)) {
         let of = Decoding {
             model: &model.name,
             dtype: DTYPE,
@@ -304,10 +297,12 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
     )
 }
 
-/// Prompts as measured. A chunk's attention after what is cached attends as often as a whole prompt's less the cached part's own,
-/// and takes no less than a prompt of its length, nor than one new token after as much, which reads all of it too.
+/// Prompts as measured. A chunk's attention after what is cached attends as often as a whole prompt's less the cached
+/// part's own, and takes no less than a prompt of its length, nor than one new token after as much, which reads all of
+/// it too.
 fn prefill(kernels: &Kernels, decode: &Points<2>, heads: u64, kv_heads: u64, width: u64) -> Points<2> {
-    let new_token: Vec<(u64, Times)> = { decode.iter() }
+    let new_token: Vec<(u64, Times)> = decode
+        .iter()
         .filter(|([sequences, _], _)| *sequences == 1)
         .map(|([_, context], times)| (*context, *times))
         .collect();
@@ -322,10 +317,8 @@ fn prefill(kernels: &Kernels, decode: &Points<2>, heads: u64, kv_heads: u64, wid
         .into_iter()
         .filter(|tokens| whole(*tokens).is_some())
         .collect();
-    let line: Vec<(u64, Times)> = lengths
-        .iter()
-        .filter_map(|tokens| Some((*tokens, Times::only(whole(*tokens)?, 1))))
-        .collect();
+    let line: Vec<(u64, Times)> =
+        lengths.iter().filter_map(|tokens| Some((*tokens, Times::only(whole(*tokens)?, 1)))).collect();
     let mut points = Points::new();
     for (place, (tokens, alone)) in line.iter().enumerate() {
         for (context, all) in &line[place..] {
@@ -355,14 +348,13 @@ fn decode(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> (Points<2
     (attending.collect(), gone_on)
 }
 
-/// Attention of so many sequences of a length in one kernel. The source has fewer of them the longer they are: more go on from its last two along a line, as each
-/// further one reads and computes as much. And how far that is off where all were measured, in words; nothing where nothing had to go on.
+/// Attention of so many sequences of a length in one kernel. The source has fewer of them the longer they are: more go
+/// on from its last two along a line, as each further one reads and computes as much. And how far that is off where all
+/// were measured, in words; nothing where nothing had to go on.
 fn by_count(kernels: &Kernels, attention: &Attention, counts: &[u64], of: [u64; 3]) -> (Points<2>, Option<String>) {
     let [heads, kv_heads, width] = of;
     let measured = |length: u64| -> Vec<f64> {
-        let us = counts
-            .iter()
-            .map(|count| attention.us(*count, length, heads, kv_heads, width));
+        let us = counts.iter().map(|count| attention.us(*count, length, heads, kv_heads, width));
         us.map_while(|us| us).collect()
     };
     let lengths = attention.lengths(heads, kv_heads, width).into_iter();
@@ -387,9 +379,7 @@ fn by_count(kernels: &Kernels, attention: &Attention, counts: &[u64], of: [u64; 
     };
     let gone_on: usize = ragged().map(|(_, us)| all - us.len()).sum();
     // At the longest of which all were measured, from as few as each of the longer ones has.
-    let whole: Vec<&Vec<f64>> = { lines.iter().filter(|(_, us)| us.len() == all) }
-        .map(|(_, us)| us)
-        .collect();
+    let whole: Vec<&Vec<f64>> = lines.iter().filter(|(_, us)| us.len() == all).map(|(_, us)| us).collect();
     let longest = &whole[whole.len() / 2..];
     let mut errors: Vec<f64> = ragged()
         .flat_map(|(_, few)| longest.iter().map(move |us| (few.len(), us)))

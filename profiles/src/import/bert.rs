@@ -1,4 +1,5 @@
-//! Whole-model latencies of BERT from vendors' benchmark tables: TensorRT's demonstration and FasterTransformer's guide.
+//! Whole-model latencies of BERT from vendors' benchmark tables: TensorRT's demonstration and FasterTransformer's
+//! guide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,8 @@ use crate::model::{DType, ModelShape};
 use crate::roofline::Roofline;
 use crate::rows::{EncoderLayerRow, StaticModelRow};
 
-/// TensorRT's engines are built for one batch and one length each: they are the static runtime. A layer is a share of the whole.
+/// TensorRT's engines are built for one batch and one length each: they are the static runtime. A layer is a share of
+/// the whole.
 pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
     let mut measured: BTreeMap<&str, Points<2>> = BTreeMap::new();
     let mut readme = String::new();
@@ -169,11 +171,8 @@ pub(super) fn complete(
 ) -> Result<Points<2>, Invalid> {
     let lengths: BTreeSet<u64> = points.keys().map(|[_, tokens]| *tokens).collect();
     let whole = |batch: u64| lengths.iter().all(|tokens| points.contains_key(&[batch, *tokens]));
-    let kept: Points<2> = points
-        .iter()
-        .filter(|([batch, _], _)| whole(*batch))
-        .map(|(at, times)| (*at, *times))
-        .collect();
+    let kept: Points<2> =
+        points.iter().filter(|([batch, _], _)| whole(*batch)).map(|(at, times)| (*at, *times)).collect();
     if kept.is_empty() {
         let must = format!("for {what} with each length in some batch that all lengths have");
         return Err(sheets[0].invalid("batch_size", must, "no such batch"));
@@ -199,21 +198,18 @@ pub(super) fn whole_models(
     let label = format!("model={model} dtype={dtype}");
     let points = draft.rising(Family::StaticModel, &label, points.clone())?;
     draft.origin(Family::StaticModel, &label, source, None);
-    draft
-        .tables
-        .static_model
-        .extend(points.iter().map(|([batch, tokens], times)| StaticModelRow {
-            model: model.to_string(),
-            dtype,
-            batch: *batch as u32,
-            tokens: *tokens as u32,
-            stats: times.stats(),
-        }));
+    draft.tables.static_model.extend(points.iter().map(|([batch, tokens], times)| StaticModelRow {
+        model: model.to_string(),
+        dtype,
+        batch: *batch as u32,
+        tokens: *tokens as u32,
+        stats: times.stats(),
+    }));
     Ok(())
 }
 
-/// Layers of whole models, timed with embedding and head. Of these no table tells, and they are taken as the card derives them, so that a
-/// model composed of its parts takes what it was measured to take.
+/// Layers of whole models, timed with embedding and head. Of these no table tells, and they are taken as the card
+/// derives them, so that a model composed of its parts takes what it was measured to take.
 pub(super) fn layers_of_whole(
     model: &str,
     dtype: DType,
@@ -241,26 +237,24 @@ pub(super) fn layers_of_whole(
 /// The classes of a head as such tables have it: the answer's first and last word, in the published ones.
 const CLASSES: u32 = 2;
 
-/// A model that takes hardly longer than its derived ends, with a launch for each kernel, has these in one graph: half of it is its layers'.
+/// A model that takes hardly longer than its derived ends, with a launch for each kernel, has these in one graph: half
+/// of it is its layers'.
 const LEAST_SHARE_OF_LAYERS: f64 = 0.5;
 
 /// A layer as a share of all layers.
 fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) -> Result<(), Invalid> {
     let label = format!("model={model} dtype={dtype}");
     let share = 1.0 / f64::from(shape(model).layers);
-    let points: Points<2> = { points.iter() }.map(|(at, times)| (*at, times.times(share))).collect();
+    let points: Points<2> = points.iter().map(|(at, times)| (*at, times.times(share))).collect();
     let points = draft.rising(Family::EncoderLayer, &label, points)?;
     draft.origin(Family::EncoderLayer, &label, source, None);
-    draft
-        .tables
-        .encoder_layer
-        .extend(points.iter().map(|([batch, tokens], times)| EncoderLayerRow {
-            model: model.to_string(),
-            dtype,
-            batch: *batch as u32,
-            tokens: *tokens as u32,
-            stats: times.stats(),
-        }));
+    draft.tables.encoder_layer.extend(points.iter().map(|([batch, tokens], times)| EncoderLayerRow {
+        model: model.to_string(),
+        dtype,
+        batch: *batch as u32,
+        tokens: *tokens as u32,
+        stats: times.stats(),
+    }));
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! What a conversion of aiconfigurator's tables to CSV says beside times: columns that are the same in all rows that belong together, and versions.
+//! What a conversion of aiconfigurator's tables to CSV says beside times: columns that are the same in all rows that
+//! belong together, and versions.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +7,9 @@ use super::sheet::Sheet;
 use crate::cells::one_of;
 use crate::error::Invalid;
 
-/// What a column of kernels' tables must say, where a conversion keeps it: rows of another number format or framework, of sliding windows, or
-/// of new tokens after `step` cached ones would be taken for those beside them. Where `kv_len_before` says how many are cached, `step` is it.
+/// What a column of kernels' tables must say, where a conversion keeps it: rows of another number format or framework,
+/// of sliding windows, or of new tokens after `step` cached ones would be taken for those beside them. Where
+/// `kv_len_before` says how many are cached, `step` is it.
 fn must_say(sheet: &Sheet, column: &str) -> Option<&'static [&'static str]> {
     match column {
         "step" if sheet.has("kv_len_before") => None,
@@ -33,8 +35,8 @@ pub(super) fn check(sheet: &Sheet) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The versions of what was measured: in a column, or in the file's name after what it is `called`, as in `gemm_bf16_vllm0.24.0.csv`.
-/// None where neither says them.
+/// The versions of what was measured: in a column, or in the file's name after what it is `called`, as in
+/// `gemm_bf16_vllm0.24.0.csv`. None where neither says them.
 pub(super) fn versions(sheet: &Sheet, called: &str) -> Result<BTreeSet<String>, Invalid> {
     if sheet.has("version") {
         let versions = sheet.lines().map(|line| Ok(line.text("version")?.to_owned()));
@@ -42,9 +44,7 @@ pub(super) fn versions(sheet: &Sheet, called: &str) -> Result<BTreeSet<String>, 
     }
     let name = sheet.name();
     let after = name.rsplit_once(called).map_or("", |(_, after)| after);
-    let end = after
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(after.len());
+    let end = after.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(after.len());
     let version = after[..end].trim_matches('.');
     Ok((!version.is_empty()).then(|| version.to_owned()).into_iter().collect())
 }

@@ -10,8 +10,8 @@ use crate::keys::Direction;
 use crate::rows::CopyRow;
 use crate::stats::middle;
 
-/// Bandwidths tell nothing of small copies. A copy's start takes some 10 µs, which aiconfigurator's own specifications have too
-/// (`p2p_latency_s`); below about 100 KB it is all that counts.
+/// Bandwidths tell nothing of small copies. A copy's start takes some 10 µs, which aiconfigurator's own specifications
+/// have too (`p2p_latency_s`); below about 100 KB it is all that counts.
 const START_US: f64 = 10.0;
 
 const BYTES: [u64; 5] = [1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28];
@@ -21,8 +21,8 @@ const LINKS_MOST: f64 = 2.0;
 
 /// How methods end that copy by kernels instead of copy engines, where a sheet says so.
 const BY_KERNELS: &str = "_sm";
-/// Copies that are not what a server does: another socket's memory, buffers that no longer fit one mapping, kernels instead of copy
-/// engines, a card that the author calls anomalous.
+/// Copies that are not what a server does: another socket's memory, buffers that no longer fit one mapping, kernels
+/// instead of copy engines, a card that the author calls anomalous.
 const SPECIAL: [&str; 3] = ["remote socket", "very large buffer", "SM copy kernel"];
 
 pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {

@@ -1,4 +1,5 @@
-//! Tables on their way from a source's points to a card's rows: mended where they fall, checked where points were left out.
+//! Tables on their way from a source's points to a card's rows: mended where they fall, checked where points were left
+//! out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,19 +55,18 @@ impl Decoding<'_> {
     }
 }
 
-/// The points of a table without holes: where some were not measured, what is left without the sequences, lengths, sizes that lack the largest
-/// share of theirs, one after the other. A note says how many were left out of `what`.
+/// The points of a table without holes: where some were not measured, what is left without the sequences, lengths,
+/// sizes that lack the largest share of theirs, one after the other. A note says how many were left out of `what`.
 pub(super) fn without_holes(what: &str, points: &Points<2>, draft: &mut Draft) -> Points<2> {
     let mut kept = points.clone();
     loop {
         let axes = [0, 1].map(|axis| kept.keys().map(|at| at[axis]).collect::<BTreeSet<u64>>());
-        let lines = [0, 1]
-            .into_iter()
-            .flat_map(|axis| axes[axis].iter().map(move |&value| (axis, value)));
+        let lines = [0, 1].into_iter().flat_map(|axis| axes[axis].iter().map(move |&value| (axis, value)));
         let holes = lines.filter_map(|(axis, value)| {
             let there = kept.keys().filter(|at| at[axis] == value).count();
             let missing = axes[1 - axis].len() - there;
-            // Shares of lines along either axis are compared by their products with both lengths; of equal ones the shorter goes.
+            // Shares of lines along either axis are compared by their products with both lengths; of equal ones the
+            // shorter goes.
             let share = missing * axes[axis].len();
             (missing > 0).then_some((share, Reverse(there), axis, value))
         });
@@ -120,8 +120,8 @@ impl Draft {
         self.notes.push(note.into());
     }
 
-    /// Says where a table comes from, how far interpolation is off at measured points that it leaves out, or else that its source states no
-    /// error, and how far points were moved.
+    /// Says where a table comes from, how far interpolation is off at measured points that it leaves out, or else that
+    /// its source states no error, and how far points were moved.
     pub fn origin(&mut self, family: Family, table: &str, source: &str, error: Option<String>) {
         let mended = self.mended.remove(&(family, table.to_string()));
         let error = error.unwrap_or_else(|| "the source states none".to_owned());
@@ -138,8 +138,9 @@ impl Draft {
         of_family.for_each(|origin| origin.one_shape = true);
     }
 
-    /// The points as a card accepts them. Where a larger point costs less than a smaller one, beyond what a card tolerates, all
-    /// points of the table move half-way between the largest before and the smallest after, and the table's origin says so.
+    /// The points as a card accepts them. Where a larger point costs less than a smaller one, beyond what a card
+    /// tolerates, all points of the table move half-way between the largest before and the smallest after, and the
+    /// table's origin says so.
     ///
     /// # Errors
     /// They would move farther than kernels' steps and noise explain, or a file before has made this table.
@@ -268,8 +269,8 @@ fn slice<const N: usize>(family: Family, points: &Points<N>) -> Slice {
     }
 }
 
-/// How far interpolation in `kept` is off at those `measured` points within its range that it does not have, in words; none
-/// if there are none.
+/// How far interpolation in `kept` is off at those `measured` points within its range that it does not have, in words;
+/// none if there are none.
 pub(super) fn error_where_left_out<const N: usize>(
     family: Family,
     kept: &Points<N>,
@@ -279,12 +280,9 @@ pub(super) fn error_where_left_out<const N: usize>(
         return None;
     }
     let grid: Grid<N> = Grid::new(&slice(family, kept)).ok()?;
-    let left_out = measured
-        .into_iter()
-        .filter(|(at, _)| !kept.contains_key(at) && grid.covers(*at));
-    let mut errors: Vec<f64> = left_out
-        .map(|(at, us)| (grid.cost(at).median_ns as f64 / 1e3 / us - 1.0).abs())
-        .collect();
+    let left_out = measured.into_iter().filter(|(at, _)| !kept.contains_key(at) && grid.covers(*at));
+    let mut errors: Vec<f64> =
+        left_out.map(|(at, us)| (grid.cost(at).median_ns as f64 / 1e3 / us - 1.0).abs()).collect();
     if errors.is_empty() {
         return None;
     }
@@ -308,8 +306,9 @@ pub(super) fn on_line(line: &[(u64, Times)], x: f64) -> Times {
     near.towards(far, (x - low as f64) / (high - low) as f64)
 }
 
-/// From times by a chunk's tokens and what is cached before it to times by its tokens and its context, which must be on one grid:
-/// between measured numbers of cached tokens along a straight line, since each costs the same, and up to 2 % beyond the last.
+/// From times by a chunk's tokens and what is cached before it to times by its tokens and its context, which must be on
+/// one grid: between measured numbers of cached tokens along a straight line, since each costs the same, and up to 2 %
+/// beyond the last.
 pub(super) fn by_context(by_cached: &Points<2>, contexts: &[u64]) -> Points<2> {
     let mut lines: BTreeMap<u64, Vec<(u64, Times)>> = BTreeMap::new();
     for ([tokens, cached], times) in by_cached {

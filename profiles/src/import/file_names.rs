@@ -1,4 +1,5 @@
-//! Which GPUs the names of files say. A name is only a name: one that says another GPU is told of, two that say different ones are refused.
+//! Which GPUs the names of files say. A name is only a name: one that says another GPU is told of, two that say
+//! different ones are refused.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,9 +16,7 @@ const WORDS_MAX: usize = 3;
 /// # Errors
 /// The names of two files say different GPUs.
 pub(super) fn check(files: &[PathBuf], gpu: &Gpu) -> Result<Vec<String>, Invalid> {
-    let known: BTreeSet<String> = { Datasheet::all().into_iter() }
-        .map(|sheet| model_words(&sheet.name).concat())
-        .collect();
+    let known: BTreeSet<String> = Datasheet::all().into_iter().map(|sheet| model_words(&sheet.name).concat()).collect();
     let asked = model_words(&gpu.sheet.name).concat();
     let mut notes = Vec::new();
     let mut first: Option<(&str, BTreeSet<String>)> = None;
@@ -50,10 +49,7 @@ pub(super) fn check(files: &[PathBuf], gpu: &Gpu) -> Result<Vec<String>, Invalid
 
 /// The GPUs that a file's name has as whole words, written as one (`rtx4090`) or as several (`rtx-4090`).
 fn said_by(file: &str, known: &BTreeSet<String>) -> BTreeSet<String> {
-    let words: Vec<String> = file
-        .split(|c: char| !c.is_alphanumeric())
-        .map(str::to_lowercase)
-        .collect();
+    let words: Vec<String> = file.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
     let runs = (1..=WORDS_MAX).flat_map(|length| words.windows(length).map(<[String]>::concat));
     runs.filter(|run| known.contains(run)).collect()
 }

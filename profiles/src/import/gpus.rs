@@ -81,15 +81,12 @@ impl Gpu {
     }
 }
 
-/// What a datasheet's name calls its GPU, without form and memory, of which drivers' names say other things: `rtx pro 6000` of
-/// `rtx-pro-6000`, `h100` of `h100-sxm`.
+/// What a datasheet's name calls its GPU, without form and memory, of which drivers' names say other things:
+/// `rtx pro 6000` of `rtx-pro-6000`, `h100` of `h100-sxm`.
 pub(super) fn model_words(datasheet: &str) -> Vec<String> {
     let is_number = |word: &str| word.contains(|c: char| c.is_ascii_digit());
     let words: Vec<&str> = datasheet.split('-').collect();
-    let end = words
-        .iter()
-        .position(|word| is_number(word))
-        .map_or(words.len(), |number| number + 1);
+    let end = words.iter().position(|word| is_number(word)).map_or(words.len(), |number| number + 1);
     words[..end].iter().map(|word| word.to_lowercase()).collect()
 }
 

@@ -7,8 +7,9 @@ use crate::origin::{Origin, Origins};
 use crate::slice::{Slice, table_of};
 use crate::tables::Tables;
 
-/// Gives a card a decoder's tables in f16 that it has imported in bf16 alone, in the place of derived ones: numbers are of as many bytes, and tensor cores multiply
-/// both at the same rate, as the datasheets of all cards since the A100 say.
+/// Gives a card a decoder's tables in f16 that it has imported in bf16 alone, in the place of derived ones: numbers are
+/// of as many bytes, and tensor cores multiply both at the same rate, as the datasheets of all cards since the A100
+/// say.
 pub(super) fn as_bf16(card: &mut Card, model: &str) {
     let tables = &card.tables;
     let have = tables.slices();
@@ -51,7 +52,7 @@ pub(super) fn as_bf16(card: &mut Card, model: &str) {
     let slices = lent_tables.slices();
     // Each was lent by a table of the same cards.
     let origins = slices.iter().filter_map(|slice| lent(slice.family, &slice.label));
-    let kept = { card.origins.list().iter() }.filter(|origin| {
+    let kept = card.origins.list().iter().filter(|origin| {
         let is_replaced = |slice: &Slice| origin.family == slice.family && origin.table.as_ref() == Some(&slice.label);
         !slices.iter().any(is_replaced)
     });

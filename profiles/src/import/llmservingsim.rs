@@ -1,5 +1,5 @@
-//! LLMServingSim's layer profiles: one layer of Llama-3.1-8B in vLLM, kind by kind, and attention of prefill chunks and decodes
-//! apart and together.
+//! LLMServingSim's layer profiles: one layer of Llama-3.1-8B in vLLM, kind by kind, and attention of prefill chunks and
+//! decodes apart and together.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,8 @@ const LAYER: [(&str, f64); 7] = [
     ("down_proj", 1.0),
 ];
 
-/// Mixed batches are kept where the prompt's cached tokens are one of these; the others show how far interpolation is off.
+/// Mixed batches are kept where the prompt's cached tokens are one of these; the others show how far interpolation is
+/// off.
 const CACHED: [u64; 6] = [0, 128, 512, 2048, 8192, 16384];
 
 /// By kind of layer.
@@ -131,10 +132,7 @@ fn attention_of(sheet: &Sheet) -> Result<Mixed, Invalid> {
     let mut points = Mixed::new();
     for line in sheet.lines() {
         let mut at = [0; 4];
-        for (value, column) in at
-            .iter_mut()
-            .zip(["prefill_chunk", "kv_prefill", "n_decode", "kv_decode"])
-        {
+        for (value, column) in at.iter_mut().zip(["prefill_chunk", "kv_prefill", "n_decode", "kv_decode"]) {
             *value = line.whole(column)?;
         }
         let times = Times::only(line.time("time_us")?, ITERATIONS).of(line);
@@ -153,10 +151,7 @@ fn sum_of(layers: &Lines, kinds: &[(&str, f64)], sheets: &[Sheet]) -> Result<Poi
         let line: Points<1> = line.iter().map(|(at, us)| (*at, us.times(*times))).collect();
         sum = Some(match sum {
             None => line,
-            Some(sum) => sum
-                .iter()
-                .filter_map(|(at, us)| Some((*at, us.plus(*line.get(at)?))))
-                .collect(),
+            Some(sum) => sum.iter().filter_map(|(at, us)| Some((*at, us.plus(*line.get(at)?)))).collect(),
         });
     }
     Ok(sum.unwrap_or_default())
@@ -173,7 +168,7 @@ fn ends(layers: &Lines, heads: &Lines, sheets: &[Sheet], draft: &mut Draft) -> R
             measured.insert([*sequences, *tokens], head.plus(*embedding));
         }
     }
-    let kept = { measured.iter() }.filter(|([_, tokens], _)| tokens.is_power_of_two());
+    let kept = measured.iter().filter(|([_, tokens], _)| tokens.is_power_of_two());
     let kept: Points<2> = kept.map(|(at, us)| (*at, *us)).collect();
     let measured = measured.iter().map(|(at, us)| (*at, us.median_us));
     let error = error_where_left_out(Family::DecoderEnds, &kept, measured);
@@ -184,10 +179,7 @@ fn ends(layers: &Lines, heads: &Lines, sheets: &[Sheet], draft: &mut Draft) -> R
 fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
     let file = format!("{SOURCE}: attention.csv");
     let with = |points: &dyn Fn(&[u64; 4]) -> Option<[u64; 2]>| -> Points<2> {
-        attention
-            .iter()
-            .filter_map(|(at, times)| Some((points(at)?, *times)))
-            .collect()
+        attention.iter().filter_map(|(at, times)| Some((points(at)?, *times))).collect()
     };
     let chunks = with(&|[tokens, cached, sequences, _]| (*sequences == 0 && *tokens > 0).then_some([*tokens, *cached]));
     let decodes =
@@ -200,9 +192,7 @@ fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
         .map(|(at, us)| (*at, *us))
         .collect();
     let prefill = by_context(&kept, &doublings);
-    let measured = chunks
-        .iter()
-        .map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
+    let measured = chunks.iter().map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
     let error = error_where_left_out(Family::DecoderPrefill, &prefill, measured);
     draft.decoder_prefill(
         OF,
@@ -211,18 +201,14 @@ fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
         error,
     )?;
 
-    let powers = { decodes.iter() }.filter(|([_, context], _)| context.is_power_of_two());
+    let powers = decodes.iter().filter(|([_, context], _)| context.is_power_of_two());
     let powers: Points<2> = powers.map(|(at, us)| (*at, *us)).collect();
     let decode = without_holes("decodes without chunks", &powers, draft);
     let measured = decodes.iter().map(|(at, us)| (*at, us.median_us));
     let error = error_where_left_out(Family::DecoderDecode, &decode, measured);
     draft.decoder_decode(OF, decode, &format!("{file}, decodes without chunks"), error)?;
 
-    let both = || {
-        attention
-            .iter()
-            .filter(|([tokens, _, sequences, _], _)| *tokens > 0 && *sequences > 0)
-    };
+    let both = || attention.iter().filter(|([tokens, _, sequences, _], _)| *tokens > 0 && *sequences > 0);
     if both().next().is_none() {
         return Ok(());
     }
@@ -231,10 +217,7 @@ fn attentions(attention: &Mixed, draft: &mut Draft) -> Result<(), Invalid> {
         doublings.contains(tokens) && CACHED.contains(cached) && doublings.contains(context) && *context >= 64
     };
     let at = |[tokens, cached, sequences, context]: &[u64; 4]| [*tokens, cached + 1, *sequences, *context];
-    let mixed: Points<4> = both()
-        .filter(|(point, _)| kept(point))
-        .map(|(point, us)| (at(point), *us))
-        .collect();
+    let mixed: Points<4> = both().filter(|(point, _)| kept(point)).map(|(point, us)| (at(point), *us)).collect();
     let error = error_where_left_out(
         Family::DecoderMixed,
         &mixed,

@@ -1,7 +1,8 @@
 //! Cards from public measurements: simulators' profiling tables and vendors' benchmark tables, in their own formats.
 //!
-//! Each source says what it measured and no more. What it lacks is missing from the card, and every table of the card has an
-//! origin: the file, the source's version, and how far interpolation is off at the measured points that the table leaves out.
+//! Each source says what it measured and no more. What it lacks is missing from the card, and every table of the card
+//! has an origin: the file, the source's version, and how far interpolation is off at the measured points that the
+//! table leaves out.
 
 mod aiconfigurator;
 mod bert;
@@ -85,9 +86,9 @@ pub struct Import {
     pub files: Vec<PathBuf>,
 }
 
-/// The gap between two kernels of one stream where the host is ahead of the card, or the kernels are captured in a graph: about a
-/// microsecond on the cards of these tables. Issued one by one from PyTorch they cost the host some 5 µs each, which is what counts
-/// for kernels shorter than that.
+/// The gap between two kernels of one stream where the host is ahead of the card, or the kernels are captured in a
+/// graph: about a microsecond on the cards of these tables. Issued one by one from PyTorch they cost the host some 5 µs
+/// each, which is what counts for kernels shorter than that.
 pub const DEFAULT_LAUNCH_OVERHEAD_US: f64 = 1.0;
 
 impl Import {
@@ -139,7 +140,9 @@ impl Import {
         let (metas, tables): (Vec<&PathBuf>, Vec<&PathBuf>) = self.files.iter().partition(is_meta);
         let metas = metas.into_iter().map(|path| ProfileMeta::open(path));
         let metas = metas.collect::<Result<Vec<_>, _>>()?;
-        let sheets = { tables.into_iter().enumerate() }
+        let sheets = tables
+            .into_iter()
+            .enumerate()
             .map(|(number, path)| Sheet::open(number, path))
             .collect::<Result<Vec<_>, _>>()?;
         let mut draft = Draft::of(&sheets);
@@ -170,8 +173,8 @@ impl Import {
 }
 
 impl Card {
-    /// Derives from the datasheet called `gpu` what imported tables lack to serve the models that they are of, in their number
-    /// formats, each table marked so; a decoder's in f16 are those in bf16 where these are imported.
+    /// Derives from the datasheet called `gpu` what imported tables lack to serve the models that they are of, in their
+    /// number formats, each table marked so; a decoder's in f16 are those in bf16 where these are imported.
     ///
     /// # Errors
     /// No such datasheet.
@@ -180,10 +183,8 @@ impl Card {
         let tables = &self.tables;
         let encoders = tables.encoder_layer.iter().map(|row| (&row.model, row.dtype));
         let decoders = tables.decoder_dense.iter().map(|row| (&row.model, row.dtype));
-        let imported: BTreeSet<(String, DType)> = encoders
-            .chain(decoders)
-            .map(|(model, dtype)| (model.clone(), dtype))
-            .collect();
+        let imported: BTreeSet<(String, DType)> =
+            encoders.chain(decoders).map(|(model, dtype)| (model.clone(), dtype)).collect();
         for (model, dtype) in imported {
             if dtype == DType::F16 {
                 halves::as_bf16(self, &model);
@@ -195,8 +196,8 @@ impl Card {
         Ok(())
     }
 
-    /// Adds what was imported from another source. Where both have a table, it is the other's, but for one of engines built for one shape each, which
-    /// tells less of what takes any shape than one of that.
+    /// Adds what was imported from another source. Where both have a table, it is the other's, but for one of engines
+    /// built for one shape each, which tells less of what takes any shape than one of that.
     ///
     /// # Errors
     /// This card was not imported, or is of another device.
@@ -224,8 +225,8 @@ impl Card {
             let of_origin = (origin.family, origin.table.clone().unwrap_or_default());
             tables.contains(&of_origin)
         };
-        let kept = { self.origins.list().iter() }.filter(|origin| !is_of(origin, &replaced));
-        let taken = { other.origins.list().iter() }.filter(|origin| !is_of(origin, &stay));
+        let kept = self.origins.list().iter().filter(|origin| !is_of(origin, &replaced));
+        let taken = other.origins.list().iter().filter(|origin| !is_of(origin, &stay));
         let origins = kept.chain(taken).cloned().collect();
         self.origins = Origins::new(origins);
         for note in &other.provenance.notes {

@@ -1,4 +1,5 @@
-//! Kernels' times by shape, as aiconfigurator has them: matrix products and attention, between measured shapes by straight lines.
+//! Kernels' times by shape, as aiconfigurator has them: matrix products and attention, between measured shapes by
+//! straight lines.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +23,7 @@ impl Products {
         for line in sheet.lines() {
             let shape = (line.positive("n")?, line.positive("k")?);
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
-            self.by_shape
-                .entry(shape)
-                .or_default()
-                .push((line.positive("m")?, times));
+            self.by_shape.entry(shape).or_default().push((line.positive("m")?, times));
         }
         self.by_shape.values_mut().for_each(pool);
         self.by_shape.values().try_for_each(|line| check(line, sheet))
@@ -108,7 +106,8 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    /// `length` names the column of the sequences' length; without a column of key and value heads, there are as many as heads.
+    /// `length` names the column of the sequences' length; without a column of key and value heads, there are as many
+    /// as heads.
     pub fn read(&mut self, sheet: &Sheet, length: &str) -> Result<(), Invalid> {
         sheet.once(!self.is_empty())?;
         for line in sheet.lines() {
@@ -120,10 +119,7 @@ impl Attention {
             let key = (heads, kv_heads, line.whole("head_dim")?);
             let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1).of(line);
             let lengths = self.by_heads.entry(key).or_default();
-            lengths
-                .entry(line.whole(length)?)
-                .or_default()
-                .push((line.positive("batch_size")?, times));
+            lengths.entry(line.whole(length)?).or_default().push((line.positive("batch_size")?, times));
         }
         let lines = self.by_heads.values_mut().flat_map(BTreeMap::values_mut);
         lines.for_each(pool);
@@ -138,9 +134,7 @@ impl Attention {
     /// The lengths measured for these heads.
     pub fn lengths(&self, heads: u64, kv_heads: u64, width: u64) -> Vec<u64> {
         let found = self.found(heads, kv_heads, width);
-        found
-            .map(|(lengths, _)| lengths.keys().copied().collect())
-            .unwrap_or_default()
+        found.map(|(lengths, _)| lengths.keys().copied().collect()).unwrap_or_default()
     }
 
     /// None beyond what was measured.
@@ -152,15 +146,13 @@ impl Attention {
         measured.contains(&batch).then(|| on_line(line, batch as f64).median_us)
     }
 
-    /// The table of these heads and 1; or, as heads never meet, that of a part of them and how many such parts there are: a batch
-    /// of 4 with 32 heads is one of 16 with 8.
+    /// The table of these heads and 1; or, as heads never meet, that of a part of them and how many such parts there
+    /// are: a batch of 4 with 32 heads is one of 16 with 8.
     fn found(&self, heads: u64, kv_heads: u64, width: u64) -> Option<(&ByLength, u64)> {
-        (1..=kv_heads)
-            .filter(|groups| kv_heads.is_multiple_of(*groups))
-            .find_map(|groups| {
-                let lengths = self.by_heads.get(&(heads / groups, kv_heads / groups, width))?;
-                Some((lengths, groups))
-            })
+        (1..=kv_heads).filter(|groups| kv_heads.is_multiple_of(*groups)).find_map(|groups| {
+            let lengths = self.by_heads.get(&(heads / groups, kv_heads / groups, width))?;
+            Some((lengths, groups))
+        })
     }
 }
 
@@ -201,9 +193,7 @@ mod tests {
     fn heads_that_were_not_measured_are_batches_of_those_that_were() {
         let text = "batch_size,isl,num_heads,head_dim,latency_ms\n1,16,4,64,0.001\n8,16,4,64,0.008\n";
         let mut attention = Attention::default();
-        attention
-            .read(&Sheet::read("attention.csv", text).unwrap(), "isl")
-            .unwrap();
+        attention.read(&Sheet::read("attention.csv", text).unwrap(), "isl").unwrap();
         assert_eq!(attention.us(2, 16, 4, 4, 64), Some(2.0));
         assert_eq!(attention.us(2, 16, 12, 12, 64), Some(6.0));
         assert_eq!(attention.us(2, 16, 6, 6, 64), None);

@@ -1,6 +1,8 @@
-//! Engines of one model built for one length each and for any length, timed by `trtexec`: Arlo's static and dynamic runtimes.
+//! Engines of one model built for one length each and for any length, timed by `trtexec`: Arlo's static and dynamic
+//! runtimes.
 //!
-//! Nobody publishes such pairs: the file is a row for each engine and shape, of what `trtexec` prints as *GPU Compute Time*.
+//! Nobody publishes such pairs: the file is a row for each engine and shape, of what `trtexec` prints as *GPU Compute
+//! Time*.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Refuses times in which the GPU cannot have computed what they are said to be of, and tables that take it a hundred times as long as they should:
-//! another GPU's, or in another unit.
+//! Refuses times in which the GPU cannot have computed what they are said to be of, and tables that take it a hundred
+//! times as long as they should: another GPU's, or in another unit.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::roofline::{Datasheet, Roofline, ops};
 /// Boards may clock above what their datasheet's peak is at.
 const ABOVE_PEAK: f64 = 1.2;
 
-/// A table all of whose times are this many times what its datasheet makes of them is in another unit: derived times are off by a few times at most.
+/// A table all of whose times are this many times what its datasheet makes of them is in another unit: derived times
+/// are off by a few times at most.
 const SLOWER: f64 = 100.0;
 
 /// A time of a card's.
@@ -41,7 +42,8 @@ impl Timed<'_> {
 }
 
 /// # Errors
-/// A time in which the datasheet's peak would have to be exceeded, or a table that is far slower than the datasheet makes it.
+/// A time in which the datasheet's peak would have to be exceeded, or a table that is far slower than the datasheet
+/// makes it.
 pub(super) fn check(card: &Card, sheet: &Datasheet) -> Result<(), Invalid> {
     let roofline = Roofline::new(sheet.clone());
     for timed in timed(card, &roofline) {
@@ -92,7 +94,8 @@ fn check_not_slower(card: &Card, roofline: &Roofline) -> Result<(), Invalid> {
     }
 }
 
-/// Products in single precision may be computed as TensorFloat-32, at half the rate of half precision; those in half precision may be summed up in it.
+/// Products in single precision may be computed as TensorFloat-32, at half the rate of half precision; those in half
+/// precision may be summed up in it.
 fn peak(sheet: &Datasheet, dtype: DType) -> f64 {
     let half = sheet.f16.unwrap_or_default();
     match dtype {

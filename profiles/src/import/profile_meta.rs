@@ -1,4 +1,5 @@
-//! What LLMServingSim's profiler writes beside its tables: of which model they are, and how they were measured. The tables themselves say none of it.
+//! What LLMServingSim's profiler writes beside its tables: of which model they are, and how they were measured. The
+//! tables themselves say none of it.
 
 use std::fs;
 use std::path::Path;
@@ -44,8 +45,7 @@ pub(super) struct ProfileMeta {
 impl ProfileMeta {
     /// Whether a file is one: tables are of comma-separated values.
     pub fn is_one(path: &Path) -> bool {
-        path.extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
     }
 
     pub fn open(path: &Path) -> Result<ProfileMeta, ProfileError> {
@@ -75,11 +75,7 @@ impl ProfileMeta {
             }
         }
         let words = model_words(&gpu.sheet.name);
-        let said_words: Vec<String> = said
-            .gpu
-            .split(|c: char| !c.is_alphanumeric())
-            .map(str::to_lowercase)
-            .collect();
+        let said_words: Vec<String> = said.gpu.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
         if !words.iter().all(|word| said_words.contains(word)) {
             let must = format!("the GPU of --gpu {}, called {}", gpu.sheet.name, words.join(" "));
             return Err(self.invalid("gpu", &must, &said.gpu));
@@ -97,7 +93,8 @@ impl ProfileMeta {
     }
 }
 
-/// Refuses tables of other degrees of parallelism than one: as their paths say, or the profile, whose degrees are none where nobody says them.
+/// Refuses tables of other degrees of parallelism than one: as their paths say, or the profile, whose degrees are none
+/// where nobody says them.
 pub(super) fn check_degrees(degree: u32, of_profile: &[u32], sheets: &[Sheet]) -> Result<(), Invalid> {
     for sheet in sheets {
         let named = degree_of(sheet.file());
@@ -118,7 +115,8 @@ pub(super) fn check_degrees(degree: u32, of_profile: &[u32], sheets: &[Sheet]) -
     Ok(())
 }
 
-/// The cards that share a layer, as the profiler's folders say (`bf16/tp2/dense.csv`) and names made of them (`tp2_dense.csv`).
+/// The cards that share a layer, as the profiler's folders say (`bf16/tp2/dense.csv`) and names made of them
+/// (`tp2_dense.csv`).
 fn degree_of(path: &str) -> Option<u32> {
     let words = path.split(['/', '\\', '_', '-', '.']);
     words.rev().find_map(|word| word.strip_prefix("tp")?.parse().ok())

@@ -47,7 +47,8 @@ const SIZE_MAX: u64 = 1 << 50;
 /// How gzip begins, whatever its file is called.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Of milliseconds, a quarter of an hour, and of microseconds a second: no kernel takes as long, nor does any model that is timed here.
+/// Of milliseconds, a quarter of an hour, and of microseconds a second: no kernel takes as long, nor does any model
+/// that is timed here.
 const TIME_MAX: f64 = 1e6;
 
 impl Sheet {
@@ -61,9 +62,7 @@ impl Sheet {
         let bytes = fs::read(path).map_err(io)?;
         let mut text = String::new();
         if bytes.starts_with(&GZIP_MAGIC) {
-            MultiGzDecoder::new(bytes.as_slice())
-                .read_to_string(&mut text)
-                .map_err(io)?;
+            MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text).map_err(io)?;
         } else {
             text = String::from_utf8(bytes).map_err(|error| io(std::io::Error::other(error)))?;
         }

@@ -1,13 +1,13 @@
-//! Figures that are in another unit than those beside them. Kernels take less time for more work now and then, which is mended; what takes
-//! thousands of times as long as what is more is no kernel's.
+//! Figures that are in another unit than those beside them. Kernels take less time for more work now and then, which is
+//! mended; what takes thousands of times as long as what is more is no kernel's.
 
 use super::sheet::Place;
 use super::summary_stats::Times;
 use crate::error::Invalid;
 
-/// How many times as long as more work some work may take to be mended, so that no point moves more than threefold. Of all published
-/// points that are imported, three repetitions of an all-reduce of A100s take 3.4 times as long as of a larger one; microseconds for
-/// milliseconds are a thousand.
+/// How many times as long as more work some work may take to be mended, so that no point moves more than threefold. Of
+/// all published points that are imported, three repetitions of an all-reduce of A100s take 3.4 times as long as of a
+/// larger one; microseconds for milliseconds are a thousand.
 const FALL_MAX: f64 = 5.0;
 
 /// The point that is wrong, of the two between which costs fall most steeply.
@@ -34,12 +34,8 @@ impl Slip {
         if steepest <= FALL_MAX {
             return None;
         }
-        let to_more = points
-            .iter()
-            .filter(|other| is_less(&other.0, &more.0) && fall(&other.1, &more.1) > FALL_MAX);
-        let from_less = points
-            .iter()
-            .filter(|other| is_less(&less.0, &other.0) && fall(&less.1, &other.1) > FALL_MAX);
+        let to_more = points.iter().filter(|other| is_less(&other.0, &more.0) && fall(&other.1, &more.1) > FALL_MAX);
+        let from_less = points.iter().filter(|other| is_less(&less.0, &other.0) && fall(&less.1, &other.1) > FALL_MAX);
         // The others agree with one of the two: the wrong one is out of step with more of them.
         let (wrong, right, bound) = match from_less.count() > to_more.count() {
             true => (less, more, format!("at most {FALL_MAX} times what")),
@@ -49,10 +45,7 @@ impl Slip {
             true => "more",
             false => "less",
         };
-        let beside = right
-            .1
-            .place
-            .filter(|place| wrong.1.place.is_some_and(|wrong| wrong.sheet == place.sheet));
+        let beside = right.1.place.filter(|place| wrong.1.place.is_some_and(|wrong| wrong.sheet == place.sheet));
         let line = beside.map_or_else(String::new, |place| format!(" (line {})", place.line));
         Some(Slip {
             place: wrong.1.place,

@@ -109,15 +109,13 @@ impl Times {
         }
     }
 
-    /// Median and mean as published, and quantiles where they are; the others as if normal about the median, within least and
-    /// most. All to four digits, as no source is truer than that.
+    /// Median and mean as published, and quantiles where they are; the others as if normal about the median, within
+    /// least and most. All to four digits, as no source is truer than that.
     pub fn stats(self) -> Stats {
         let median_us = self.median_us.max(LEAST_US);
         let deviation_us = self.variance.max(0.0).sqrt();
         let above = |deviations: f64| (median_us + deviations * deviation_us).min(self.most_us);
-        let [p95_us, p99_us] = self
-            .tail_us
-            .unwrap_or_else(|| [above(DEVIATIONS_P95), above(DEVIATIONS_P99)]);
+        let [p95_us, p99_us] = self.tail_us.unwrap_or_else(|| [above(DEVIATIONS_P95), above(DEVIATIONS_P99)]);
         let p05_us = (median_us - DEVIATIONS_P95 * deviation_us).max(self.least_us);
         let p95_us = p95_us.max(median_us);
         let stats = Stats {

@@ -1,4 +1,5 @@
-//! Vidur's profiling tables: operators of one decoder layer, attention, collectives, and what the host does for each iteration.
+//! Vidur's profiling tables: operators of one decoder layer, attention, collectives, and what the host does for each
+//! iteration.
 //!
 //! All times are milliseconds, of eager PyTorch kernels in half precision in early 2024.
 
@@ -21,7 +22,8 @@ const DTYPE: DType = DType::F16;
 /// By what share a sum of equal times may differ from as many times one of them.
 const ROUNDED: f64 = 1e-9;
 
-/// The repetitions of an operator and of a collective: not stated in the tables, but their means are whole multiples of these shares.
+/// The repetitions of an operator and of a collective: not stated in the tables, but their means are whole multiples of
+/// these shares.
 const REPETITIONS: u64 = 20;
 const COLLECTIVE_REPETITIONS: u64 = 3;
 
@@ -175,9 +177,7 @@ fn decoder(models: &[ModelShape], is_it: impl Fn(&ModelShape) -> bool) -> Option
     let names = ModelShape::builtin_names().iter();
     let builtins: Vec<ModelShape> = names.filter_map(|name| ModelShape::builtin(name)).collect();
     let candidates = if models.is_empty() { builtins.as_slice() } else { models };
-    let found = candidates
-        .iter()
-        .find(|model| model.kind == ModelKind::Decoder && is_it(model));
+    let found = candidates.iter().find(|model| model.kind == ModelKind::Decoder && is_it(model));
     found.map(|model| model.name.clone())
 }
 
@@ -186,12 +186,7 @@ fn thinned(points: &Points<1>) -> Points<1> {
     let last = *points.keys().next_back().expect("a table has points");
     let every_second = |index: usize| index.is_multiple_of(2);
     let keep = |(index, (at, _)): &(usize, (&[u64; 1], &Times))| **at <= [128] || **at == last || every_second(*index);
-    points
-        .iter()
-        .enumerate()
-        .filter(keep)
-        .map(|(_, (at, us))| (*at, *us))
-        .collect()
+    points.iter().enumerate().filter(keep).map(|(_, (at, us))| (*at, *us)).collect()
 }
 
 /// Times by a chunk's tokens and those cached before it, and by sequences and those cached before their new tokens.
@@ -225,9 +220,7 @@ fn attention(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<
         points.entry([at, cached]).or_default().push(times);
     }
     // As the class of Vidur's that runs it is called: `AttentionBackend.FLASH_ATTENTION`.
-    let backend = backend
-        .expect("a sheet has a line")
-        .trim_start_matches("AttentionBackend.");
+    let backend = backend.expect("a sheet has a line").trim_start_matches("AttentionBackend.");
     let source = format!("{SOURCE}, {}: {backend}, with its reshapes", sheet.name());
     for ((model, tensor_parallel), attention) in measured {
         let of = Decoding {
@@ -272,9 +265,7 @@ fn attentions(of: Decoding, attention: Attention, source: &str, draft: &mut Draf
         .map(|(at, us)| (*at, *us))
         .collect();
     let kept = by_context(&kept, &CHUNK_CONTEXTS);
-    let measured = chunks
-        .iter()
-        .map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
+    let measured = chunks.iter().map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
     let error = error_where_left_out(Family::DecoderPrefill, &kept, measured);
     let source = format!("{source}; from cached tokens to contexts by straight lines");
     draft.decoder_prefill(of, kept, &source, error)
@@ -306,11 +297,8 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
     let mut points = Points::<2>::new();
     for (workers, line) in &measured {
         for bytes in &knots {
-            let pool: Vec<Times> = line
-                .iter()
-                .filter(|(other, _)| is_near(*other, *bytes))
-                .map(|(_, us)| *us)
-                .collect();
+            let pool: Vec<Times> =
+                line.iter().filter(|(other, _)| is_near(*other, *bytes)).map(|(_, us)| *us).collect();
             if !pool.is_empty() {
                 points.insert([*workers, *bytes], Times::pooled(pool));
             }
@@ -322,10 +310,8 @@ fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draf
         .flat_map(|(workers, line)| line.iter().map(|(bytes, us)| ([*workers, *bytes], us.median_us)));
     // Those that were pooled are in the table.
     let is_pooled =
-        |workers, bytes| { knots.iter() }.any(|&knot| is_near(bytes, knot) && points.contains_key(&[workers, knot]));
-    let left_out: Vec<_> = every
-        .filter(|([workers, bytes], _)| !is_pooled(*workers, *bytes))
-        .collect();
+        |workers, bytes| knots.iter().any(|&knot| is_near(bytes, knot) && points.contains_key(&[workers, knot]));
+    let left_out: Vec<_> = every.filter(|([workers, bytes], _)| !is_pooled(*workers, *bytes)).collect();
     let source = format!("{SOURCE}, network/*/{column}.csv, one machine; sizes within 1/8 of each are pooled");
     draft.collective(operation, points, &source, |points| {
         error_where_left_out(Family::Collective, points, left_out)
@@ -351,10 +337,7 @@ fn host(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
             line.text("model_name")?.to_string(),
             line.whole("tensor_parallel_degree")?,
         );
-        by_model
-            .entry(key)
-            .or_default()
-            .push((line.whole("batch_size")?, beside));
+        by_model.entry(key).or_default().push((line.whole("batch_size")?, beside));
     }
     let told = by_model.iter().filter_map(|((model, tensor_parallel), line)| {
         let least = line.iter().min_by_key(|(batch, _)| *batch)?;

@@ -1,5 +1,5 @@
-//! Arlo's RTX 3090: a staircase of static runtimes between Fig. 2's two ends, and dynamic runtimes that take as much longer as
-//! Fig. 6's 23.7 % says.
+//! Arlo's RTX 3090: a staircase of static runtimes between Fig. 2's two ends, and dynamic runtimes that take as much
+//! longer as Fig. 6's 23.7 % says.
 
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, assumed, input};
@@ -49,7 +49,8 @@ impl Staircase {
     }
 }
 
-/// Shares of requests by tokens: Twitter's lognormal through p50 and p98, stretched to Arlo's span (section 5), the rest cut.
+/// Shares of requests by tokens: Twitter's lognormal through p50 and p98, stretched to Arlo's span (section 5), the
+/// rest cut.
 fn lengths(paper: &Paper) -> Vec<(u32, f64)> {
     let [median, p98] = ["length_p50", "length_p98"].map(|name| paper.number(name));
     // The 98th percentile of a normal is 2.0537 deviations above its mean.
@@ -73,8 +74,8 @@ fn mean(lengths: &[(u32, f64)], us: impl Fn(u32) -> f64) -> f64 {
     lengths.iter().map(|(tokens, share)| share * us(*tokens)).sum()
 }
 
-/// How much longer a dynamic runtime takes. The text has 1.22 at least and 3.56 at most, not where; that the mean and the tail
-/// differ alike from Arlo's (Fig. 6: 23.7 and 25.9 %) says that it is nearly the same over most lengths.
+/// How much longer a dynamic runtime takes. The text has 1.22 at least and 3.56 at most, not where; that the mean and
+/// the tail differ alike from Arlo's (Fig. 6: 23.7 and 25.9 %) says that it is nearly the same over most lengths.
 ///
 /// The reduction is one of latencies, of which the fixed overhead is a part on both sides: service must differ by more.
 fn inflation(paper: &Paper) -> f64 {
@@ -198,19 +199,14 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
     let base = builtin("bert-base");
     let stairs = card.tables.static_model.iter().filter(|row| row.model == base.name);
     let stairs: Vec<(u32, f64)> = stairs.map(|row| (row.tokens, row.stats.median_us)).collect();
-    let static_us = |tokens: u32| {
-        stairs
-            .iter()
-            .find(|(at, _)| *at >= tokens)
-            .expect("512 is the longest")
-            .1
-    };
+    let static_us = |tokens: u32| stairs.iter().find(|(at, _)| *at >= tokens).expect("512 is the longest").1;
     let layer = card.encoder_layer(&base, DTYPE).expect("the card has it");
     let rest_us = 2.0 * paper.number("ends_us");
     let dynamic_us = |tokens| rest_us + f64::from(base.layers) * layer.cost(1, tokens).median_ns as f64 / 1e3;
     let overhead_us = 1e3 * paper.number("overhead_ms");
     let service_us = mean(&lengths, static_us);
-    // One card of ten at 1,000 requests/s: a queue with constant service (Pollaczek-Khinchine) for the static runtime of 512.
+    // One card of ten at 1,000 requests/s: a queue with constant service (Pollaczek-Khinchine) for the static runtime
+    // of 512.
     let longest_us = static_us(LONGEST);
     let load = 100.0 * longest_us / 1e6;
     let static_latency_us = longest_us * (1.0 + load / (2.0 * (1.0 - load))) + overhead_us;
@@ -228,13 +224,15 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
             0.237,
             1.0 - arlo_latency_us / (mean(&lengths, dynamic_us) + overhead_us),
         ),
-        // That one factor holds at all lengths was chosen with this figure in sight, and any length from 64 tokens on comes near it.
+        // That one factor holds at all lengths was chosen with this figure in sight, and any length from 64 tokens on
+        // comes near it.
         assumed(
             "Arlo's p98 below DT's, without queues (Fig. 6)",
             0.259,
             1.0 - (static_us(295) + overhead_us) / (dynamic_us(295) + overhead_us),
         ),
-        // With ST's requests to any card, where the paper's go to the least loaded: by itself Arlo's padding saves 55 %.
+        // With ST's requests to any card, where the paper's go to the least loaded: by itself Arlo's padding saves 55
+        // %.
         assumed(
             "Arlo's mean below ST's, which goes to any card and queues there (Fig. 6a)",
             0.703,

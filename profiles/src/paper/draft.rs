@@ -135,7 +135,8 @@ impl Draft {
         }
     }
 
-    /// Hand-overs: from handing over to an idle lane, from an end to its being heard, from an instant to its being noticed.
+    /// Hand-overs: from handing over to an idle lane, from an end to its being heard, from an instant to its being
+    /// noticed.
     pub fn dispatch(&mut self, [wake, tell, alarm]: [f64; 3]) {
         for (operation, us) in [
             (DispatchOperation::Wake, wake),

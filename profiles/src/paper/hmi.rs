@@ -22,7 +22,8 @@ const MODELS: [&str; 4] = ["bert-base", "distilbert", "tinybert-6", "tinybert-4"
 const THREADS: [u32; 3] = [1, 8, 64];
 /// Tokens of the fragments whose look-ups that figure is of.
 const TRIGRAM: u32 = 3;
-/// Costs of other fragments are in proportion to the vectors that are read for one, which changes its slope at 2 and nowhere else.
+/// Costs of other fragments are in proportion to the vectors that are read for one, which changes its slope at 2 and
+/// nowhere else.
 const FRAGMENT_TOKENS: [u32; 4] = [1, 2, TRIGRAM, 8];
 
 /// The card's rates, as its numbers give them.
@@ -47,8 +48,8 @@ fn adapter_work(model: &ModelShape, bottleneck: f64, [tenants, batch, tokens]: [
 }
 
 impl Rates {
-    /// Six layers take 6 ms at batch 1, whatever they compute; at the assumed batch a request takes its share of Table 6, so
-    /// that the rate of arithmetic follows.
+    /// Six layers take 6 ms at batch 1, whatever they compute; at the assumed batch a request takes its share of Table
+    /// 6, so that the rate of arithmetic follows.
     fn of(paper: &Paper) -> Rates {
         let launch_us = 1e3 * paper.number("six_layers_ms") / 6.0 / paper.number("layer_launches");
         let bytes_per_s = 1e9 * paper.number("memory_gbytes_per_s") * Factors::FITTED.memory;
@@ -190,8 +191,8 @@ fn all_lookups(draft: &mut Draft, paper: &Paper, base: &ModelShape) {
         lookups(draft, paper, base, (tier, any), |fragment_tokens| fragment_tokens);
         draft.mark(Source::Fitted, source, None);
     }
-    // A decoder's row is the vector of a fragment's last token, however long the fragment is, and so is what stands in for it. It looks up a token of
-    // each sequence in a step, and nothing says how long an SSD takes for so few.
+    // A decoder's row is the vector of a fragment's last token, however long the fragment is, and so is what stands in
+    // for it. It looks up a token of each sequence in a step, and nothing says how long an SSD takes for so few.
     for (tier, kind, source) in [
         (
             Tier::Memory,
@@ -222,7 +223,8 @@ fn all_lookups(draft: &mut Draft, paper: &Paper, base: &ModelShape) {
     );
 }
 
-/// Look-ups of a model's tables in a tier, with an outcome, of which `vectors` are read for a fragment of so many tokens.
+/// Look-ups of a model's tables in a tier, with an outcome, of which `vectors` are read for a fragment of so many
+/// tokens.
 fn lookups(
     draft: &mut Draft,
     paper: &Paper,

@@ -1,8 +1,8 @@
 //! Cards of the papers' own testbeds, made from the papers' own numbers.
 //!
-//! Each card has a committed file of inputs (`profiles/papers/NAME.yaml`): every number with its table, figure or sentence, and
-//! what nobody stated marked as assumed. Code here turns these into tables, fits what is fitted, and says with simple
-//! arithmetic what the paper's results would then be, so that the effect of every assumption can be told.
+//! Each card has a committed file of inputs (`profiles/papers/NAME.yaml`): every number with its table, figure or
+//! sentence, and what nobody stated marked as assumed. Code here turns these into tables, fits what is fitted, and says
+//! with simple arithmetic what the paper's results would then be, so that the effect of every assumption can be told.
 
 mod arlo;
 mod draft;

@@ -1,8 +1,8 @@
 //! PetS's three cards: α is a constant and arithmetic at a rate, β a roofline scaled to one of Fig. 9's shares.
 //!
-//! The paper has no absolute latency. Its authors published what their engine takes for BERT-base on the GTX 1080 Ti, which
-//! t₀ + operations / rate meets within 5 % where there is much work. The V100's rate is FasterTransformer's single-precision table's, and its part
-//! of the peak is the TX2's.
+//! The paper has no absolute latency. Its authors published what their engine takes for BERT-base on the GTX 1080 Ti,
+//! which t₀ + operations / rate meets within 5 % where there is much work. The V100's rate is FasterTransformer's
+//! single-precision table's, and its part of the peak is the TX2's.
 
 use serde::Deserialize;
 
@@ -37,7 +37,8 @@ const TASK_TOKENS: u32 = 64;
 const ONE_QUERY: (u32, u32) = (1, TASK_TOKENS);
 /// Tasks at which Fig. 8's 17.7 % was had, in the mean of four shapes.
 const PARALLEL_TASKS: u32 = 16;
-/// Queries of each task and their tokens: Fig. 8's in the authors' public scripts (PKUZHOU/PetS-ATC-2022, `research/eval_throughput_seqs.sh`).
+/// Queries of each task and their tokens: Fig. 8's in the authors' public scripts (PKUZHOU/PetS-ATC-2022,
+/// `research/eval_throughput_seqs.sh`).
 const PARALLEL_SHAPES: [(u32, u32); 4] = [(4, 16), (2, 32), (1, 64), (1, 128)];
 /// The card of Figs. 8 and 9, to which their figures are fitted for all three.
 const FITTED_ON: &str = "paper-gtx1080ti";
@@ -49,7 +50,8 @@ struct Alpha {
     flops_per_s: f64,
 }
 
-/// A cell of what the authors published of their engine on the GTX 1080 Ti; lengths of `adapters_total_ms` are those of its comment.
+/// A cell of what the authors published of their engine on the GTX 1080 Ti; lengths of `adapters_total_ms` are those of
+/// its comment.
 #[derive(Deserialize)]
 struct EngineRow {
     batch: u32,
@@ -63,10 +65,7 @@ const ENGINE: &str = include_str!("../../papers/pets-gtx1080ti-engine.csv");
 
 fn engine_rows() -> impl Iterator<Item = EngineRow> {
     let mut reader = csv::ReaderBuilder::new();
-    let rows = reader
-        .comment(Some(b'#'))
-        .from_reader(ENGINE.as_bytes())
-        .into_deserialize();
+    let rows = reader.comment(Some(b'#')).from_reader(ENGINE.as_bytes()).into_deserialize();
     rows.map(|row: Result<EngineRow, csv::Error>| row.expect("a test reads it"))
 }
 
@@ -84,8 +83,8 @@ impl Alpha {
         1e6 * flops_per_us / (1e12 * paper.number("v100_peak_tflops"))
     }
 
-    /// Of the authors' engine on their GTX 1080 Ti: a pass less the adapters' own time in it, as t₀ + operations / rate with the least sum of squared
-    /// relative errors.
+    /// Of the authors' engine on their GTX 1080 Ti: a pass less the adapters' own time in it, as t₀ + operations / rate
+    /// with the least sum of squared relative errors.
     fn of_engine(passes: f64) -> Alpha {
         let base = builtin("bert-base");
         // Normal equations of (t₀ + w / r) / t = 1 over all cells, in t₀ and 1 / r.
@@ -96,10 +95,7 @@ impl Alpha {
                 1.0 / us,
                 encoder_layer_flops(&base, row.batch.into(), row.tokens.into()) / us,
             ];
-            for (sum, product) in squares
-                .iter_mut()
-                .zip([constant * constant, constant * work, work * work])
-            {
+            for (sum, product) in squares.iter_mut().zip([constant * constant, constant * work, work * work]) {
                 *sum += product;
             }
             ones[0] += constant;
@@ -114,7 +110,8 @@ impl Alpha {
         }
     }
 
-    /// Of the card: the engine's own on the GTX 1080 Ti; elsewhere its constant, which is the host's part, and FasterTransformer's part of the peak.
+    /// Of the card: the engine's own on the GTX 1080 Ti; elsewhere its constant, which is the host's part, and
+    /// FasterTransformer's part of the peak.
     fn of(paper: &Paper) -> Alpha {
         if paper.name() == FITTED_ON {
             return Alpha::of_engine(paper.number("profiled_passes"));
@@ -192,14 +189,12 @@ impl Beta {
 /// One layer's operators of so many tasks, as many of each kind, with so many queries of so many tokens each.
 fn tasks_us(beta: &Beta, model: &ModelShape, tasks: u32, (each, tokens): (u32, u32)) -> f64 {
     let of_each = f64::from(tasks) / KINDS.len() as f64;
-    KINDS
-        .iter()
-        .map(|kind| of_each * beta.us(model, *kind, each, tokens))
-        .sum()
+    KINDS.iter().map(|kind| of_each * beta.us(model, *kind, each, tokens)).sum()
 }
 
-/// How much more than its work a model takes for each that computes beside it, so that 16 tasks side by side are as much slower than PetS as
-/// Fig. 8 has it in the mean of its four shapes. That each other model crowds it alike is assumed: the text has this one figure.
+/// How much more than its work a model takes for each that computes beside it, so that 16 tasks side by side are as
+/// much slower than PetS as Fig. 8 has it in the mean of its four shapes. That each other model crowds it alike is
+/// assumed: the text has this one figure.
 fn crowding(paper: &Paper) -> f64 {
     let fitted_on = Paper::load(FITTED_ON).expect("a test loads it");
     let fitted_on = if paper.name() == FITTED_ON { paper } else { &fitted_on };
@@ -305,10 +300,7 @@ pub(super) fn tables(paper: &Paper) -> Draft {
 
     let crowding = crowding(paper);
     for name in MODELS {
-        draft
-            .tables
-            .concurrent_layer
-            .extend(side_by_side(name, alpha, crowding));
+        draft.tables.concurrent_layer.extend(side_by_side(name, alpha, crowding));
     }
     draft.mark(
         Source::Fitted,
@@ -345,7 +337,8 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
     };
     let pet_us = |name: &str, tasks: u32| pet_shape_us(name, tasks, ONE_QUERY);
     let share = |name: &str| pet_us(name, TASKS) / (pet_us(name, TASKS) + layer_us(name, TASKS));
-    // A task's model is counted without the embedding, which is there once: 0.35 GB (section 6.3.2) leave no room for it.
+    // A task's model is counted without the embedding, which is there once: 0.35 GB (section 6.3.2) leave no room for
+    // it.
     let room = card.device.memory_bytes - card.device.reserve_bytes;
     let tasks = |name: &str| {
         let model = builtin(name);

@@ -1,9 +1,10 @@
-//! Punica's two testbeds: a decode step's parts from Fig. 1, LoRA from Fig. 9 and the 2 ms of the abstract, and the rest of a
-//! step from Fig. 11's 1,044 tokens/s.
+//! Punica's two testbeds: a decode step's parts from Fig. 1, LoRA from Fig. 9 and the 2 ms of the abstract, and the
+//! rest of a step from Fig. 11's 1,044 tokens/s.
 //!
-//! A step of 32 requests takes 30.7 ms at 1,044 tokens/s. Fig. 1's 13 ms, the attention over what is cached, LoRA's 2 ms and
-//! a share of each request's prefill leave 10 ms, which batch 1 does not have: it is taken for the host's work for each
-//! sequence (sampling, page tables, text). As it does not grow with the model, the 13B's throughput is a prediction.
+//! A step of 32 requests takes 30.7 ms at 1,044 tokens/s. Fig. 1's 13 ms, the attention over what is cached, LoRA's 2
+//! ms and a share of each request's prefill leave 10 ms, which batch 1 does not have: it is taken for the host's work
+//! for each sequence (sampling, page tables, text). As it does not grow with the model, the 13B's throughput is a
+//! prediction.
 
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, input, predicted};
@@ -22,8 +23,8 @@ const TENANTS: [u32; 6] = [1, 2, 8, 16, 32, 64];
 const RANKS: [u32; 4] = [8, 16, 32, 64];
 /// Sequences at which Fig. 1's, Fig. 11's and the abstract's figures were had.
 const BATCH: u32 = 32;
-/// The largest batch of Fig. 9, and the different tenants in it up to which its uniform line (8 of them) and its skewed one (9) are no higher
-/// than one tenant's.
+/// The largest batch of Fig. 9, and the different tenants in it up to which its uniform line (8 of them) and its skewed
+/// one (9) are no higher than one tenant's.
 const KERNEL_TOKENS: u32 = 64;
 const KERNEL_TENANTS: u32 = 8;
 /// Llama's weights of which a launch of LoRA covers a product: the microbenchmarks' hidden size.
@@ -163,17 +164,15 @@ impl Parts {
                 + shared_us)
             + self.ends_us(model, cards, [batch, batch]);
         let wider = self.dense_us(model, cards, sequences + prompt) - self.dense_us(model, cards, sequences);
-        let attention = self
-            .roofline
-            .decoder_prefill_us(model, DTYPE, cards, [prompt as u32; 2]);
+        let attention = self.roofline.decoder_prefill_us(model, DTYPE, cards, [prompt as u32; 2]);
         let more_shared = self.all_reduces_us(model, cards, sequences + prompt) - shared_us;
         // A request joins once in `output` of its steps, and `batch` requests run.
         decode_us + sequences / output * layers * (wider + attention + more_lora + more_shared)
     }
 
-    /// A layer's seven products. They overlap: their sum is not seven kernels but what 32 layers of them add to a step. Beyond the tokens that
-    /// Fig. 9 has, inputs and outputs have to be moved.
-    /// Where cards share a layer, each has its part of what grows with the model's width.
+    /// A layer's seven products. They overlap: their sum is not seven kernels but what 32 layers of them add to a step.
+    /// Beyond the tokens that Fig. 9 has, inputs and outputs have to be moved. Where cards share a layer, each has its
+    /// part of what grows with the model's width.
     fn lora_us(&self, paper: &Paper, model: &ModelShape, of: [u32; 2], [tenants, tokens]: [u32; 2]) -> f64 {
         let [rank, cards] = of;
         let llama = builtin("llama-7b");
@@ -187,17 +186,17 @@ impl Parts {
         kernels_us + self.more_lora_us(model, of, [KERNEL_TOKENS, tokens])
     }
 
-    /// What the roofline has tokens beyond so many add to a layer's products, whosever they are: inputs, outputs and arithmetic.
+    /// What the roofline has tokens beyond so many add to a layer's products, whosever they are: inputs, outputs and
+    /// arithmetic.
     fn more_lora_us(&self, model: &ModelShape, of: [u32; 2], [from, tokens]: [u32; 2]) -> f64 {
-        let of_one_tenant = |tokens| {
-            self.roofline
-                .lora_us(model, DTYPE, AdapterImplementation::Grouped, of, [1, tokens])
-        };
+        let of_one_tenant =
+            |tokens| self.roofline.lora_us(model, DTYPE, AdapterImplementation::Grouped, of, [1, tokens]);
         of_one_tenant(tokens.max(from)) - of_one_tenant(from)
     }
 }
 
-/// One product's kernel (Fig. 9), in microseconds: from one request to 64 of different tenants. With few tenants for all it hardly grows.
+/// One product's kernel (Fig. 9), in microseconds: from one request to 64 of different tenants. With few tenants for
+/// all it hardly grows.
 fn kernel_us(paper: &Paper, rank: u32, [tenants, tokens]: [u32; 2]) -> f64 {
     let share = |of: u32, from: u32, to: u32| f64::from(of.clamp(from, to) - from) / f64::from(to - from);
     let one = paper.number("lora_kernel_us");
@@ -284,12 +283,8 @@ fn decoder(draft: &mut Draft, parts: &Parts, model: &ModelShape, tensor_parallel
     }
     for tokens in CONTEXTS {
         for context in CONTEXTS.into_iter().filter(|context| tokens <= *context) {
-            let stats = Stats::exact(parts.roofline.decoder_prefill_us(
-                model,
-                dtype,
-                tensor_parallel,
-                [tokens, context],
-            ));
+            let stats =
+                Stats::exact(parts.roofline.decoder_prefill_us(model, dtype, tensor_parallel, [tokens, context]));
             let row = DecoderPrefillRow {
                 model: name(),
                 dtype,
@@ -333,9 +328,7 @@ fn decoder(draft: &mut Draft, parts: &Parts, model: &ModelShape, tensor_parallel
 fn lora(draft: &mut Draft, paper: &Paper, (model, tensor_parallel): (&ModelShape, u32), parts: &Parts) {
     let points = || {
         let tokens = [1, 2, 8, 16, 32, 64, 256, 1024, 4096];
-        tokens
-            .into_iter()
-            .flat_map(|tokens| TENANTS.into_iter().map(move |tenants| [tenants, tokens]))
+        tokens.into_iter().flat_map(|tokens| TENANTS.into_iter().map(move |tenants| [tenants, tokens]))
     };
     let possible = |[tenants, tokens]: &[u32; 2]| tenants <= tokens;
     let mut push = |implementation, rank, [tenants, tokens]: [u32; 2], us: f64| {
@@ -361,19 +354,16 @@ fn lora(draft: &mut Draft, paper: &Paper, (model, tensor_parallel): (&ModelShape
             );
         }
     }
-    // The text says of the others only that they are slower: a kernel for each tenant, and a gather of each input's weights.
+    // The text says of the others only that they are slower: a kernel for each tenant, and a gather of each input's
+    // weights.
     for point in points().filter(possible) {
         let of = [16, tensor_parallel];
         let one = parts.lora_us(paper, model, of, [1, 1]);
         // Each kernel has a token of its tenant's.
         let more = parts.more_lora_us(model, of, point);
         push(AdapterImplementation::Loop, 16, point, f64::from(point[0]) * one + more);
-        let gathered = parts
-            .roofline
-            .lora_us(model, DTYPE, AdapterImplementation::GatherBmm, of, point)
-            - parts
-                .roofline
-                .lora_us(model, DTYPE, AdapterImplementation::GatherBmm, of, [1, 1]);
+        let gathered = parts.roofline.lora_us(model, DTYPE, AdapterImplementation::GatherBmm, of, point)
+            - parts.roofline.lora_us(model, DTYPE, AdapterImplementation::GatherBmm, of, [1, 1]);
         push(
             AdapterImplementation::GatherBmm,
             16,

@@ -11,7 +11,8 @@ pub const LEAST_CHANGE: f64 = 5e-4;
 /// Units of what there is no half of.
 const COUNTED: [&str; 4] = ["kernels", "passes", "requests", "tokens"];
 
-/// What an assumption, or a number whose setting is one, does to a result where it is a fifth smaller and a fifth larger.
+/// What an assumption, or a number whose setting is one, does to a result where it is a fifth smaller and a fifth
+/// larger.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
     /// The assumption.

@@ -1,8 +1,8 @@
 //! Tabi's V100: Table 1's twelve models at batch 1, over the words of a query.
 //!
-//! Word pruning gives the slope: 14.2 % fewer words are 17 % less time (SST-2), 13.6 % are 15.4 % (MNLI), so that time goes
-//! with words to the power of 1.18. INFaaS's 22.0 ms for SST-2's 26 words against Table 1's 26 ms then say that Table 1's
-//! queries, MNLI's, have 30 words. The tokens of this card's tables are words.
+//! Word pruning gives the slope: 14.2 % fewer words are 17 % less time (SST-2), 13.6 % are 15.4 % (MNLI), so that time
+//! goes with words to the power of 1.18. INFaaS's 22.0 ms for SST-2's 26 words against Table 1's 26 ms then say that
+//! Table 1's queries, MNLI's, have 30 words. The tokens of this card's tables are words.
 
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, assumed, input, predicted};
@@ -19,8 +19,8 @@ const STREAMS: [u32; 6] = [1, 2, 4, 6, 8, 16];
 /// What a model loses at most while as many of it run at once as its packing factor says (section 7.1).
 const PACKED: f64 = 1.1;
 
-/// Table 1's models: the name in the inputs, the shape's name, and where it is not built-in its layers, hidden width, heads,
-/// vocabulary.
+/// Table 1's models: the name in the inputs, the shape's name, and where it is not built-in its layers, hidden width,
+/// heads, vocabulary.
 const MODELS: [(&str, &str, Option<[u32; 4]>); 12] = [
     ("bert_small", "bert-small", None),
     ("distilbert", "distilbert", None),
@@ -138,10 +138,7 @@ pub(super) fn tables(paper: &Paper) -> Draft {
 pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
     let number = |name: &str| paper.number(name);
     let ms = |name: &str, words: f64| {
-        let (_, name, dimensions) = MODELS
-            .into_iter()
-            .find(|(key, _, _)| *key == name)
-            .expect("one of Table 1");
+        let (_, name, dimensions) = MODELS.into_iter().find(|(key, _, _)| *key == name).expect("one of Table 1");
         let model = shape(name, dimensions);
         let layer = card.encoder_layer(&model, DTYPE).expect("the card has it");
         let us = |words: u32| {

@@ -1,4 +1,5 @@
-//! What a card lacks of a scenario's models: of layers that it knows under another name, and by the roofline of its datasheet.
+//! What a card lacks of a scenario's models: of layers that it knows under another name, and by the roofline of its
+//! datasheet.
 
 use std::cell::OnceCell;
 
@@ -28,11 +29,12 @@ pub struct Need {
     pub tensor_parallel: u32,
 }
 
-/// Adds to a card what it lacks of these models. Layers that it knows under another model's name are lent, whatever the card. What is then
-/// still lacking is derived, each table listed among its origins as derived, where a datasheet says what the card is made of: not where it was
-/// measured, since what is derived is no match for that, nor where it is a paper's testbed, whose numbers are the paper's. Another shape of a name that
-/// is known gets nothing, nor is derived what the card knows in another number format, which is worth more than what can be derived, or what it has
-/// no arithmetic for.
+/// Adds to a card what it lacks of these models. Layers that it knows under another model's name are lent, whatever the
+/// card. What is then still lacking is derived, each table listed among its origins as derived, where a datasheet says
+/// what the card is made of: not where it was measured, since what is derived is no match for that, nor where it is a
+/// paper's testbed, whose numbers are the paper's. Another shape of a name that is known gets nothing, nor is derived
+/// what the card knows in another number format, which is worth more than what can be derived, or what it has no
+/// arithmetic for.
 pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
     // Mostly nothing is missing, run after run, and then no datasheet need be read.
     let roofline = OnceCell::new();
@@ -42,7 +44,7 @@ pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
     };
     for need in needs {
         let builtin = ModelShape::builtin(&need.model.name);
-        let known = { builtin.as_ref() }.or_else(|| card.models.iter().find(|model| model.name == need.model.name));
+        let known = builtin.as_ref().or_else(|| card.models.iter().find(|model| model.name == need.model.name));
         if known.is_some_and(|known| !is_of_such_layers(known, &need.model)) {
             continue;
         }
@@ -64,15 +66,12 @@ fn roofline_of(card: &Card) -> Option<Roofline> {
     if !matches!(card.provenance.source, Source::Imported | Source::Derived) {
         return None;
     }
-    let of_product = || {
-        Datasheet::all()
-            .into_iter()
-            .find(|sheet| sheet.product == card.device.name)
-    };
+    let of_product = || Datasheet::all().into_iter().find(|sheet| sheet.product == card.device.name);
     card.datasheet.clone().or_else(of_product).map(Roofline::new)
 }
 
-/// Adds what is missing of a need by the card's roofline in its number format, if it has one. Says whether there was anything.
+/// Adds what is missing of a need by the card's roofline in its number format, if it has one. Says whether there was
+/// anything.
 fn derive(card: &mut Card, need: &Need, roofline_of: impl Fn(&Card, DType) -> Option<Roofline>) -> bool {
     let missing = Missing::of(&card.tables, need);
     if missing == Missing::default() {
@@ -100,7 +99,8 @@ fn is_of_such_layers(one: &ModelShape, other: &ModelShape) -> bool {
     one == *other
 }
 
-/// Whether somebody measured or published the model's layers in such a number format, under its own name or, if that counts, under another's.
+/// Whether somebody measured or published the model's layers in such a number format, under its own name or, if that
+/// counts, under another's.
 fn is_known(card: &Card, need: &Need, dtype: DType, lent_counts: bool) -> bool {
     let layers = [slices(&card.tables.encoder_layer), slices(&card.tables.decoder_dense)];
     let of_model = format!("model={} dtype={dtype}", need.model.name);

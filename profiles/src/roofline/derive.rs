@@ -89,8 +89,8 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
     card
 }
 
-/// Adds to a card the tables of these models and this number format that it lacks, and those without a model, each listed
-/// among its origins as derived.
+/// Adds to a card the tables of these models and this number format that it lacks, and those without a model, each
+/// listed among its origins as derived.
 pub fn fill(card: &mut Card, roofline: &Roofline, models: &[ModelShape], dtype: DType) {
     let mut derived = Tables::default();
     for model in models {
@@ -218,8 +218,8 @@ pub(crate) fn adapters(
     }
 }
 
-/// Look-ups, as HMI's host does them. It has no figure for decoders, which read one vector for each token whatever the fragment: theirs are
-/// taken for an encoder's of trigrams.
+/// Look-ups, as HMI's host does them. It has no figure for decoders, which read one vector for each token whatever the
+/// fragment: theirs are taken for an encoder's of trigrams.
 pub(crate) fn plot(tables: &mut Tables, shape: &ModelShape) {
     for &tier in Tier::ALL {
         for threads in THREADS {
@@ -382,10 +382,13 @@ pub(super) fn without_model(tables: &mut Tables, roofline: &Roofline) {
     }
 }
 
-/// Adds the derived tables that the card lacks, and says so. Layers that several cards share take of what the card knows of one card the share that
-/// is derived.
+/// Adds the derived tables that the card lacks, and says so. Layers that several cards share take of what the card
+/// knows of one card the share that is derived.
 pub(super) fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
-    let have: BTreeMap<(Family, String), Source> = { card.tables.names().into_iter() }
+    let have: BTreeMap<(Family, String), Source> = card
+        .tables
+        .names()
+        .into_iter()
         .map(|(family, table)| {
             let kind = card.origin(family, &table).kind;
             ((family, table), kind)

@@ -18,8 +18,8 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Fitted to published latencies of BERT on seven cards (TensorRT and FasterTransformer; `profiles/tests/all/roofline.rs`
-    /// fits them again); the memory's part is aiconfigurator's.
+    /// Fitted to published latencies of BERT on seven cards (TensorRT and FasterTransformer;
+    /// `profiles/tests/all/roofline.rs` fits them again); the memory's part is aiconfigurator's.
     pub const FITTED: Factors = Factors {
         launch_us: 9.0,
         arithmetic: 0.65,
@@ -42,12 +42,13 @@ fn in_words(median: f64, p95: f64) -> String {
     format!("±{} % at the median, ±{} % at p95", percent(median), percent(p95))
 }
 
-/// How far a family's derived tables are off where somebody measured such tables, for a source that published them or for this project: |derived −
-/// measured| / measured over each card's points, the mean of that over the cards, and the worst. None of these tables took part in the fit
-/// but those of whole encoders, which `static_model` has too: theirs is what each card is off by when it is left out.
+/// How far a family's derived tables are off where somebody measured such tables, for a source that published them or
+/// for this project: |derived − measured| / measured over each card's points, the mean of that over the cards, and the
+/// worst. None of these tables took part in the fit but those of whole encoders, which `static_model` has too: theirs
+/// is what each card is off by when it is left out.
 ///
-/// Published tables are of fused kernels that nothing holds up; the H200 that was measured for this project issues each op from the host. So a card
-/// that nobody measured may be as far off as the worst.
+/// Published tables are of fused kernels that nothing holds up; the H200 that was measured for this project issues each
+/// op from the host. So a card that nobody measured may be as far off as the worst.
 ///
 /// `profiles/tests/all/roofline.rs` computes it again from the shipped cards.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +70,8 @@ impl DerivedError {
     pub fn of(family: Family) -> Option<DerivedError> {
         let of_one = |at: [f64; 2]| (1, at, at);
         let (cards, [median, p95], [worst_median, worst_p95]) = match family {
-            // Whole encoders, each of seven cards derived with factors that were fitted to the others; of the worst, also by the H200.
+            // Whole encoders, each of seven cards derived with factors that were fitted to the others; of the worst,
+            // also by the H200.
             Family::EncoderLayer | Family::StaticModel => {
                 (7, [Factors::ERROR_MEDIAN, Factors::ERROR_P95], [0.57, 1.12])
             }

@@ -1,7 +1,8 @@
 //! What a card knows of a layer under another model's name.
 //!
-//! A layer costs what its shape and its number format say, whatever the model is called, however many such layers it has, and whatever
-//! words come before and after them. So a model that a card has no tables of borrows those of one whose layers are the same.
+//! A layer costs what its shape and its number format say, whatever the model is called, however many such layers it
+//! has, and whatever words come before and after them. So a model that a card has no tables of borrows those of one
+//! whose layers are the same.
 
 use std::collections::BTreeSet;
 
@@ -26,9 +27,10 @@ struct Table {
     as_borrowed: String,
 }
 
-/// Gives a model the tables of those models of the card whose layers are the same, as far as it has none of its own: measured ones before
-/// imported, and those before others. Each has an origin that says whose it is, before where it comes from. What is no more than derived is left
-/// out where it `is_derived_anew` for whoever lacks it. Says whether there were any.
+/// Gives a model the tables of those models of the card whose layers are the same, as far as it has none of its own:
+/// measured ones before imported, and those before others. Each has an origin that says whose it is, before where it
+/// comes from. What is no more than derived is left out where it `is_derived_anew` for whoever lacks it. Says whether
+/// there were any.
 pub(super) fn lend(card: &mut Card, need: &Need, is_derived_anew: impl Fn(&Card) -> bool) -> bool {
     let lenders = lenders(card, need);
     if lenders.is_empty() {
@@ -49,16 +51,16 @@ pub(super) fn lend(card: &mut Card, need: &Need, is_derived_anew: impl Fn(&Card)
     !borrowed.is_empty()
 }
 
-/// The models that do the same in each layer and of which the card has tables of their own in the need's number format, the best known
-/// first, and of equally known ones those that are most alike in other ways.
+/// The models that do the same in each layer and of which the card has tables of their own in the need's number format,
+/// the best known first, and of equally known ones those that are most alike in other ways.
 fn lenders(card: &Card, need: &Need) -> Vec<ModelShape> {
     let Need { model, dtype, .. } = need;
     let (encoders, decoders) = (&card.tables.encoder_layer, &card.tables.decoder_dense);
     let names: BTreeSet<(&str, u32)> = match is_encoder(model) {
-        true => { encoders.iter().filter(|row| row.dtype == *dtype) }
-            .map(|row| (row.model.as_str(), 0))
-            .collect(),
-        false => { decoders.iter().filter(|row| row.dtype == *dtype) }
+        true => encoders.iter().filter(|row| row.dtype == *dtype).map(|row| (row.model.as_str(), 0)).collect(),
+        false => decoders
+            .iter()
+            .filter(|row| row.dtype == *dtype)
             .map(|row| (row.model.as_str(), row.tensor_parallel))
             .collect(),
     };
@@ -103,9 +105,7 @@ fn borrowed(
     let has_layers = own.iter().any(|table| is_of_layers(table.family));
     let mut there: BTreeSet<(Family, String)> = own.into_iter().map(|table| (table.family, table.label)).collect();
     let rank = |table: &Table| lenders.iter().position(|lender| lender.name == table.model);
-    let mut ranked: Vec<(usize, Table)> = { others.into_iter() }
-        .filter_map(|table| Some((rank(&table)?, table)))
-        .collect();
+    let mut ranked: Vec<(usize, Table)> = others.into_iter().filter_map(|table| Some((rank(&table)?, table))).collect();
     ranked.sort_by_key(|(rank, _)| *rank);
     let mut borrowed = Vec::new();
     for (rank, table) in ranked {
@@ -148,9 +148,7 @@ fn of_models<R: Row>(rows: &[R], borrower: &str) -> Vec<Table> {
 fn take<R: Row>(rows: &mut Vec<R>, borrowed: &[(Table, Origin)], borrower: &str) {
     let is_borrowed = |run: &&[R]| {
         let label = table_of(&run[0]);
-        borrowed
-            .iter()
-            .any(|(table, _)| table.family == R::FAMILY && table.label == label)
+        borrowed.iter().any(|(table, _)| table.family == R::FAMILY && table.label == label)
     };
     let lent = rows.chunk_by(R::shares_table).filter(is_borrowed).flatten();
     let lent: Vec<R> = lent.map(|row| row.of_model(borrower)).collect();
@@ -178,7 +176,8 @@ fn holds_for(family: Family, lender: &ModelShape, borrower: &ModelShape) -> bool
         | Family::DecoderMixed
         | Family::DecoderPrompts
         | Family::Lora
-        // They are as wide as layers: each token is a row that is read, wherever it lies, and heads know nothing of words.
+        // They are as wide as layers: each token is a row that is read, wherever it lies, and heads know nothing of
+        // words.
         | Family::Embedding
         | Family::Head
         | Family::TaggingHead

@@ -1,7 +1,7 @@
 //! What an op costs by a card's datasheet: arithmetic over the peak, bytes over the bandwidth, and launches.
 //!
-//! This is for cards and ops that nobody measured. How far it misses was found by deriving cards that were measured, each
-//! with factors fitted to the others only ([`leave_one_card_out`]); every table made here says so.
+//! This is for cards and ops that nobody measured. How far it misses was found by deriving cards that were measured,
+//! each with factors fitted to the others only ([`leave_one_card_out`]); every table made here says so.
 
 mod complete;
 mod derive;
@@ -44,8 +44,8 @@ pub struct Datasheet {
     /// In half precision, dense; absent where the card has no use of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f16: Option<f64>,
-    /// In half precision that is summed up in half precision too, where the card is faster so: models are not served like that, and published kernels may
-    /// be.
+    /// In half precision that is summed up in half precision too, where the card is faster so: models are not served
+    /// like that, and published kernels may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f16_summed_in_f16: Option<f64>,
     /// In bfloat16, dense; absent where the card does not have it.
@@ -85,8 +85,9 @@ impl Datasheet {
         }
     }
 
-    /// What bounds a device of this name, if anything is known of it: the datasheet whose product has all words of the name, and of several
-    /// (a card of one name on two boards) the one with the most bandwidth. Good for a bound, and not to price by: that asks for the very product.
+    /// What bounds a device of this name, if anything is known of it: the datasheet whose product has all words of the
+    /// name, and of several (a card of one name on two boards) the one with the most bandwidth. Good for a bound, and
+    /// not to price by: that asks for the very product.
     pub fn of_device(name: &str) -> Option<Datasheet> {
         let words = |name: &str| -> Vec<String> {
             let words = name.split(|c: char| !c.is_alphanumeric());
@@ -112,14 +113,12 @@ impl Datasheet {
     /// A key that is missing, unknown or not a positive number.
     pub fn read(file: &str, text: &str) -> Result<Datasheet, ProfileError> {
         let sheet: Datasheet = crate::yaml::read(file, text)?;
-        sheet
-            .check(file)
-            .map_err(|invalid| crate::yaml::in_line(text, invalid))?;
+        sheet.check(file).map_err(|invalid| crate::yaml::in_line(text, invalid))?;
         Ok(sheet)
     }
 
-    /// Refuses what no card has, mostly a figure in another unit, and what says not whose it is or where it is from; `file` is what errors call where it
-    /// stands.
+    /// Refuses what no card has, mostly a figure in another unit, and what says not whose it is or where it is from;
+    /// `file` is what errors call where it stands.
     pub(crate) fn check(&self, file: &str) -> Result<(), Invalid> {
         let texts = [
             ("name", &self.name),
@@ -130,7 +129,8 @@ impl Datasheet {
             return Err(Invalid::new(file, field, "some text", "none"));
         }
         let memory_bytes = self.memory_bytes as f64;
-        // Some ten times beyond what cards have, and a tenth of what the least have: a thousandfold slip of a unit is outside for most.
+        // Some ten times beyond what cards have, and a tenth of what the least have: a thousandfold slip of a unit is
+        // outside for most.
         let numbers = [
             ("memory_bytes", Some(memory_bytes), "bytes", 1e8..=1e13),
             (
@@ -220,8 +220,8 @@ impl Roofline {
         }
     }
 
-    /// What the work takes, in microseconds: launches, then the slower of arithmetic and streaming, then the rest of the
-    /// bytes. Formats that the card lacks are computed in single precision.
+    /// What the work takes, in microseconds: launches, then the slower of arithmetic and streaming, then the rest of
+    /// the bytes. Formats that the card lacks are computed in single precision.
     pub fn us(&self, work: Work, dtype: DType) -> f64 {
         let Factors {
             launch_us,

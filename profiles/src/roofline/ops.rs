@@ -16,8 +16,8 @@ const ATTENTION_LAUNCHES: f64 = 2.0;
 const ENDS_LAUNCHES: f64 = 5.0;
 /// What a launch costs within a graph captured for one shape, as a part of what it costs alone.
 const CAPTURED: f64 = 0.25;
-/// Sparse products reach this part of the peak that dense ones reach (Gale et al., 2020, at 90 to 95 % sparsity: assumed for
-/// all cards).
+/// Sparse products reach this part of the peak that dense ones reach (Gale et al., 2020, at 90 to 95 % sparsity:
+/// assumed for all cards).
 const SPARSE: f64 = 0.15;
 /// Shares of each weight matrix that MaskBert and Diff-pruning keep (PetS, Table 4).
 const MASKED: f64 = 0.05;
@@ -25,8 +25,8 @@ const PRUNED: f64 = 0.005;
 /// PetS, Table 4, and Punica, section 7.
 const PET_BOTTLENECK: f64 = 64.0;
 const PET_RANK: f64 = 16.0;
-/// Of the link, that a copy between pinned memory and the card reaches, and one from pageable memory: public measurements
-/// are at 10.2 to 13.1 of 16, 25 of 32 and 56 of 64 GB/s.
+/// Of the link, that a copy between pinned memory and the card reaches, and one from pageable memory: public
+/// measurements are at 10.2 to 13.1 of 16, 25 of 32 and 56 of 64 GB/s.
 const PINNED: f64 = 0.8;
 const PAGEABLE: f64 = 0.4;
 /// Beginning a copy, a load, or a message between cards.
@@ -35,8 +35,8 @@ const LOAD_US: f64 = 200.0;
 const MESSAGE_US: f64 = 10.0;
 /// A disk that nobody named.
 pub(super) const DISK_BYTES_PER_US: f64 = 2e3;
-/// One vector of a PLOT table's row: cache misses, and half precision to single (HMI, section 6.1: 0.2 ms for 128 tokens, each in three
-/// overlapping trigrams); and one that must come from the disk (2.4 ms).
+/// One vector of a PLOT table's row: cache misses, and half precision to single (HMI, section 6.1: 0.2 ms for 128
+/// tokens, each in three overlapping trigrams); and one that must come from the disk (2.4 ms).
 const VECTOR_US: f64 = 0.2e3 / (3.0 * 128.0);
 const DISK_VECTOR_US: f64 = 2.4e3 / (3.0 * 128.0);
 
@@ -51,7 +51,8 @@ fn kv_width(model: &ModelShape) -> f64 {
     f64::from(model.hidden) / f64::from(model.heads) * f64::from(model.kv_heads)
 }
 
-/// Inputs and outputs of all matrices of a layer as one of `cards` that share it has them, in numbers a token: what LoRA's products read and write.
+/// Inputs and outputs of all matrices of a layer as one of `cards` that share it has them, in numbers a token: what
+/// LoRA's products read and write.
 fn matrix_ends(model: &ModelShape, cards: u32) -> f64 {
     model.lora_parameters_per_card(1, cards) as f64
 }
@@ -60,8 +61,9 @@ fn matrices(model: &ModelShape) -> f64 {
     if model.gated { 7.0 } else { 6.0 }
 }
 
-/// Floating-point operations of one encoder layer over `batch` sequences of `tokens` tokens: two for each weight of its matrices and token, and for
-/// attention, whose scores and their sums are two products of all pairs of tokens, four for each pair and dimension.
+/// Floating-point operations of one encoder layer over `batch` sequences of `tokens` tokens: two for each weight of its
+/// matrices and token, and for attention, whose scores and their sums are two products of all pairs of tokens, four for
+/// each pair and dimension.
 pub fn encoder_layer_flops(model: &ModelShape, batch: f64, tokens: f64) -> f64 {
     batch * tokens * (2.0 * matrix_weights(model) + 4.0 * tokens * f64::from(model.hidden))
 }
@@ -157,7 +159,8 @@ impl Roofline {
         eager - (1.0 - CAPTURED) * launches * self.factors.launch_us
     }
 
-    /// One encoder layer while `streams` instances compute one at once: arithmetic and memory are shared, launches overlap.
+    /// One encoder layer while `streams` instances compute one at once: arithmetic and memory are shared, launches
+    /// overlap.
     pub fn concurrent_layer_us(&self, model: &ModelShape, dtype: DType, streams: u32, batch: u32, tokens: u32) -> f64 {
         let one = encoder_layer(model, dtype, batch, tokens);
         let streams = f64::from(streams);
@@ -328,7 +331,8 @@ impl Roofline {
     }
 }
 
-/// Rows of a PLOT table for `tokens` tokens, each in so many fragments, whatever the threads: HMI gives one figure, of trigrams.
+/// Rows of a PLOT table for `tokens` tokens, each in so many fragments, whatever the threads: HMI gives one figure, of
+/// trigrams.
 pub(crate) fn plot_lookup_us(from_disk: bool, tokens: u32, fragments: u32) -> f64 {
     let vector_us = if from_disk { DISK_VECTOR_US } else { VECTOR_US };
     f64::from(fragments) * f64::from(tokens) * vector_us

@@ -1,8 +1,9 @@
 //! Layers that several cards share, on a card that knows what they take on one.
 //!
-//! A table of one card that was measured and one of two that was derived do not go together: where kernels are faster than the roofline says, a
-//! second card would seem to slow a layer down. So of what is derived of several cards only the share is taken that it is of what is derived of
-//! one. The roofline's share of `k` cards lies between `1/k` and 1 at each size, and so does what comes of it.
+//! A table of one card that was measured and one of two that was derived do not go together: where kernels are faster
+//! than the roofline says, a second card would seem to slow a layer down. So of what is derived of several cards only
+//! the share is taken that it is of what is derived of one. The roofline's share of `k` cards lies between `1/k` and 1
+//! at each size, and so does what comes of it.
 
 use crate::beyond::{ChunkAttention, carried_on};
 use crate::family::Family;
@@ -20,8 +21,8 @@ pub(super) fn on_one_card(label: &str) -> Option<String> {
     (cards != "1").then(|| format!("{of_model}{SHARED_BY}1"))
 }
 
-/// The rows of a `table` of the derived ones, each in proportion to what the card's `own` table `on_one` card says: nothing where either has no
-/// such table. More work never takes less.
+/// The rows of a `table` of the derived ones, each in proportion to what the card's `own` table `on_one` card says:
+/// nothing where either has no such table. More work never takes less.
 pub(super) fn in_proportion<R: Row>(table: &Slice, derived: &[R], own: &[R], on_one: &str) -> Option<Vec<R>> {
     let own_us = by_own(&slice(own, on_one)?)?;
     let on_one = slice(derived, on_one)?;
@@ -141,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Dense layers that somebody measured on several cards, as they would be derived if nobody had: nearer than by the roofline alone.
+    /// Dense layers that somebody measured on several cards, as they would be derived if nobody had: nearer than by the
+    /// roofline alone.
     #[test]
     fn shares_are_nearer_to_what_was_measured_than_the_roofline() {
         let (mut by_share, mut by_roofline) = (Vec::new(), Vec::new());

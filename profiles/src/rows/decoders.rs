@@ -47,8 +47,9 @@ family! {
 }
 
 family! {
-    /// One decoder layer's attention of a prompt that is computed at once, over itself alone: without a past it gathers no pages and needs no mask, so it
-    /// takes less than a chunk which ends as long a context, and less than some smaller chunks of it.
+    /// One decoder layer's attention of a prompt that is computed at once, over itself alone: without a past it gathers
+    /// no pages and needs no mask, so it takes less than a chunk which ends as long a context, and less than some
+    /// smaller chunks of it.
     DecoderWholePromptRow: DecoderWholePrompt,
     names {
         /// The model's name.
@@ -84,7 +85,8 @@ family! {
 }
 
 family! {
-    /// One decoder layer's attention of a prompt's chunk and of new tokens in one kernel, which is not the sum of the two.
+    /// One decoder layer's attention of a prompt's chunk and of new tokens in one kernel, which is not the sum of the
+    /// two.
     DecoderMixedRow: DecoderMixed,
     names {
         /// The model's name.
@@ -145,8 +147,9 @@ family! {
 }
 
 family! {
-    /// A whole step of a decoder, as a lane makes it: pages, layout, all layers, new tokens. It is not the sum of its parts: contexts
-    /// differ, code and weights are as the part before left them, and a device that computes while the host prepares hides some of both.
+    /// A whole step of a decoder, as a lane makes it: pages, layout, all layers, new tokens. It is not the sum of its
+    /// parts: contexts differ, code and weights are as the part before left them, and a device that computes while the
+    /// host prepares hides some of both.
     DecoderStepRow: DecoderStep,
     names {
         /// The model's name.

@@ -159,8 +159,8 @@ family! {
 }
 
 family! {
-    /// One layer's operators of PetS's tasks while so many streams compute theirs, each mini-batches of all kinds: until the last stream is done,
-    /// hand-overs included.
+    /// One layer's operators of PetS's tasks while so many streams compute theirs, each mini-batches of all kinds:
+    /// until the last stream is done, hand-overs included.
     ConcurrentPetRow: ConcurrentPet,
     names {
         /// The model's name.
@@ -179,7 +179,8 @@ family! {
 }
 
 family! {
-    /// One encoder layer that also sums up the attention which each token receives (Tabi, section 4.2): fused kernels do not say.
+    /// One encoder layer that also sums up the attention which each token receives (Tabi, section 4.2): fused kernels
+    /// do not say.
     AttendedLayerRow: AttendedLayer,
     names {
         /// The model's name.
@@ -196,8 +197,9 @@ family! {
 }
 
 family! {
-    /// A whole pass of a trained classifier over texts, as a lane makes it: from token ids to what its head puts out, in host memory. It is not
-    /// the sum of its parts: it has a head of its own, its lengths are those of texts, and each part finds the caches as the one before left them.
+    /// A whole pass of a trained classifier over texts, as a lane makes it: from token ids to what its head puts out,
+    /// in host memory. It is not the sum of its parts: it has a head of its own, its lengths are those of texts, and
+    /// each part finds the caches as the one before left them.
     TextPassRow: TextPass,
     names {
         /// The model's name.
@@ -216,13 +218,14 @@ family! {
 }
 
 family! {
-    /// What a lane makes of a pass over texts: calibrated confidences and probabilities (Tabi, Eq. 3), kept and revealed to the dispatcher.
+    /// What a lane makes of a pass over texts: calibrated confidences and probabilities (Tabi, Eq. 3), kept and
+    /// revealed to the dispatcher.
     TextLookRow: TextLook,
     names {
         /// The model's name.
         model: String,
-        /// Whether each of these texts goes on without the words that received little attention (Eq. 5): they are taken out, and what is
-        /// left is read by the next model's tokenizer.
+        /// Whether each of these texts goes on without the words that received little attention (Eq. 5): they are taken
+        /// out, and what is left is read by the next model's tokenizer.
         pruned: bool,
     },
     axes {

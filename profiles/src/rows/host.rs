@@ -50,8 +50,8 @@ family! {
 }
 
 family! {
-    /// Handing work over between the loop and a lane, which sleep in turns. Whoever is woken is woken on the core that is awake or on another,
-    /// as the system sees fit, which depends on the rhythm of work and pauses.
+    /// Handing work over between the loop and a lane, which sleep in turns. Whoever is woken is woken on the core that
+    /// is awake or on another, as the system sees fit, which depends on the rhythm of work and pauses.
     HandOverRow: HandOver,
     names {
         /// Which.
@@ -60,7 +60,8 @@ family! {
         other_cores: OtherCores,
     },
     axes {
-        /// From hearing of the end of the lane's last op until the next is handed over, in microseconds; 1 stands for at once.
+        /// From hearing of the end of the lane's last op until the next is handed over, in microseconds; 1 stands for
+        /// at once.
         pause_us: u32,
         /// What the lane's ops take, in microseconds; 1 where it does not matter.
         work_us: u32,
@@ -68,15 +69,16 @@ family! {
 }
 
 family! {
-    /// What a model's pass takes longer after its lane was idle or had another tenant's model: caches are cold, memory may have to be
-    /// mapped anew, clocks are low.
+    /// What a model's pass takes longer after its lane was idle or had another tenant's model: caches are cold, memory
+    /// may have to be mapped anew, clocks are low.
     ResumeRow: Resume,
     names {
         /// The model's name.
         model: String,
         /// Whose parameters are others than those of the pass before.
         changing: Changing,
-        /// The layer from which on it is computed, 1 being all. Where tenants have whole models, these are theirs from there on.
+        /// The layer from which on it is computed, 1 being all. Where tenants have whole models, these are theirs from
+        /// there on.
         from_layer: u32,
     },
     axes {

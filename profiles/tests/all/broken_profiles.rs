@@ -328,9 +328,7 @@ fn message_of(broken: &Broken) -> String {
     let text = fs::read_to_string(card.join(file)).unwrap();
     assert!(text.contains(old), "{file} has no {old:?}");
     fs::write(card.join(file), text.replacen(old, new, 1)).unwrap();
-    let message = Card::load(&card)
-        .expect_err(&format!("{broken:?} must be refused"))
-        .to_string();
+    let message = Card::load(&card).expect_err(&format!("{broken:?} must be refused")).to_string();
     message.replace(&format!("{}/", card.display()), "")
 }
 
@@ -406,7 +404,8 @@ fn what_a_table_lacks_is_not_written_out() {
     );
 }
 
-/// Rows of a model that their family does not price, on cards that cannot share it, or of a second number of layers, of which one is looked up.
+/// Rows of a model that their family does not price, on cards that cannot share it, or of a second number of layers, of
+/// which one is looked up.
 #[test]
 fn a_table_that_would_price_nothing_is_refused() {
     let refused = |change: &dyn Fn(&mut Card)| {
@@ -502,9 +501,7 @@ fn a_card_that_could_not_be_loaded_is_not_saved() {
 #[test]
 fn unknown_cards_are_answered_with_the_known() {
     let root = tempfile::tempdir().unwrap();
-    synthetic_card()
-        .save(&root.path().join("profiles/cards/synthetic"))
-        .unwrap();
+    synthetic_card().save(&root.path().join("profiles/cards/synthetic")).unwrap();
     let search = [root.path().to_path_buf()];
     let error = Card::find("sinthetic", &search).unwrap_err();
     assert!(matches!(error, ProfileError::UnknownCard { .. }));

@@ -1,14 +1,16 @@
-//! How far layers composed from operators are from whole models that were measured: BERT from aiconfigurator's kernels of an H100
-//! against TensorRT and FasterTransformer on an A100, the only published whole models and operators of one architecture at hand.
+//! How far layers composed from operators are from whole models that were measured: BERT from aiconfigurator's kernels
+//! of an H100 against TensorRT and FasterTransformer on an A100, the only published whole models and operators of one
+//! architecture at hand.
 //!
-//! The H100's figures are carried over to the A100 by a third source that measured both: how much longer the A100 takes for a
-//! layer of Llama-2-7B on eight cards with as much arithmetic (Vidur).
+//! The H100's figures are carried over to the A100 by a third source that measured both: how much longer the A100 takes
+//! for a layer of Llama-2-7B on eight cards with as much arithmetic (Vidur).
 
 use tenantry_profiles::{Card, Curve, DType, ModelShape, StaticModel, Surface};
 
 const BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What the composed models are off by, in per cent, by batch: the table of `docs/profiles-imported.md`, which explains them.
+/// What the composed models are off by, in per cent, by batch: the table of `docs/profiles-imported.md`, which explains
+/// them.
 const EXPECTED: [(&str, u32, [f64; 7]); 4] = [
     ("bert-base", 128, [37.0, 19.0, 8.0, 5.0, 11.0, 6.0, 6.0]),
     ("bert-base", 384, [-16.0, -9.0, -6.0, 13.0, 4.0, -8.0, 6.0]),
@@ -103,10 +105,8 @@ fn bert_composed_from_operators_against_whole_models() {
     for name in ["bert-base", "bert-large"] {
         let carried = Carried::new(name);
         let tensorrt: StaticModel = a100.static_model(&model(name), DType::F16).unwrap();
-        for (tokens, expected) in EXPECTED
-            .iter()
-            .filter(|(of, ..)| *of == name)
-            .map(|(_, tokens, errors)| (*tokens, errors))
+        for (tokens, expected) in
+            EXPECTED.iter().filter(|(of, ..)| *of == name).map(|(_, tokens, errors)| (*tokens, errors))
         {
             for (batch, expected) in BATCHES.into_iter().zip(expected) {
                 let [h100, h200, composed] = carried.ms(batch, tokens);

@@ -1,7 +1,8 @@
-//! How far prices beyond a table are off: of shipped cards the longest inputs are left out, back to half of the longest, and predicted.
+//! How far prices beyond a table are off: of shipped cards the longest inputs are left out, back to half of the
+//! longest, and predicted.
 //!
-//! Three ways: along the straight line of the last doubling, in proportion to operations, and by what further operations cost over the
-//! last doubling, as the product does it.
+//! Three ways: along the straight line of the last doubling, in proportion to operations, and by what further
+//! operations cost over the last doubling, as the product does it.
 
 use tenantry_profiles::{AdapterImplementation, AdapterRow, Card, DType, Family, ModelShape, Source, Surface};
 
@@ -32,10 +33,7 @@ fn compare(
         let Some(edge) = line.clone().max_by_key(|of| of.tokens) else {
             continue;
         };
-        let Some(before) = line
-            .filter(|of| 2 * of.tokens <= edge.tokens)
-            .max_by_key(|of| of.tokens)
-        else {
+        let Some(before) = line.filter(|of| 2 * of.tokens <= edge.tokens).max_by_key(|of| of.tokens) else {
             continue;
         };
         let share = f64::from(point.tokens - edge.tokens) / f64::from(edge.tokens - before.tokens);
@@ -76,9 +74,8 @@ fn layers(name: &str, attended: bool) -> Vec<Ratios> {
     let longest = whole.tables.encoder_layer.iter().map(|row| row.tokens).max().unwrap();
     half.tables.encoder_layer.retain(|row| 2 * row.tokens <= longest);
     half.tables.attended_layer.retain(|row| 2 * row.tokens <= longest);
-    let mut tables: Vec<(String, DType)> = { whole.tables.encoder_layer.iter() }
-        .map(|row| (row.model.clone(), row.dtype))
-        .collect();
+    let mut tables: Vec<(String, DType)> =
+        whole.tables.encoder_layer.iter().map(|row| (row.model.clone(), row.dtype)).collect();
     tables.dedup();
     for (name, dtype) in tables {
         let model = ModelShape::builtin(&name).unwrap();
@@ -87,7 +84,10 @@ fn layers(name: &str, attended: bool) -> Vec<Ratios> {
             false => half.encoder_layer(&model, dtype).unwrap(),
         };
         let points: Vec<Point> = match attended {
-            true => { whole.tables.attended_layer.iter() }
+            true => whole
+                .tables
+                .attended_layer
+                .iter()
                 .filter(|row| row.model == name)
                 .map(|row| Point {
                     other: row.batch,
@@ -95,7 +95,10 @@ fn layers(name: &str, attended: bool) -> Vec<Ratios> {
                     us: row.stats.median_us,
                 })
                 .collect(),
-            false => { whole.tables.encoder_layer.iter() }
+            false => whole
+                .tables
+                .encoder_layer
+                .iter()
                 .filter(|row| row.model == name && row.dtype == dtype)
                 .map(|row| Point {
                     other: row.batch,
@@ -118,9 +121,8 @@ fn layers(name: &str, attended: bool) -> Vec<Ratios> {
 fn prompts(name: &str) -> (Vec<Ratios>, Vec<f64>) {
     let (whole, mut of_tokens, mut of_both) = (card(name), Vec::new(), Vec::new());
     let rows = &whole.tables.decoder_prefill;
-    let mut tables: Vec<(String, DType, u32)> = { rows.iter() }
-        .map(|row| (row.model.clone(), row.dtype, row.tensor_parallel))
-        .collect();
+    let mut tables: Vec<(String, DType, u32)> =
+        rows.iter().map(|row| (row.model.clone(), row.dtype, row.tensor_parallel)).collect();
     tables.dedup();
     // What was derived goes on by operations, of which it was made.
     tables.retain(|(name, dtype, cards)| {
@@ -129,7 +131,8 @@ fn prompts(name: &str) -> (Vec<Ratios>, Vec<f64>) {
     });
     for (name, dtype, cards) in tables {
         let model = ModelShape::builtin(&name).unwrap();
-        let points: Vec<Point> = { rows.iter() }
+        let points: Vec<Point> = rows
+            .iter()
             .filter(|row| (&row.model, row.dtype, row.tensor_parallel) == (&name, dtype, cards))
             .map(|row| Point {
                 other: row.context,
@@ -151,15 +154,14 @@ fn prompts(name: &str) -> (Vec<Ratios>, Vec<f64>) {
         let product_us = |point: &Point| prefill.cost(point.tokens, point.other).median_ns as f64 / 1e3;
         compare(&points, operations, product_us, &mut of_tokens);
         let prefill = prefill_of(&|_, context| 2 * context <= longest);
-        let both = points
-            .iter()
-            .filter(|point| 2 * point.tokens > longest && point.other <= longest);
+        let both = points.iter().filter(|point| 2 * point.tokens > longest && point.other <= longest);
         of_both.extend(both.map(|point| prefill.cost(point.tokens, point.other).median_ns as f64 / 1e3 / point.us));
     }
     (of_tokens, of_both)
 }
 
-/// Attention of chunks beside new tokens, of which the longest were left out; that of such chunks alone as well, or not.
+/// Attention of chunks beside new tokens, of which the longest were left out; that of such chunks alone as well, or
+/// not.
 fn mixed(name: &str, alone_too: bool) -> Vec<Ratios> {
     let (whole, mut half, mut all) = (card(name), card(name), Vec::new());
     let rows = &whole.tables.decoder_mixed;
@@ -170,14 +172,13 @@ fn mixed(name: &str, alone_too: bool) -> Vec<Ratios> {
     }
     let (model, dtype) = (ModelShape::builtin(&rows[0].model).unwrap(), rows[0].dtype);
     let decoder = half.decoder(&model, dtype, 1).unwrap();
-    let mut others: Vec<[u32; 3]> = { rows.iter() }
-        .map(|row| [row.first_context, row.sequences, row.context])
-        .collect();
+    let mut others: Vec<[u32; 3]> = rows.iter().map(|row| [row.first_context, row.sequences, row.context]).collect();
     others.sort_unstable();
     others.dedup();
     for other in others {
         let [first_context, sequences, context] = other;
-        let points: Vec<Point> = { rows.iter() }
+        let points: Vec<Point> = rows
+            .iter()
             .filter(|row| [row.first_context, row.sequences, row.context] == other)
             .map(|row| Point {
                 other: 0,
@@ -249,7 +250,8 @@ fn the_longest_inputs_are_predicted_better_than_along_a_line() {
     assert!(product[0] < line[0] / 2.0, "all cards");
 }
 
-/// Where a cost is a start and a slope, scaling its last point by the work is worse than the line, which is its roofline.
+/// Where a cost is a start and a slope, scaling its last point by the work is worse than the line, which is its
+/// roofline.
 #[test]
 fn proportional_work_is_predicted_better_along_a_line() {
     for name in ["cpu", "cpu-epyc"] {
@@ -277,18 +279,9 @@ fn proportional_work_is_predicted_better_along_a_line() {
             );
         }
         let longest = |row: &AdapterRow| row.model != "tiny-llama";
-        let most = whole
-            .tables
-            .adapter
-            .iter()
-            .filter(|row| longest(row))
-            .map(|row| row.tokens)
-            .max()
-            .unwrap();
+        let most = whole.tables.adapter.iter().filter(|row| longest(row)).map(|row| row.tokens).max().unwrap();
         let mut half = whole.clone();
-        half.tables
-            .adapter
-            .retain(|row| !longest(row) || 2 * row.tokens <= most);
+        half.tables.adapter.retain(|row| !longest(row) || 2 * row.tokens <= most);
         for model in ["tiny", "bert-mini"].map(|name| ModelShape::builtin(name).unwrap()) {
             for &implementation in AdapterImplementation::ALL {
                 for bottleneck in [16, 64] {

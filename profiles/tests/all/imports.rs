@@ -1,5 +1,5 @@
-//! Imported cards: that they are what their own commands import, and how well they price what was measured and left out. Run with `UPDATE=1` to
-//! write the cards again.
+//! Imported cards: that they are what their own commands import, and how well they price what was measured and left
+//! out. Run with `UPDATE=1` to write the cards again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,27 +15,11 @@ fn model(name: &str) -> ModelShape {
 
 /// What a command in a card's provenance says.
 fn import_of(command: &str, data: &Path) -> Import {
-    let words: Vec<&str> = command
-        .strip_prefix("tenantry profile import ")
-        .expect(command)
-        .split(' ')
-        .collect();
-    let after = |flag: &str| {
-        words
-            .iter()
-            .position(|word| *word == flag)
-            .map(|place| words[place + 1])
-    };
-    let is_file = |word: &&&str| {
-        [".csv", ".csv.gz", ".yaml"]
-            .iter()
-            .any(|extension| word.ends_with(extension))
-    };
+    let words: Vec<&str> = command.strip_prefix("tenantry profile import ").expect(command).split(' ').collect();
+    let after = |flag: &str| words.iter().position(|word| *word == flag).map(|place| words[place + 1]);
+    let is_file = |word: &&&str| [".csv", ".csv.gz", ".yaml"].iter().any(|extension| word.ends_with(extension));
     Import {
-        source: *ImportSource::ALL
-            .iter()
-            .find(|source| Some(source.name()) == after("--from"))
-            .unwrap(),
+        source: *ImportSource::ALL.iter().find(|source| Some(source.name()) == after("--from")).unwrap(),
         gpu: after("--gpu").unwrap().to_owned(),
         models: after("--model").map_or_else(Vec::new, |names| names.split(',').map(model).collect()),
         launch_overhead_us: after("--launch-overhead-us").map_or(DEFAULT_LAUNCH_OVERHEAD_US, |us| us.parse().unwrap()),
@@ -44,12 +28,8 @@ fn import_of(command: &str, data: &Path) -> Import {
 }
 
 fn imported_cards() -> Vec<Card> {
-    let cards = Card::embedded_names()
-        .into_iter()
-        .map(|name| Card::embedded(name).unwrap().unwrap());
-    cards
-        .filter(|card| card.provenance.source == Source::Imported)
-        .collect()
+    let cards = Card::embedded_names().into_iter().map(|name| Card::embedded(name).unwrap().unwrap());
+    cards.filter(|card| card.provenance.source == Source::Imported).collect()
 }
 
 #[test]
@@ -121,10 +101,7 @@ fn attention_rows(file: &Path) -> Vec<([u32; 4], f64)> {
 
 /// Median and 95th percentile of |priced − measured| / measured, and the total's relative error.
 fn errors(pairs: &[(f64, f64)]) -> [f64; 3] {
-    let mut errors: Vec<f64> = pairs
-        .iter()
-        .map(|(priced, measured)| (priced / measured - 1.0).abs())
-        .collect();
+    let mut errors: Vec<f64> = pairs.iter().map(|(priced, measured)| (priced / measured - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
     let at = |percent: usize| errors[(errors.len() * percent).div_ceil(100) - 1];
     let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
@@ -157,16 +134,11 @@ fn mixes_of_chunks_and_decodes_are_priced_as_measured() {
             };
             by_kind.entry(kind).or_default().push((priced_us, measured_us));
             if kind == "mixed" && decoder.covers(chunks, sequences, context) {
-                by_kind
-                    .entry("mixed, within the table")
-                    .or_default()
-                    .push((priced_us, measured_us));
+                by_kind.entry("mixed, within the table").or_default().push((priced_us, measured_us));
             }
             if kind == "mixed" {
-                let apart_us = decoder
-                    .prefill
-                    .cost(tokens, tokens + cached)
-                    .plus(decoder.decode.cost(sequences, context));
+                let apart_us =
+                    decoder.prefill.cost(tokens, tokens + cached).plus(decoder.decode.cost(sequences, context));
                 by_kind
                     .entry("mixed, as a sum")
                     .or_default()
@@ -223,8 +195,8 @@ fn new_tokens_of_more_sequences_than_were_measured_are_extrapolated() {
     assert_eq!(beyond, "sequences 200, measured up to 128");
 }
 
-/// A few tokens with a long context do not become cheaper beside a short prompt: neither on cards that were measured with all in one kernel, nor on those where
-/// chunks take a share of their own costs.
+/// A few tokens with a long context do not become cheaper beside a short prompt: neither on cards that were measured
+/// with all in one kernel, nor on those where chunks take a share of their own costs.
 #[test]
 fn a_prompt_more_never_makes_a_step_cheaper_than_its_dearest_chunk() {
     let h200 = Card::embedded("h200-sxm-imported").unwrap().unwrap();

@@ -9,16 +9,13 @@ use tenantry_profiles::{Card, DType, Decoder};
 /// What all shipped cards price decoders by.
 static DECODERS: LazyLock<Vec<(String, Decoder)>> = LazyLock::new(|| {
     let cards = Card::embedded_names().into_iter();
-    cards
-        .flat_map(|name| decoders(&Card::embedded(name).unwrap().unwrap()))
-        .collect()
+    cards.flat_map(|name| decoders(&Card::embedded(name).unwrap().unwrap())).collect()
 });
 
 fn decoders(card: &Card) -> Vec<(String, Decoder)> {
     let rows = card.tables.decoder_dense.iter();
-    let tables: BTreeSet<(&str, DType, u32)> = rows
-        .map(|row| (row.model.as_str(), row.dtype, row.tensor_parallel))
-        .collect();
+    let tables: BTreeSet<(&str, DType, u32)> =
+        rows.map(|row| (row.model.as_str(), row.dtype, row.tensor_parallel)).collect();
     let bound = tables.into_iter().filter_map(|(model, dtype, cards)| {
         let decoder = card.decoder(&card.model(model)?, dtype, cards).ok()?;
         Some((format!("{}: {model} {dtype} on {cards}", card.name), decoder))
@@ -62,7 +59,8 @@ proptest! {
         );
     }
 
-    /// Several chunks count as those that were measured together, and so many of them are only held to the dearest alone.
+    /// Several chunks count as those that were measured together, and so many of them are only held to the dearest
+    /// alone.
     #[test]
     fn chunks_together_take_no_less_than_the_dearest_alone(
         of in any::<prop::sample::Index>(),

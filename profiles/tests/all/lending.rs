@@ -45,15 +45,13 @@ fn of_a_layer(card: &Card, (model, dtype, cards): &Layers) -> Vec<Cost> {
         Ok(layer) => sizes.map(|(batch, tokens)| layer.cost(batch, tokens)).to_vec(),
         Err(_) => {
             let decoder = card.decoder(model, *dtype, *cards).unwrap();
-            sizes
-                .map(|(sequences, tokens)| decoder.dense.cost(u64::from(sequences * tokens)))
-                .to_vec()
+            sizes.map(|(sequences, tokens)| decoder.dense.cost(u64::from(sequences * tokens))).to_vec()
         }
     }
 }
 
-/// Under another name, with another number of layers, words or positions: it costs what the layers cost that it shares, and what half as many
-/// layers take is half of it.
+/// Under another name, with another number of layers, words or positions: it costs what the layers cost that it shares,
+/// and what half as many layers take is half of it.
 #[test]
 fn a_layer_costs_the_same_whatever_its_model_is_called() {
     for card in cards() {
@@ -91,7 +89,8 @@ fn a_layer_costs_the_same_whatever_its_model_is_called() {
                     assert_eq!((own.kind, lent.kind), (Source::Derived, Source::Derived), "{what}");
                     continue;
                 };
-                let lender = { all.iter() }
+                let lender = all
+                    .iter()
                     .find(|(other, ..)| other.0.name == lender && alike(other))
                     .expect("it lends what it has");
                 assert_eq!(of_a_layer(&completed, &copy), of_a_layer(&card, &lender.0), "{what}");
@@ -109,8 +108,7 @@ fn a_layer_costs_the_same_whatever_its_model_is_called() {
                 // What priced a run is told, however well it is known.
                 let told = completed.used_to_be_told();
                 assert!(
-                    told.iter()
-                        .any(|used| (used.family, &used.table) == (*family, &renamed)),
+                    told.iter().any(|used| (used.family, &used.table) == (*family, &renamed)),
                     "{what}"
                 );
                 // Again there is nothing to lend, and nothing of what was there has changed.
@@ -145,13 +143,8 @@ fn models_lend_what_is_their_own() {
         complete(&mut other_way, [z, a]);
         let origins = |card: &Card, name: &str| {
             let of_model = |table: &String| table.starts_with(&format!("model={name} "));
-            let all = card
-                .origins
-                .list()
-                .iter()
-                .filter(|origin| origin.table.as_ref().is_some_and(of_model));
-            all.map(|origin| (origin.family, origin.source.clone()))
-                .collect::<Vec<_>>()
+            let all = card.origins.list().iter().filter(|origin| origin.table.as_ref().is_some_and(of_model));
+            all.map(|origin| (origin.family, origin.source.clone())).collect::<Vec<_>>()
         };
         for name in ["a", "z"] {
             assert!(!origins(&one_way, name).is_empty());
@@ -194,8 +187,7 @@ fn what_is_of_more_than_a_layer_is_lent_where_it_is_the_same() {
         let mut card = rtx4090.clone();
         complete(&mut card, [need(&(model.clone(), DType::Bf16, 1))]);
         assert!(card.decoder(&model, DType::Bf16, 1).is_ok());
-        card.origin(Family::DecoderEnds, "model=renamed dtype=bf16 tensor_parallel=1")
-            .kind
+        card.origin(Family::DecoderEnds, "model=renamed dtype=bf16 tensor_parallel=1").kind
     };
     assert_eq!(ends(llama.vocabulary), Source::Imported);
     assert_eq!(ends(llama.vocabulary / 2), Source::Derived);
@@ -215,15 +207,9 @@ fn a_models_own_tables_come_first() {
     let adapter = |card: &Card| {
         let tables = card.tables.names().into_iter();
         let adapters = tables.filter(|(family, label)| *family == Family::Adapter && label.starts_with(table));
-        adapters
-            .map(|(family, label)| card.origin(family, &label).lent_by)
-            .collect::<Vec<_>>()
+        adapters.map(|(family, label)| card.origin(family, &label).lent_by).collect::<Vec<_>>()
     };
     assert!(adapter(&p5000).is_empty());
-    assert!(
-        adapter(&completed)
-            .iter()
-            .all(|lender| lender.as_deref() == Some("bert-base"))
-    );
+    assert!(adapter(&completed).iter().all(|lender| lender.as_deref() == Some("bert-base")));
     assert!(!adapter(&completed).is_empty());
 }

@@ -1,11 +1,12 @@
-//! How many tables of the measured cards that ship are within the limits on interpolation: none fewer than there were, and the numbers of
-//! `docs/profiles-accuracy.md`.
+//! How many tables of the measured cards that ship are within the limits on interpolation: none fewer than there were,
+//! and the numbers of `docs/profiles-accuracy.md`.
 
 use std::collections::BTreeMap;
 
 use tenantry_profiles::{Card, LeftOut, ModelKind, ModelShape, Source, TableError, TaggingHeadRow, leave_out_errors};
 
-/// Cards' tables of encoders and of what needs no model, or of decoders, that were within the first limit and within the second.
+/// Cards' tables of encoders and of what needs no model, or of decoders, that were within the first limit and within
+/// the second.
 const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
     ("cpu", ModelKind::Encoder, [46, 35]),
     ("cpu-epyc", ModelKind::Encoder, [45, 29]),
@@ -23,16 +24,10 @@ fn kind(table: &str) -> ModelKind {
 
 /// Tables checked at such points, and those within the first limit and the second.
 fn counts(errors: &[TableError], of: ModelKind, points: LeftOut) -> [usize; 3] {
-    let of_kind = || {
-        errors
-            .iter()
-            .filter(|error| error.of == points && kind(&error.table) == of)
-    };
+    let of_kind = || errors.iter().filter(|error| error.of == points && kind(&error.table) == of);
     [
         of_kind().count(),
-        of_kind()
-            .filter(|error| error.median < TableError::MEDIAN_LIMIT)
-            .count(),
+        of_kind().filter(|error| error.median < TableError::MEDIAN_LIMIT).count(),
         of_kind().filter(|error| error.p95 < TableError::P95_LIMIT).count(),
     ]
 }
@@ -68,10 +63,7 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
             "docs/profiles-accuracy.md must have the row {line}"
         );
     }
-    let cells: Vec<String> = own
-        .iter()
-        .map(|[tables, median, p95]| format!("{tables}: {median} and {p95}"))
-        .collect();
+    let cells: Vec<String> = own.iter().map(|[tables, median, p95]| format!("{tables}: {median} and {p95}")).collect();
     let line = format!(
         "| without: of these within 3 % and 8 % at their own points | {} |",
         cells.join(" | ")
@@ -88,16 +80,13 @@ fn the_page_has_what_labels_cost() {
     let card = Card::embedded("cpu-epyc-zen5").unwrap().unwrap();
     let mut ratios: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let of_two = |row: &TaggingHeadRow| {
-        let rows = card.tables.tagging_head.iter();
+        let mut rows = card.tables.tagging_head.iter();
         let at = |row: &TaggingHeadRow| (row.model.clone(), row.batch, row.tokens);
-        let two = { rows }.find(|two| two.classes == 2 && at(two) == at(row));
+        let two = rows.find(|two| two.classes == 2 && at(two) == at(row));
         two.expect("each has two classes").stats.median_us
     };
     for row in &card.tables.tagging_head {
-        ratios
-            .entry(row.classes)
-            .or_default()
-            .push(row.stats.median_us / of_two(row));
+        ratios.entry(row.classes).or_default().push(row.stats.median_us / of_two(row));
     }
     let mut middle = |classes: u32| {
         let ratios = ratios.get_mut(&classes).expect("they were measured");

@@ -1,5 +1,5 @@
-//! `docs/paper-cards.md` holds what the papers' inputs make: every number with its source, what follows from it, and what each
-//! assumption weighs. Run with `UPDATE=1` to write the page's generated part and the committed cards again.
+//! `docs/paper-cards.md` holds what the papers' inputs make: every number with its source, what follows from it, and
+//! what each assumption weighs. Run with `UPDATE=1` to write the page's generated part and the committed cards again.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -109,7 +109,8 @@ fn the_page_holds_what_the_inputs_make() {
     );
 }
 
-/// Of many tokens LoRA's products cost at least what it takes to read and write what goes in and out of them, whoever computes them.
+/// Of many tokens LoRA's products cost at least what it takes to read and write what goes in and out of them, whoever
+/// computes them.
 #[test]
 fn no_lora_is_faster_than_the_memory() {
     let model = ModelShape::builtin("llama-7b").unwrap();
@@ -137,7 +138,8 @@ fn no_lora_is_faster_than_the_memory() {
     }
 }
 
-/// Fig. 9's lines where requests share weights: 42 to 45 µs up to 64 requests, of which uniform ones are of 8 tenants, skewed ones of 9.
+/// Fig. 9's lines where requests share weights: 42 to 45 µs up to 64 requests, of which uniform ones are of 8 tenants,
+/// skewed ones of 9.
 #[test]
 fn lora_of_a_few_tenants_costs_what_that_of_one_does() {
     let (card, model) = (
@@ -145,9 +147,7 @@ fn lora_of_a_few_tenants_costs_what_that_of_one_does() {
         ModelShape::builtin("llama-7b").unwrap(),
     );
     for rank in [8, 16, 32, 64] {
-        let surface = card
-            .lora(&model, DType::F16, AdapterImplementation::Grouped, rank, 1)
-            .unwrap();
+        let surface = card.lora(&model, DType::F16, AdapterImplementation::Grouped, rank, 1).unwrap();
         let growth = |tenants| surface.cost(tenants, 64).median_ns as f64 / surface.cost(1, 1).median_ns as f64;
         for tenants in [1, 8, 9] {
             assert!(

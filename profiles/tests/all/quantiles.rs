@@ -117,9 +117,7 @@ fn a_few_slow_ops_weigh_as_much_as_they_were_measured_to() {
         (100, 10.0),
         (450, 3.0),
     ] {
-        let mut samples_us: Vec<f64> = (0..1000)
-            .map(|op| if op < slow { 100.0 * factor } else { 100.0 })
-            .collect();
+        let mut samples_us: Vec<f64> = (0..1000).map(|op| if op < slow { 100.0 * factor } else { 100.0 }).collect();
         let mean_us = 100.0 + 0.1 * f64::from(slow) * (factor - 1.0);
         let cost = measured(&mut samples_us);
         assert_eq!(cost.mean_ns() as f64, mean_us * 1e3);
@@ -132,9 +130,7 @@ fn a_few_slow_ops_weigh_as_much_as_they_were_measured_to() {
 #[test]
 fn an_exponential_tail_has_its_mean() {
     // A floor of 1 ms and 50 us on average beyond it.
-    let mut samples_us: Vec<f64> = (0..10_000)
-        .map(|i| 1e3 - 50.0 * (1.0 - (f64::from(i) + 0.5) / 1e4).ln())
-        .collect();
+    let mut samples_us: Vec<f64> = (0..10_000).map(|i| 1e3 - 50.0 * (1.0 - (f64::from(i) + 0.5) / 1e4).ln()).collect();
     let drawn_ns = drawn_mean_ns(measured(&mut samples_us));
     assert!((drawn_ns / 1.05e6 - 1.0).abs() < 1e-3, "{drawn_ns}");
 }
@@ -180,7 +176,6 @@ fn differences_below_zero_make_a_cost() {
         let mut card = synthetic_card();
         let row = &mut card.tables.dispatch[0];
         row.stats = Stats::of(&mut differences).not_negative();
-        card.validate()
-            .unwrap_or_else(|error| panic!("{differences:?}: {error}"));
+        card.validate().unwrap_or_else(|error| panic!("{differences:?}: {error}"));
     }
 }

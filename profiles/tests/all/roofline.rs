@@ -1,5 +1,5 @@
-//! How far a datasheet's roofline misses published latencies of BERT on cards that its factors were not fitted to, and that
-//! the error which derived tables state is no smaller.
+//! How far a datasheet's roofline misses published latencies of BERT on cards that its factors were not fitted to, and
+//! that the error which derived tables state is no smaller.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,11 +79,7 @@ fn published() -> Option<Vec<WholeModel>> {
 }
 
 fn percentile(left_out: &[LeftOut], percent: usize) -> f64 {
-    let mut errors: Vec<f64> = left_out
-        .iter()
-        .flat_map(|out| &out.errors)
-        .map(|error| error.abs())
-        .collect();
+    let mut errors: Vec<f64> = left_out.iter().flat_map(|out| &out.errors).map(|error| error.abs()).collect();
     errors.sort_by(f64::total_cmp);
     errors[(errors.len() * percent).div_ceil(100) - 1]
 }
@@ -131,7 +127,8 @@ fn derived_cards_miss_measured_ones_by_no_more_than_they_state() {
 /// |derived − measured| / measured, by family and card.
 type Errors = BTreeMap<Family, BTreeMap<String, Vec<f64>>>;
 
-/// The datasheet of a card that somebody measured and that has one: an imported card's command says it, a card that was measured here has its name.
+/// The datasheet of a card that somebody measured and that has one: an imported card's command says it, a card that was
+/// measured here has its name.
 fn datasheet_of(card: &Card) -> Option<Datasheet> {
     let name = match (card.provenance.source, card.device.kind) {
         (Source::Imported, _) => card.provenance.command.split_once("--gpu ")?.1.split(' ').next()?,
@@ -141,8 +138,8 @@ fn datasheet_of(card: &Card) -> Option<Datasheet> {
     Some(Datasheet::builtin(name).unwrap())
 }
 
-/// Each point of the shipped cards that somebody measured, derived from the card's datasheet. Encoder layers of imported cards, to which the factors
-/// were fitted, are left out: the test above has them.
+/// Each point of the shipped cards that somebody measured, derived from the card's datasheet. Encoder layers of
+/// imported cards, to which the factors were fitted, are left out: the test above has them.
 fn derived_against_measured() -> Errors {
     let mut errors = Errors::new();
     for name in Card::embedded_names() {
@@ -304,7 +301,8 @@ fn each_familys_derived_tables_state_what_they_miss_measured_ones_by() {
         };
         let stated = stated.unwrap_or_else(|| panic!("{family} was measured"));
         let [[median, worst_median], [p95, worst_p95]] = [50, 95].map(|percent| of_cards(by_card, percent));
-        // Fitted to these: what they state is of cards that were left out (the test above), and of one that was measured here.
+        // Fitted to these: what they state is of cards that were left out (the test above), and of one that was
+        // measured here.
         if matches!(family, Family::EncoderLayer | Family::StaticModel) {
             assert_eq!((stated.median, stated.p95), (Factors::ERROR_MEDIAN, Factors::ERROR_P95));
             assert!(

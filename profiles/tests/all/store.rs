@@ -94,12 +94,7 @@ fn points_held_out_of_no_table_are_refused() {
 
     // A point that the table has, the second of two.
     let mut card = with_held_out();
-    let there = card
-        .tables
-        .copy
-        .iter()
-        .find(|row| row.pinned && row.bytes > 777)
-        .unwrap();
+    let there = card.tables.copy.iter().find(|row| row.pinned && row.bytes > 777).unwrap();
     card.held_out.copy.push(there.clone());
     let message = card.validate().unwrap_err().to_string();
     let refused =
@@ -132,16 +127,15 @@ fn a_table_that_is_missing_or_called_otherwise_is_blamed_and_not_its_held_out_po
     );
 }
 
-/// Profiles from before look-ups were told apart by what they met and by the length of fragments: theirs were of trigrams, all together,
-/// and an origin calls the table as it did then.
+/// Profiles from before look-ups were told apart by what they met and by the length of fragments: theirs were of
+/// trigrams, all together, and an origin calls the table as it did then.
 #[test]
 fn older_tables_of_look_ups_are_read_as_what_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("card");
     let mut card = synthetic_card();
     let table = Some("model=tiny tier=memory".into());
-    card.origins
-        .push(Origin::new(Family::PlotLookup, table, Source::Assumed, "a guess"));
+    card.origins.push(Origin::new(Family::PlotLookup, table, Source::Assumed, "a guess"));
     card.save(&path).unwrap();
     let file = path.join("plot_lookup.csv");
     let text = fs::read_to_string(&file).unwrap();
@@ -150,10 +144,7 @@ fn older_tables_of_look_ups_are_read_as_what_they_were() {
         "{text}"
     );
     let without = |line: &str| {
-        let cells = line
-            .split(',')
-            .enumerate()
-            .filter(|(column, _)| ![2, 3, 6].contains(column));
+        let cells = line.split(',').enumerate().filter(|(column, _)| ![2, 3, 6].contains(column));
         cells.map(|(_, cell)| cell).collect::<Vec<_>>().join(",")
     };
     let older: Vec<String> = text.lines().map(without).collect();
@@ -262,7 +253,8 @@ proptest! {
     }
 }
 
-/// What an origin says of points that were moved is so of the table that is there: of as many points, none of which is to be moved any more.
+/// What an origin says of points that were moved is so of the table that is there: of as many points, none of which is
+/// to be moved any more.
 #[test]
 fn what_was_moved_is_told_of_the_table_that_is_there() {
     let mut told = 0;

@@ -1,5 +1,5 @@
-//! Where an axis begins, ends and is marked. plotters' own logarithmic axis is marked at powers of ten only; here a logarithmic axis is
-//! a linear one of logarithms.
+//! Where an axis begins, ends and is marked. plotters' own logarithmic axis is marked at powers of ten only; here a
+//! logarithmic axis is a linear one of logarithms.
 
 use std::ops::Range;
 
@@ -65,12 +65,7 @@ impl Scaled {
             marks: Vec::new(),
             decimals: None,
         };
-        let placed = || {
-            values
-                .iter()
-                .map(|&value| scaled.place(value))
-                .filter(|at| at.is_finite())
-        };
+        let placed = || values.iter().map(|&value| scaled.place(value)).filter(|at| at.is_finite());
         let (low, high) = placed().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| {
             (low.min(at), high.max(at))
         });
@@ -157,9 +152,7 @@ fn room(low: f64, high: f64) -> f64 {
 fn log_marks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high - low > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let powers = low.floor() as i32..=high.ceil() as i32;
-    powers
-        .flat_map(|power| steps.iter().map(move |step| f64::from(power) + step.log10()))
-        .collect()
+    powers.flat_map(|power| steps.iter().map(move |step| f64::from(power) + step.log10())).collect()
 }
 
 /// Of fewer nobody reads a value.

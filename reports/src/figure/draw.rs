@@ -84,13 +84,11 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
             .map(|place| place.filter(|(x, y)| x.is_finite() && y.is_finite()))
             .collect();
         let style = style(line, dots);
-        // Where points are marked, the line goes on over a gap; elsewhere a gap is one, and a value between two is a point.
+        // Where points are marked, the line goes on over a gap; elsewhere a gap is one, and a value between two is a
+        // point.
         let parts: Vec<Vec<(f64, f64)>> = match line.points {
             true => vec![places.iter().flatten().copied().collect()],
-            false => places
-                .split(Option::is_none)
-                .map(|part| part.iter().flatten().copied().collect())
-                .collect(),
+            false => places.split(Option::is_none).map(|part| part.iter().flatten().copied().collect()).collect(),
         };
         for part in parts.into_iter().filter(|part| part.len() > 1) {
             match dash(line.style.stroke) {
@@ -109,11 +107,7 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
                 .filter_map(|part| if let [Some(alone)] = part { Some(*alone) } else { None })
                 .collect(),
         };
-        chart.draw_series(
-            marks
-                .into_iter()
-                .map(|place| Circle::new(place, radius, style.filled())),
-        )?;
+        chart.draw_series(marks.into_iter().map(|place| Circle::new(place, radius, style.filled())))?;
         let spans = view.xs.iter().zip(&line.spans).filter_map(|(&at, span)| {
             let ends = (*span)?.map(|end| (x.place(at), y.place(end)));
             ends.iter().all(|(_, end)| end.is_finite()).then_some(ends)
@@ -145,13 +139,9 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
 /// Ops on their lanes.
 pub fn lanes<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: &GanttView) -> Drawn<DB> {
     let px = |units: u32| units * dots;
-    let used = CATEGORIES
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| view.ops.iter().any(|op| op.2 == *index));
-    let names: Vec<(&str, ShapeStyle, Stroke)> = used
-        .map(|(index, name)| (*name, KINDS[index].stroke_width(px(8)), Stroke::Solid))
-        .collect();
+    let used = CATEGORIES.iter().enumerate().filter(|(index, _)| view.ops.iter().any(|op| op.2 == *index));
+    let names: Vec<(&str, ShapeStyle, Stroke)> =
+        used.map(|(index, name)| (*name, KINDS[index].stroke_width(px(8)), Stroke::Solid)).collect();
     let plot = with_legend(area, dots, &names)?;
     let ops = &view.ops[..view.ops.len().min(OPS)];
     let lanes = view.lanes.len();
@@ -227,7 +217,8 @@ fn with_legend<DB: DrawingBackend>(
     Ok(plot)
 }
 
-/// A name that is at most so wide, in pixels: its middle gives way to an ellipsis, since names that begin alike differ at their ends.
+/// A name that is at most so wide, in pixels: its middle gives way to an ellipsis, since names that begin alike differ
+/// at their ends.
 fn shortened<DB: DrawingBackend>(
     area: &Area<DB>,
     name: &str,

@@ -1,7 +1,7 @@
 //! The page's charts as files for papers: each as SVG, which scales, and as PNG, which every program takes.
 //!
-//! Drawn by plotters on white, in the page's colours, with DejaVu Sans. A chart between whose views a reader chooses becomes a file
-//! for each, named after the choice: `sweep-p98-ms.svg`.
+//! Drawn by plotters on white, in the page's colours, with DejaVu Sans. A chart between whose views a reader chooses
+//! becomes a file for each, named after the choice: `sweep-p98-ms.svg`.
 
 mod axis;
 mod draw;
@@ -44,7 +44,8 @@ pub struct Figures {
     pub of: usize,
 }
 
-/// Writes all charts of a page into a folder, which is made where it is missing. Once `interrupt` is set it ends with the figure.
+/// Writes all charts of a page into a folder, which is made where it is missing. Once `interrupt` is set it ends with
+/// the figure.
 ///
 /// # Errors
 /// When a file cannot be written; the error names it.
@@ -68,10 +69,7 @@ fn write_all(
     interrupt: &AtomicBool,
 ) -> Result<Figures, ReportError> {
     fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
-    let figures: Vec<_> = { charts.iter() }
-        .flat_map(of_chart)
-        .chain(gantt.into_iter().flat_map(of_gantt))
-        .collect();
+    let figures: Vec<_> = charts.iter().flat_map(of_chart).chain(gantt.into_iter().flat_map(of_gantt)).collect();
     let mut written = Figures {
         files: Vec::new(),
         drawn: 0,
@@ -159,10 +157,7 @@ fn to_svg(path: &Path, figure: &Figure<'_>) -> Result<String, ReportError> {
 /// The library writes to a path: to one beside the file's own, which then takes its name.
 fn write_png(path: &Path, figure: &Figure<'_>) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let beside = tempfile::Builder::new()
-        .prefix(PREFIX)
-        .suffix(".png")
-        .tempfile_in(folder);
+    let beside = tempfile::Builder::new().prefix(PREFIX).suffix(".png").tempfile_in(folder);
     let beside = beside.map_err(|source| ReportError::io(path, source))?;
     let size = (SIZE.0 * DOTS, SIZE.1 * DOTS);
     draw_on(BitMapBackend::new(beside.path(), size), DOTS, figure).map_err(|message| failed(path, message))?;
@@ -249,9 +244,7 @@ mod tests {
     #[test]
     fn each_figure_has_a_file_of_its_own() {
         let long = "x".repeat(300);
-        let points: Vec<Value> = ["a+b", "a-b", "A B", &long, &format!("{long}y")]
-            .map(Value::from)
-            .into();
+        let points: Vec<Value> = ["a+b", "a-b", "A B", &long, &format!("{long}y")].map(Value::from).into();
         let runs: Vec<Run> = points
             .into_iter()
             .map(|point| {

@@ -1,4 +1,5 @@
-//! What changed step by step while a run went on: how many instances each runtime had (Arlo, Fig. 12), how many cards there were.
+//! What changed step by step while a run went on: how many instances each runtime had (Arlo, Fig. 12), how many cards
+//! there were.
 
 use super::charts::{Axis, Chart, Choice, Compared, Line, LineStyle, MAX_LINES, View, point_choice, words};
 use crate::group::Group;
@@ -73,7 +74,7 @@ fn chart(compared: &Compared<'_, '_>, kind: &Kind) -> Option<Chart> {
         return None;
     }
     let of = |point: usize, name: &String| {
-        let found = { compared.all_at(point) }.find(|group| compared.name(group) == *name);
+        let found = compared.all_at(point).find(|group| compared.name(group) == *name);
         found.and_then(|group| view(group, kind)).unwrap_or_else(View::empty)
     };
     let views = (0..compared.points.len()).flat_map(|point| names.iter().map(move |name| of(point, name)));
@@ -116,20 +117,14 @@ fn view(group: &Group<'_>, kind: &Kind) -> Option<View> {
     };
     // Each stays until the next: a step.
     let ends = shown[1..].iter().map(|(from, _)| *from).chain([until]);
-    let xs: Vec<f64> = shown
-        .iter()
-        .zip(ends)
-        .flat_map(|((from, _), to)| [*from, to.max(*from)])
-        .collect();
+    let xs: Vec<f64> = shown.iter().zip(ends).flat_map(|((from, _), to)| [*from, to.max(*from)]).collect();
     let columns = names.iter().enumerate().take(MAX_LINES);
     let line = |(column, name): (usize, &&str)| Line {
         name: (*name).to_owned(),
         system: None,
         style: LineStyle::nth(column),
         points: false,
-        ys: { shown.iter() }
-            .flat_map(|(_, counts)| [Some(f64::from(counts[column])); 2])
-            .collect(),
+        ys: shown.iter().flat_map(|(_, counts)| [Some(f64::from(counts[column])); 2]).collect(),
         spans: Vec::new(),
     };
     let (first, last) = (&shown[0].1, &shown[shown.len() - 1].1);
@@ -162,7 +157,8 @@ mod tests {
             let mut record = testing::record(100, Duration::from_millis(5));
             record.fleet = Some(FleetUse {
                 runtimes: vec![("base".into(), 64), ("base".into(), 512)],
-                allocations: { allocations.iter() }
+                allocations: allocations
+                    .iter()
                     .map(|(at, counts)| (Time::ZERO + Duration::from_secs(*at), counts.to_vec()))
                     .collect(),
                 ..FleetUse::default()
@@ -181,11 +177,7 @@ mod tests {
             view.summary,
             "base/64: 2 at first, 3 at last; base/512: 2 at first, 1 at last"
         );
-        let ys: Vec<Vec<f64>> = view
-            .lines
-            .iter()
-            .map(|line| line.ys.iter().flatten().copied().collect())
-            .collect();
+        let ys: Vec<Vec<f64>> = view.lines.iter().map(|line| line.ys.iter().flatten().copied().collect()).collect();
         assert_eq!(ys, [[2.0, 2.0, 3.0, 3.0], [2.0, 2.0, 1.0, 1.0]]);
     }
 
@@ -195,9 +187,7 @@ mod tests {
             let mut record = testing::record(100, Duration::from_millis(5));
             let counts = |of: u32| vec![of; runtimes as usize];
             record.fleet = Some(FleetUse {
-                runtimes: (0..runtimes)
-                    .map(|runtime| ("base".into(), 64 * (runtime + 1)))
-                    .collect(),
+                runtimes: (0..runtimes).map(|runtime| ("base".into(), 64 * (runtime + 1))).collect(),
                 allocations: vec![
                     (Time::ZERO, counts(1)),
                     (Time::ZERO + Duration::from_secs(4), counts(2)),

@@ -1,5 +1,5 @@
-//! What the page's script draws, described so that one short script draws it all: lines over shared x values, in one or several
-//! views between which the reader chooses.
+//! What the page's script draws, described so that one short script draws it all: lines over shared x values, in one or
+//! several views between which the reader chooses.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,8 @@ use crate::summary::SloSummary;
 
 /// Lines that a view can hold and a reader can tell apart.
 pub(crate) const MAX_LINES: usize = 24;
-/// Colours of the page's palette, used again with another stroke where there are more systems; the one after them is grey.
+/// Colours of the page's palette, used again with another stroke where there are more systems; the one after them is
+/// grey.
 pub(crate) const COLORS: usize = 8;
 /// Where a run without a sweep point stands beside others that have one.
 const APART: &str = "no sweep point";
@@ -246,7 +247,8 @@ impl Axis {
     }
 }
 
-/// What is set side by side: the systems, the sweep points and the machines of some groups, in the order of their first runs.
+/// What is set side by side: the systems, the sweep points and the machines of some groups, in the order of their first
+/// runs.
 #[derive(Debug)]
 pub struct Compared<'g, 'a> {
     /// All of them.
@@ -288,10 +290,7 @@ impl<'g, 'a> Compared<'g, 'a> {
         }
         // Beside a sweep, a run of another folder needs a name for where it stands.
         if points.len() > 1 {
-            points
-                .iter_mut()
-                .filter(|point| point.is_empty())
-                .for_each(|point| *point = APART.to_owned());
+            points.iter_mut().filter(|point| point.is_empty()).for_each(|point| *point = APART.to_owned());
         }
         Compared {
             groups,

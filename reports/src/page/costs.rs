@@ -1,4 +1,5 @@
-//! The charts of a profile: costs over sizes, both axes logarithmic, a view for each table that the reader chooses between.
+//! The charts of a profile: costs over sizes, both axes logarithmic, a view for each table that the reader chooses
+//! between.
 
 use super::charts::{Axis, Chart, Choice, GREY, Line, LineStyle, MAX_LINES, Stroke, View, coarse, words};
 use crate::human;
@@ -105,10 +106,7 @@ struct Place {
 
 /// None where there is nothing to draw.
 pub(super) fn chart(curves: &Curves) -> Option<Chart> {
-    let drawn = curves
-        .views
-        .iter()
-        .filter_map(|each| Some((each.option.clone(), view(curves, each)?)));
+    let drawn = curves.views.iter().filter_map(|each| Some((each.option.clone(), view(curves, each)?)));
     let (mut options, views): (Vec<String>, Vec<View>) = drawn.unzip();
     let (title, choices) = match options.len() {
         0 => return None,

@@ -275,15 +275,11 @@ fn over_time(
     let series = groups.iter().map(|group| &group.runs[0].curves.series);
     // Widths are powers of two of the same width, so that the widest is a multiple of all others.
     let widest_ns = series.clone().map(|series| series.width.0).max()?;
-    let longest_ns = series
-        .map(|series| series.width.0 * series.windows.len() as u64)
-        .max()?;
+    let longest_ns = series.map(|series| series.width.0 * series.windows.len() as u64).max()?;
     let points = compared.points_of_a_line() as u64;
     let width_ns = widest_ns * longest_ns.div_ceil(widest_ns * points).max(1);
     let width_s = width_ns as f64 / 1e9;
-    let xs: Vec<f64> = (0..longest_ns.div_ceil(width_ns))
-        .map(|i| coarse(i as f64 * width_s))
-        .collect();
+    let xs: Vec<f64> = (0..longest_ns.div_ceil(width_ns)).map(|i| coarse(i as f64 * width_s)).collect();
     if xs.len() < 2 {
         return None;
     }

@@ -64,7 +64,7 @@ pub fn gantt(compared: &Compared<'_, '_>) -> Option<Gantt> {
     }
     let ops = MAX_OPS / compared.groups.len().max(1);
     let view = |point: usize, name: &String| {
-        let found = { compared.all_at(point) }.find(|group| compared.name(group) == *name);
+        let found = compared.all_at(point).find(|group| compared.name(group) == *name);
         found.map(|group| view(group, ops)).unwrap_or_default()
     };
     let views: Vec<GanttView> = (0..compared.points.len())

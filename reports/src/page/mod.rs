@@ -1,9 +1,9 @@
 //! `report.html`: one page that needs nothing but itself.
 //!
-//! `answer` is what it says first, `view` what it says in tables and bars; `charts` is how a chart is described to the page's script,
-//! `curves`, `changes`, `sweep`, `gantt` and, of profiles, `costs` and `ratios` which there are. Everything a user named passes
-//! through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are escaped, so that no name can end its
-//! script element. The page's own content policy forbids it any request.
+//! `answer` is what it says first, `view` what it says in tables and bars; `charts` is how a chart is described to the
+//! page's script, `curves`, `changes`, `sweep`, `gantt` and, of profiles, `costs` and `ratios` which there are.
+//! Everything a user named passes through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are
+//! escaped, so that no name can end its script element. The page's own content policy forbids it any request.
 
 mod answer;
 mod changes;
@@ -133,15 +133,12 @@ fn environment() -> Result<Environment<'static>, ReportError> {
     Ok(environment)
 }
 
-/// JSON inside of a script element: without the spaces that `tojson` writes, which are a seventh of a page, and without what could end
-/// the element.
+/// JSON inside of a script element: without the spaces that `tojson` writes, which are a seventh of a page, and without
+/// what could end the element.
 fn script_json(value: minijinja::Value) -> Result<minijinja::Value, minijinja::Error> {
     let json = serde_json::to_string(&value)
         .map_err(|error| minijinja::Error::new(minijinja::ErrorKind::BadSerialization, "no JSON").with_source(error))?;
-    let json = json
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026");
+    let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
     Ok(minijinja::Value::from_safe_string(json))
 }
 
@@ -190,16 +187,10 @@ impl Page<'_> {
             verdict: self.validation.and_then(validation::sentence),
             styles: (0..compared.systems.len()).map(charts::LineStyle::nth).collect(),
             columns: view::columns(&metrics),
-            rows: groups
-                .iter()
-                .map(|group| view::Row::new(&compared, group, &metrics))
-                .collect(),
+            rows: groups.iter().map(|group| view::Row::new(&compared, group, &metrics)).collect(),
             rows_open: groups.len() <= MAX_OPEN_ROWS,
             repeated: groups.iter().any(|group| group.runs.len() > 1),
-            chart_data: drawn
-                .map(Drawn::Chart)
-                .chain(charts.gantt.iter().map(Drawn::Gantt))
-                .collect(),
+            chart_data: drawn.map(Drawn::Chart).chain(charts.gantt.iter().map(Drawn::Gantt)).collect(),
             sweep: charts.sweep.as_ref(),
             charts: &charts.main,
             stage_names: view::STAGES,
@@ -319,9 +310,7 @@ mod tests {
         let id = chart["id"].as_str().unwrap();
         assert_eq!(page.matches(&format!(r#"id="chart-{id}""#)).count(), 1, "{id}");
         let options = |choice: &serde_json::Value| choice["options"].as_array().unwrap().len();
-        let choices = chart["choices"]
-            .as_array()
-            .map(|choices| choices.iter().map(options).product());
+        let choices = chart["choices"].as_array().map(|choices| choices.iter().map(options).product());
         let views = chart["views"].as_array().unwrap();
         assert_eq!(views.len(), choices.unwrap_or(1), "{id}");
         for view in views {
@@ -408,10 +397,7 @@ mod tests {
         assert_eq!(page.matches("</script").count(), harmless.matches("</script").count());
         assert!(!page.contains("<img"));
         assert!(
-            chart_data(&page)[0]["views"][0]["lines"][0]["name"]
-                .as_str()
-                .unwrap()
-                .starts_with(hostile),
+            chart_data(&page)[0]["views"][0]["lines"][0]["name"].as_str().unwrap().starts_with(hostile),
             "unharmed in the data"
         );
     }

@@ -101,13 +101,7 @@ mod tests {
         let html = page.render().unwrap();
         assert!(html.contains("a &lt;b&gt;") && html.contains("one &amp; only"));
         assert!(html.contains("<td class=\"figure\">12</td>"));
-        let data = html
-            .split("id=\"chart-data\">")
-            .nth(1)
-            .unwrap()
-            .split("</script>")
-            .next()
-            .unwrap();
+        let data = html.split("id=\"chart-data\">").nth(1).unwrap().split("</script>").next().unwrap();
         let data: serde_json::Value = serde_json::from_str(data).unwrap();
         assert_eq!(data[0]["views"][0]["lines"][0]["ys"], serde_json::json!([1.0, 4.0]));
         assert!(!html.contains("http://") && !html.contains("src=\"http"));

@@ -1,4 +1,5 @@
-//! The page of `profile compare --report`: what one card takes over what another does, family by family and table by table.
+//! The page of `profile compare --report`: what one card takes over what another does, family by family and table by
+//! table.
 //!
 //! It takes ratios and cells ready made: this crate does not know what a profile is.
 

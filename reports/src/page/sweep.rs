@@ -1,4 +1,5 @@
-//! The chart of figures over a sweep: what a reader chooses is up, the values of a swept key are across, a line is a system.
+//! The chart of figures over a sweep: what a reader chooses is up, the values of a swept key are across, a line is a
+//! system.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,9 +24,7 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
     if alongs.is_empty() || metrics.is_empty() {
         return None;
     }
-    let views = metrics
-        .iter()
-        .flat_map(|metric| alongs.iter().map(move |along| view(compared, metric, along)));
+    let views = metrics.iter().flat_map(|metric| alongs.iter().map(move |along| view(compared, metric, along)));
     let views = views.collect();
     let choices = [
         ("Figure", metrics.iter().map(|metric| metric.title.to_owned()).collect()),
@@ -44,11 +43,7 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
         title: "Figures over the sweep".to_owned(),
         caption: "A point is a system at a sweep point, the mean over its repeats, with a bar from the least to the \
                   most of them; the lines between only lead the eye.",
-        choices: choices
-            .into_iter()
-            .map(choice)
-            .filter(|choice| choice.options.len() > 1)
-            .collect(),
+        choices: choices.into_iter().map(choice).filter(|choice| choice.options.len() > 1).collect(),
         views,
     })
 }
@@ -56,7 +51,7 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
 /// What is chosen first is what the target limits; p98 where that has no figure.
 fn metrics(compared: &Compared<'_, '_>, keys: &[Key<'_>]) -> Vec<&'static Metric> {
     // Where no point could be run there is none.
-    let slo = { compared.groups.iter().flat_map(|group| &group.runs) }.find_map(|run| run.summary.slo.as_ref());
+    let slo = compared.groups.iter().flat_map(|group| &group.runs).find_map(|run| run.summary.slo.as_ref());
     let is_swept = |group: &Group<'_>| keys.iter().any(|key| group.parameters().contains_key(key.name));
     let has = |metric: &&Metric| {
         let mut groups = compared.groups.iter();
@@ -125,18 +120,13 @@ fn keys<'a>(compared: &Compared<'_, 'a>) -> Vec<Key<'a>> {
 /// The values in ascending order, where all are numbers of one quantity; in the unit of the least.
 fn numbers(values: &mut [&Value]) -> Option<(Vec<f64>, String)> {
     let (_, base) = number(values[0])?;
-    if values
-        .iter()
-        .any(|value| number(value).is_none_or(|(_, other)| other != base))
-    {
+    if values.iter().any(|value| number(value).is_none_or(|(_, other)| other != base)) {
         return None;
     }
     let of = |value: &Value| number(value).map_or(0.0, |(number, _)| number);
     values.sort_by(|a, b| of(a).total_cmp(&of(b)));
     let (_, unit) = written(values[0])?;
-    let times = { UNITS.iter() }
-        .find(|(name, ..)| *name == unit)
-        .map_or(1.0, |(_, times, _)| *times);
+    let times = UNITS.iter().find(|(name, ..)| *name == unit).map_or(1.0, |(_, times, _)| *times);
     let as_written = |value: &Value| match written(value) {
         Some((number, own)) if own == unit => number,
         _ => of(value) / times,
@@ -151,9 +141,7 @@ fn written(value: &Value) -> Option<(f64, &str)> {
     }
     let text = value.as_str()?;
     // As scenarios read it: an `e` is an exponent's, since no unit begins with one.
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && !".+-eE".contains(c))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && !".+-eE".contains(c)).unwrap_or(text.len());
     Some((text[..end].trim().parse().ok()?, text[end..].trim()))
 }
 
@@ -467,13 +455,7 @@ mod tests {
             "{line:?}"
         );
         let alone = of(&[runs[0].clone(), runs[2].clone()]).unwrap();
-        assert!(
-            alone
-                .views
-                .iter()
-                .flat_map(|view| &view.lines)
-                .all(|line| line.spans.is_empty())
-        );
+        assert!(alone.views.iter().flat_map(|view| &view.lines).all(|line| line.spans.is_empty()));
     }
 
     #[test]
@@ -501,10 +483,7 @@ mod tests {
     #[test]
     fn values_are_drawn_in_one_unit_however_they_are_written() {
         let view = |values: &[&str]| {
-            let runs: Vec<Run> = values
-                .iter()
-                .map(|&value| run("hmi", &[("rate", value.into())], 10))
-                .collect();
+            let runs: Vec<Run> = values.iter().map(|&value| run("hmi", &[("rate", value.into())], 10)).collect();
             of(&runs).unwrap().views.remove(0)
         };
         let exponents = view(&["1e2/s", "5e2/s", "2.5e2/s"]);
@@ -526,7 +505,8 @@ mod tests {
         assert_eq!(view(&["english", "e"]).x.names, ["english", "e"]);
     }
 
-    /// Such a run has figures that no system of the sweep has, and would be a line without a value on an axis without ends.
+    /// Such a run has figures that no system of the sweep has, and would be a line without a value on an axis without
+    /// ends.
     #[test]
     fn a_run_of_another_folder_has_no_part_in_the_sweep() {
         let mut runs: Vec<Run> = Vec::new();
@@ -543,12 +523,7 @@ mod tests {
         let chart = chart(&compared).unwrap();
         assert_eq!(chart.choices.len(), 1, "one way through the sweep");
         assert!(!chart.choices[0].options.iter().any(|title| title.starts_with("TTFT")));
-        assert!(
-            chart
-                .views
-                .iter()
-                .all(|view| view.lines.iter().all(|line| line.name == "hmi"))
-        );
+        assert!(chart.views.iter().all(|view| view.lines.iter().all(|line| line.name == "hmi")));
         // With a figure that one of two systems has, the other is not in the legend.
         for tenants in [10, 100] {
             let mut generating = run("punica", &[("tenants.count", tenants.into())], tenants);

@@ -53,9 +53,7 @@ impl View {
                 spread(figure.simulated),
                 spread(figure.executed),
                 percent(figure.error_percent),
-                figure
-                    .limit_percent
-                    .map_or(ABSENT.to_owned(), |limit| format!("±{} %", human::number(limit))),
+                figure.limit_percent.map_or(ABSENT.to_owned(), |limit| format!("±{} %", human::number(limit))),
                 figure.verdict.map_or(ABSENT, word).to_owned(),
             ]
         });

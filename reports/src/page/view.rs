@@ -286,8 +286,8 @@ pub fn classes(compared: &Compared<'_, '_>) -> Vec<Class> {
     compared.groups.iter().flat_map(rows).collect()
 }
 
-/// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point where that tells
-/// those of one folder apart, else with the systems that were asked so.
+/// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point
+/// where that tells those of one folder apart, else with the systems that were asked so.
 pub fn workloads(compared: &Compared<'_, '_>, of_one_folder: bool) -> Vec<(String, Vec<(&'static str, String)>)> {
     let mut known: Vec<(WorkloadSummary, Vec<&Group<'_>>)> = Vec::new();
     for group in compared.groups {
@@ -342,8 +342,8 @@ fn seconds(run: &RunSummary, workload: &WorkloadSummary) -> f64 {
     workload.rate_rps.map_or(0.0, of_rate)
 }
 
-/// What the dispersion of the counts of so many seconds says: of few seconds nothing, and of others only what a Poisson process hardly ever
-/// comes to is unlike one.
+/// What the dispersion of the counts of so many seconds says: of few seconds nothing, and of others only what a Poisson
+/// process hardly ever comes to is unlike one.
 fn burstiness(dispersion: f64, seconds: f64) -> Option<&'static str> {
     /// Of fewer seconds a Poisson process comes out at almost anything.
     const FEW: f64 = 10.0;
@@ -373,9 +373,7 @@ fn in_words(workload: &WorkloadSummary, seconds: f64) -> Vec<(&'static str, Stri
     let facts = [
         (
             "Rate",
-            workload
-                .rate_rps
-                .map(|rate| format!("{} requests a second on average", human::number(rate))),
+            workload.rate_rps.map(|rate| format!("{} requests a second on average", human::number(rate))),
         ),
         (
             "Burstiness",
@@ -396,10 +394,7 @@ fn in_words(workload: &WorkloadSummary, seconds: f64) -> Vec<(&'static str, Stri
         ("Input tokens", Some(tokens(workload.input_tokens))),
         ("Output tokens", workload.output_tokens.map(tokens)),
     ];
-    facts
-        .into_iter()
-        .filter_map(|(name, text)| Some((name, text?)))
-        .collect()
+    facts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }
 
 /// Percent for a style sheet.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// What was asked, the warm-up included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSummary {
-    /// Before the first request, in whole seconds, where that is longer than all requests last: a recording whose clock counts from some other
-    /// moment.
+    /// Before the first request, in whole seconds, where that is longer than all requests last: a recording whose clock
+    /// counts from some other moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
     /// Requests a second, from the second of the first arrival up to the last.
@@ -46,8 +46,8 @@ pub struct FairnessSummary {
     pub tenants_answered: Option<u64>,
     /// Each tenant's mean latency, over the tenants that were answered.
     pub tenant_mean_latency_ms: Across,
-    /// Jain's index of those means: 1 where they all wait alike, 1/n where one waits and the others do not (Jain, Chiu and Hawe,
-    /// 1984).
+    /// Jain's index of those means: 1 where they all wait alike, 1/n where one waits and the others do not (Jain, Chiu
+    /// and Hawe, 1984).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jain_index: Option<f64>,
     /// Share of the tenants for whom the latency target was met, counted as for `slo_attainment`.
@@ -58,8 +58,7 @@ pub struct FairnessSummary {
 impl FairnessSummary {
     /// Of the tenants, the share that was answered, of which alone latencies are.
     pub fn answered_share(&self) -> f64 {
-        self.tenants_answered
-            .map_or(1.0, |answered| answered as f64 / self.tenants as f64)
+        self.tenants_answered.map_or(1.0, |answered| answered as f64 / self.tenants as f64)
     }
 }
 

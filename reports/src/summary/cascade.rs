@@ -19,8 +19,9 @@ pub struct CascadeSummary {
     /// The same of those that each stage returned; null where it returned none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_by_stage: Option<Vec<Option<f64>>>,
-    /// Time of a whole card that a request takes, where each model runs as often on a card as its packing factor says: the sum over models of
-    /// mean time, share of the requests and 1 / packing factor (Tabi, section 7.1). Absent where a factor is not known.
+    /// Time of a whole card that a request takes, where each model runs as often on a card as its packing factor says:
+    /// the sum over models of mean time, share of the requests and 1 / packing factor (Tabi, section 7.1). Absent where
+    /// a factor is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed_gpu_ms_per_request: Option<f64>,
     /// The models in their order.
@@ -91,20 +92,14 @@ impl CascadeSummary {
             })
         };
         Some(CascadeSummary {
-            returned_share_by_stage: record
-                .returned
-                .iter()
-                .map(|&count| share(count))
-                .collect::<Option<_>>()?,
+            returned_share_by_stage: record.returned.iter().map(|&count| share(count)).collect::<Option<_>>()?,
             accuracy: ratio(
                 record.right.iter().sum::<u64>() as f64,
                 record.judged.iter().sum::<u64>() as f64,
             ),
             accuracy_by_stage: record.judged.iter().any(|&judged| judged > 0).then(|| {
                 let stages = record.right.iter().zip(&record.judged);
-                stages
-                    .map(|(&right, &judged)| ratio(right as f64, judged as f64))
-                    .collect()
+                stages.map(|(&right, &judged)| ratio(right as f64, judged as f64)).collect()
             }),
             packed_gpu_ms_per_request: cost.map(rounded),
             stages: stages().map(stage).collect::<Option<_>>()?,

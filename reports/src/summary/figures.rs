@@ -107,8 +107,7 @@ impl SloSummary {
 
     /// The whole answer's limit, where there is no other.
     pub(crate) fn only_latency_ms(&self) -> Option<f64> {
-        self.latency_ms
-            .filter(|_| self.ttft_ms.is_none() && self.tpot_ms.is_none())
+        self.latency_ms.filter(|_| self.ttft_ms.is_none() && self.tpot_ms.is_none())
     }
 
     /// All limits: "100 ms", "1 s to the first token and 50 ms a token".

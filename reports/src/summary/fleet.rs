@@ -46,7 +46,7 @@ impl FleetSummary {
         FleetSummary {
             decisions: fleet.decisions,
             fallbacks: fleet.fallbacks.values().sum(),
-            fallbacks_by: { fleet.fallbacks.iter() }.map(why).collect(),
+            fallbacks_by: fleet.fallbacks.iter().map(why).collect(),
             late: fleet.late,
             replaced: fleet.replaced,
             redispatched: fleet.redispatched,

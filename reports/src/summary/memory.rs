@@ -49,13 +49,15 @@ pub struct GenerationSummary {
     /// Adapters that were read from the disk; absent where host memory holds all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<u64>,
-    /// Requests whose keys and values were copied from the card that took their prompts in to another; absent where every card does both.
+    /// Requests whose keys and values were copied from the card that took their prompts in to another; absent where
+    /// every card does both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<u64>,
     /// Bytes of such copies, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transferred_bytes: Option<u64>,
-    /// Requests that were given fewer tokens than they ask for, since the model has no positions for more; absent where none was.
+    /// Requests that were given fewer tokens than they ask for, since the model has no positions for more; absent where
+    /// none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortened: Option<u64>,
 }
@@ -71,7 +73,8 @@ pub struct LookupSummary {
     pub root_hits: u64,
     /// Neither: shorter fragments did.
     pub fallbacks: u64,
-    /// Bytes of what was found that were copied to the cards, padding included; absent in what was written before 0.1 told it.
+    /// Bytes of what was found that were copied to the cards, padding included; absent in what was written before 0.1
+    /// told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged_bytes: Option<u64>,
 }

@@ -1,10 +1,11 @@
 //! What is said of a run: `summary.json`.
 //!
-//! What does not apply is absent, never zero: a system that finished nothing has no `latency_ms`, one that swaps nothing has no
-//! `swap`. Counts of requests are always there. All times are milliseconds but `duration_s`; shares lie between 0 and 1.
+//! What does not apply is absent, never zero: a system that finished nothing has no `latency_ms`, one that swaps
+//! nothing has no `swap`. Counts of requests are always there. All times are milliseconds but `duration_s`; shares lie
+//! between 0 and 1.
 //!
-//! Floats are rounded to six significant digits, which is more than any measurement here has and keeps the file readable and
-//! identical for the same input. Nothing in it comes from a clock, a host or a path.
+//! Floats are rounded to six significant digits, which is more than any measurement here has and keeps the file
+//! readable and identical for the same input. Nothing in it comes from a clock, a host or a path.
 
 mod asked;
 mod cascade;

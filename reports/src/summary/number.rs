@@ -22,8 +22,5 @@ pub(super) fn ratio(part: f64, whole: f64) -> Option<f64> {
 
 /// By the reasons' names.
 pub(super) fn named<R: Copy>(counts: &ByReason<R>, name: fn(R) -> &'static str) -> BTreeMap<String, u64> {
-    counts
-        .iter()
-        .map(|(reason, count)| (name(*reason).to_owned(), *count))
-        .collect()
+    counts.iter().map(|(reason, count)| (name(*reason).to_owned(), *count)).collect()
 }

@@ -61,8 +61,8 @@ pub struct RunSummary {
     /// Of each request, the mean time from one token to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot_ms: Option<Distribution>,
-    /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps follow each other with
-    /// nothing between them, each counts as their mean.
+    /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps
+    /// follow each other with nothing between them, each counts as their mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_gap_ms: Option<Distribution>,
     /// Of each request with several tokens, the longest of these.
@@ -89,8 +89,9 @@ pub struct RunSummary {
     /// The target, and whether it was met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo: Option<SloSummary>,
-    /// Share of requests answered within the target, of those that arrived after the warm-up. Who was refused or failed, gave up after the
-    /// target had passed, or was left at the end missed it; who gave up before tells nothing, and does not count.
+    /// Share of requests answered within the target, of those that arrived after the warm-up. Who was refused or
+    /// failed, gave up after the target had passed, or was left at the end missed it; who gave up before tells nothing,
+    /// and does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo_attainment: Option<f64>,
     /// Requests inside, averaged over the whole run.
@@ -121,13 +122,13 @@ pub struct RunSummary {
     /// Absent where tenants are no tasks that share models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskSummary>,
-    /// Cards with a request on them, averaged over the time after the warm-up; where cards come and go, from their start-up until they are given back.
-    /// Absent for other encoders, whose cards are all kept.
+    /// Cards with a request on them, averaged over the time after the warm-up; where cards come and go, from their
+    /// start-up until they are given back. Absent for other encoders, whose cards are all kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_time_weighted: Option<f64>,
-    /// What the cards cost while a million requests are answered, at the pace after the warm-up and in the currency of the scenario's
-    /// prices: all of the cluster's cards, whether busy or not; where they come and go, `gpus_time_weighted` of them. Absent without a price, and
-    /// where nothing was answered.
+    /// What the cards cost while a million requests are answered, at the pace after the warm-up and in the currency of
+    /// the scenario's prices: all of the cluster's cards, whether busy or not; where they come and go,
+    /// `gpus_time_weighted` of them. Absent without a price, and where nothing was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_million_requests: Option<f64>,
     /// Absent where nothing is looked up.
@@ -180,9 +181,7 @@ impl RunSummary {
             failed_by: named(&record.failed, FailureReason::name),
             duration_s: rounded(duration_s),
             throughput_rps,
-            output_tokens_per_s: record
-                .generation
-                .and_then(|_| ratio(record.output_tokens as f64, duration_s)),
+            output_tokens_per_s: record.generation.and_then(|_| ratio(record.output_tokens as f64, duration_s)),
             ttft_ms: Distribution::of(&record.first_token),
             tpot_ms: Distribution::of(&record.per_token),
             token_gap_ms: Distribution::of(&record.token_gap),
@@ -207,7 +206,7 @@ impl RunSummary {
             swap: record.swaps.map(SwapSummary::of),
             tasks: record.tasks.as_ref().map(TaskSummary::new),
             generation: record.generation.map(GenerationSummary::of),
-            scaling: { record.generation.and(record.scaling.as_ref()) }.map(ScalingSummary::new),
+            scaling: record.generation.and(record.scaling.as_ref()).map(ScalingSummary::new),
             gpus_time_weighted: fleet_gpus.or_else(|| {
                 let occupied = record.generation?.occupied;
                 ratio(occupied.as_secs_f64(), duration_s)
@@ -220,14 +219,17 @@ impl RunSummary {
             workload: None,
             fairness: None,
             classes: BTreeMap::new(),
-            cascade: { record.cascade.as_ref() }
+            cascade: record
+                .cascade
+                .as_ref()
                 .and_then(|cascade| CascadeSummary::new(cascade, record.scaling.as_ref())),
             management: ManagementSummary::of(&record.management),
             fleet: record.fleet.as_ref().map(FleetSummary::new),
         }
     }
 
-    /// The parts of the mean latency in the order in which a request meets them, in milliseconds; `None` where nothing finished.
+    /// The parts of the mean latency in the order in which a request meets them, in milliseconds; `None` where nothing
+    /// finished.
     pub fn stages_ms(&self) -> [(&'static str, Option<f64>); 5] {
         let mean = |part: &Option<Distribution>| part.map(|part| part.mean);
         [

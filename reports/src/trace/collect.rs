@@ -1,5 +1,5 @@
-//! From the pieces of a trace to its figures, in memory that grows with its span, its tenants, its distinct lengths and prefixes, and
-//! not with its requests.
+//! From the pieces of a trace to its figures, in memory that grows with its span, its tenants, its distinct lengths and
+//! prefixes, and not with its requests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -23,7 +23,8 @@ pub struct Collector {
     counts: VecDeque<u32>,
     begins: u64,
     window_s: u32,
-    /// The window of the last arrival, and its bounds in nanoseconds: most arrivals are in the one of the arrival before.
+    /// The window of the last arrival, and its bounds in nanoseconds: most arrivals are in the one of the arrival
+    /// before.
     window: (u64, Range<u64>),
     first: Option<Time>,
     last: Option<Time>,
@@ -107,7 +108,8 @@ impl Collector {
     /// As [`Collector::record`].
     pub fn window(&mut self, window: u64, requests: u32) -> Result<(), TraceError> {
         self.requests += u64::from(requests);
-        // A recording of counts says itself when it begins: its first seconds without requests are as good as later ones.
+        // A recording of counts says itself when it begins: its first seconds without requests are as good as later
+        // ones.
         self.count(window, requests)
     }
 
@@ -194,10 +196,7 @@ impl Collector {
         let seconds = (counts.len() * self.window_s as usize) as f64;
         let per_s = |requests: f64| rounded(requests / f64::from(self.window_s));
         let total: f64 = counts.iter().map(|&n| f64::from(n)).sum();
-        let silent = self
-            .first
-            .zip(self.last)
-            .and_then(|(first, last)| silence_before(first, last));
+        let silent = self.first.zip(self.last).and_then(|(first, last)| silence_before(first, last));
         let span_s = match (self.first, self.last) {
             (Some(first), Some(last)) => Some(rounded(last.since(first).as_secs_f64())),
             _ => (seconds > 0.0).then_some(seconds),
@@ -244,10 +243,7 @@ impl Collector {
                 silent_s: silent.map(|silent| silent.as_secs_f64()),
                 span_s,
                 requests_per_s: rates,
-                dispersion: [("1s", 1), ("10s", 10), ("60s", 60)]
-                    .into_iter()
-                    .filter_map(dispersion_at)
-                    .collect(),
+                dispersion: [("1s", 1), ("10s", 10), ("60s", 60)].into_iter().filter_map(dispersion_at).collect(),
                 gaps: match self.last {
                     Some(_) if self.late == 0 => self.gaps.figures(),
                     _ => gaps::by_windows(&curves.counts, self.window_s, begins_s),

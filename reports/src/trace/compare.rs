@@ -10,7 +10,8 @@ use crate::terminal::{self, Style};
 
 /// What a fitted generator aims at: quantiles and means within 3 %.
 const LENGTHS_WITHIN: f64 = 0.03;
-/// The shares of the most active tenants within 3 %, besides what the two parts of the recording are apart by themselves, or two standard errors.
+/// The shares of the most active tenants within 3 %, besides what the two parts of the recording are apart by
+/// themselves, or two standard errors.
 const CONCENTRATION_WITHIN: f64 = 0.03;
 /// The index of dispersion within 15 %.
 const DISPERSION_WITHIN: f64 = 0.15;
@@ -48,9 +49,10 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Sets `generated` beside `real`. Of few requests each figure is off by chance: two standard errors of so many independent ones are allowed for
-    /// beside the aim. Where a few tenants are a good part of all requests, no fit can be nearer to `real` than `seen` is, the part that was fitted:
-    /// their distance is allowed for in the shares of the most active instead.
+    /// Sets `generated` beside `real`. Of few requests each figure is off by chance: two standard errors of so many
+    /// independent ones are allowed for beside the aim. Where a few tenants are a good part of all requests, no fit can
+    /// be nearer to `real` than `seen` is, the part that was fitted: their distance is allowed for in the shares of the
+    /// most active instead.
     pub fn new(real: &Trace, generated: &Trace, seen: Option<&Trace>) -> Comparison {
         let mut rows = Vec::new();
         let (r, g) = (&real.curves, &generated.curves);
@@ -131,9 +133,7 @@ impl Comparison {
             .map(|cell| cell.unwrap_or(ABSENT.to_owned()))
             .to_vec()
         };
-        let header = ["Figure", "Real", "Generated", "Error", "Aim", "Verdict"]
-            .map(str::to_owned)
-            .to_vec();
+        let header = ["Figure", "Real", "Generated", "Error", "Aim", "Verdict"].map(str::to_owned).to_vec();
         [header].into_iter().chain(self.rows.iter().map(row)).collect()
     }
 
@@ -160,8 +160,8 @@ impl Row {
 /// The windows of dispersion, and their lengths in seconds.
 const DISPERSIONS: [(&str, u32); 3] = [("1s", 1), ("10s", 10), ("60s", 60)];
 
-/// Windows of `seconds` of a recording. Where its rate lasts, neighbours go together, and the counts of longer windows spread more than a Poisson process's
-/// would: so many fewer are independent. Nothing where they are too few to tell.
+/// Windows of `seconds` of a recording. Where its rate lasts, neighbours go together, and the counts of longer windows
+/// spread more than a Poisson process's would: so many fewer are independent. Nothing where they are too few to tell.
 fn independent_windows(recording: &Trace, seconds: u32) -> Option<f64> {
     let at = |&(window, of): &(&str, u32)| Some((of, *recording.figures.dispersion.get(window)?));
     let known: Vec<(u32, f64)> = DISPERSIONS.iter().filter_map(at).collect();
@@ -172,7 +172,8 @@ fn independent_windows(recording: &Trace, seconds: u32) -> Option<f64> {
     Some(windows * (own / longest).min(1.0)).filter(|independent| *independent >= LEAST_INDEPENDENT)
 }
 
-/// `samples` is how many independent ones `real` is of, by which its figures are off from those of what it is a sample of.
+/// `samples` is how many independent ones `real` is of, by which its figures are off from those of what it is a sample
+/// of.
 fn lengths(what: &str, real: &Histogram, generated: &Histogram, samples: Option<f64>) -> Vec<Row> {
     let (Some(r), Some(g), Some(distance)) = (real.figures(), generated.figures(), real.distance(generated)) else {
         return Vec::new();
@@ -311,15 +312,12 @@ mod tests {
                 let tenant = [0, 0, 1, 2 + draw.below(18)][draw.below(4) as usize];
                 by_tenant[tenant as usize] += 1;
             }
-            (0..)
-                .zip(by_tenant)
-                .for_each(|(tenant, requests)| collector.tenant(tenant, requests));
+            (0..).zip(by_tenant).for_each(|(tenant, requests)| collector.tenant(tenant, requests));
             collector.finish("t", "t", 0)
         };
         let generated = sampled(1000, 100_000);
-        let rows: Vec<Row> = (0..60)
-            .flat_map(|seed| Comparison::new(&sampled(seed, 1_500), &generated, None).rows)
-            .collect();
+        let rows: Vec<Row> =
+            (0..60).flat_map(|seed| Comparison::new(&sampled(seed, 1_500), &generated, None).rows).collect();
         let outside: Vec<&Row> = rows.iter().filter(|row| row.within == Some(false)).collect();
         assert_eq!(rows.len(), 60 * 12);
         assert!(outside.len() * 20 < rows.len(), "{}: {outside:?}", outside.len());

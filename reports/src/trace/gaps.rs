@@ -5,7 +5,8 @@ use tenantry_traces::Time;
 use super::{GapFigures, HoleFigures};
 use crate::summary::rounded;
 
-/// Gaps of requests in order of time, taken one by one: their spread by Welford's method, which loses nothing to large times.
+/// Gaps of requests in order of time, taken one by one: their spread by Welford's method, which loses nothing to large
+/// times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
     count: f64,

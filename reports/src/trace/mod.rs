@@ -1,7 +1,7 @@
 //! What a trace looks like, and how far a generator is from it: the figures of `tenantry trace info` and `trace fit`.
 //!
-//! [`Collector`] takes a trace piece by piece, whatever its format says of requests; [`TraceFigures`] are its figures, [`TraceCurves`]
-//! what is drawn of it, and [`Comparison`] sets generated beside real ones.
+//! [`Collector`] takes a trace piece by piece, whatever its format says of requests; [`TraceFigures`] are its figures,
+//! [`TraceCurves`] what is drawn of it, and [`Comparison`] sets generated beside real ones.
 
 mod collect;
 mod compare;
@@ -74,8 +74,8 @@ pub struct TraceFigures {
     /// Broken lines that were left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped_lines: Option<u64>,
-    /// Before the first arrival, in whole seconds, where that is longer than all arrivals last: a clock that counts from some other moment.
-    /// All other figures are from the first arrival on.
+    /// Before the first arrival, in whole seconds, where that is longer than all arrivals last: a clock that counts
+    /// from some other moment. All other figures are from the first arrival on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
     /// From the first arrival to the last, in seconds.
@@ -90,8 +90,8 @@ pub struct TraceFigures {
     /// From one request to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps: Option<GapFigures>,
-    /// Seconds without a request, of those from the first arrival to the last; of counts, of all that are recorded. Absent where the format has
-    /// minutes.
+    /// Seconds without a request, of those from the first arrival to the last; of counts, of all that are recorded.
+    /// Absent where the format has minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empty_seconds_share: Option<f64>,
     /// Stretches without a request that chance does not make, where they distort the mean rate.
@@ -109,7 +109,8 @@ pub struct TraceFigures {
     /// Who asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenants: Option<TenantFigures>,
-    /// Those that stand after one of a later time: nothing is replayed so, and `tenantry trace convert --sort` puts them in order.
+    /// Those that stand after one of a later time: nothing is replayed so, and `tenantry trace convert --sort` puts
+    /// them in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_order: Option<u64>,
     /// Changes of tenants and domains between the requests.
@@ -141,8 +142,8 @@ pub struct GapFigures {
     pub longest_s: f64,
     /// When it begins, in seconds by the recording's own clock.
     pub longest_from_s: f64,
-    /// The coefficient of variation, standard deviation over mean: 0 for even arrivals, 1 for a Poisson process. Absent where instants are not
-    /// known, or not in order.
+    /// The coefficient of variation, standard deviation over mean: 0 for even arrivals, 1 for a Poisson process. Absent
+    /// where instants are not known, or not in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv: Option<f64>,
 }
@@ -214,8 +215,8 @@ pub struct TenantFigures {
 pub struct TraceCurves {
     /// Requests in each window of `window_s` seconds.
     pub counts: Vec<u32>,
-    /// Which of them are whole. Of instants the last one ends the time, so that its window is cut off, and the first begins it where the clock does
-    /// not begin there.
+    /// Which of them are whole. Of instants the last one ends the time, so that its window is cut off, and the first
+    /// begins it where the clock does not begin there.
     pub whole: Range<usize>,
     /// The window, in seconds.
     pub window_s: u32,
@@ -231,7 +232,8 @@ pub struct TraceCurves {
 const LEAST_WINDOWS: usize = 10;
 
 impl TraceCurves {
-    /// The variance of the counts of whole windows of so many seconds, over their mean; none where there are too few of them.
+    /// The variance of the counts of whole windows of so many seconds, over their mean; none where there are too few of
+    /// them.
     pub fn dispersion(&self, window_s: u32) -> Option<f64> {
         let windows = window_s
             .is_multiple_of(self.window_s.max(1))

@@ -8,8 +8,8 @@ use crate::classes::ClassSummary;
 use crate::group::{Group, Spread};
 use crate::summary::{ManagementSummary, RequestCounts, RunSummary, rounded};
 
-/// Who gives up does so by the clock: where times differ by what limits allow, so does how many do. By more than this share of all requests, the two
-/// machines did not answer the same ones.
+/// Who gives up does so by the clock: where times differ by what limits allow, so does how many do. By more than this
+/// share of all requests, the two machines did not answer the same ones.
 const GIVEN_UP: f64 = 0.05;
 
 /// Every figure of both sides, in the order in which they are shown.
@@ -25,15 +25,8 @@ pub(super) fn figures(pair: &Pair<'_>, limits: Limits) -> Vec<FigureError> {
     ];
     let is_there = |figure: &FigureError| figure.simulated.is_some() || figure.executed.is_some();
     // What neither side has, as an encoder has no tokens, is no figure of theirs.
-    let where_there = { tokens(pair).into_iter() }
-        .chain(decisions(pair))
-        .chain(classes(pair))
-        .filter(is_there);
-    always
-        .into_iter()
-        .chain(where_there)
-        .chain(counts(pair, limits))
-        .collect()
+    let where_there = tokens(pair).into_iter().chain(decisions(pair)).chain(classes(pair)).filter(is_there);
+    always.into_iter().chain(where_there).chain(counts(pair, limits)).collect()
 }
 
 /// What a decoder is judged by.
@@ -54,8 +47,11 @@ fn tokens(pair: &Pair<'_>) -> [FigureError; 6] {
 
 /// What policies came to beside times.
 fn decisions(pair: &Pair<'_>) -> Vec<FigureError> {
-    let stages =
-        { pair.any().runs[0].summary.cascade.as_ref() }.map_or(0, |cascade| cascade.returned_share_by_stage.len());
+    let stages = pair.any().runs[0]
+        .summary
+        .cascade
+        .as_ref()
+        .map_or(0, |cascade| cascade.returned_share_by_stage.len());
     let returned = |stage: usize| {
         let name = format!("cascade.returned_share_by_stage.{stage}");
         FigureError::of(pair, name, None, |run| {
@@ -86,7 +82,8 @@ fn classes(pair: &Pair<'_>) -> Vec<FigureError> {
     figures.collect()
 }
 
-/// How often what happens now and then did, where it did on either side. Where there are limits, so there are of what nobody answers.
+/// How often what happens now and then did, where it did on either side. Where there are limits, so there are of what
+/// nobody answers.
 fn counts(pair: &Pair<'_>, limits: Limits) -> impl Iterator<Item = FigureError> {
     let unanswered = (limits != Limits::default()).then_some(UNANSWERED);
     let given_up = unanswered.map(|_| GIVEN_UP);
@@ -204,7 +201,7 @@ fn worst_seed(pair: &Pair<'_>, read: fn(&RunSummary) -> Option<f64>) -> Option<S
             error_percent: rounded(error * 100.0),
         })
     };
-    let errors = { both.iter() }.filter_map(|&seed| error(seed));
+    let errors = both.iter().filter_map(|&seed| error(seed));
     errors
         .max_by(|a, b| a.error_percent.abs().total_cmp(&b.error_percent.abs()))
         .filter(|_| both.len() > 1)

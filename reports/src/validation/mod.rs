@@ -1,8 +1,8 @@
 //! How far simulated and executed runs of the same systems differ: `validation.json`.
 //!
-//! What was executed is the reference: an error is what the simulation says too much, in percent of what was measured. Where
-//! there are repeats, means over them are compared and their spread stands beside; where there are several seeds, whose errors may cancel out in the
-//! mean, so does the largest of one seed.
+//! What was executed is the reference: an error is what the simulation says too much, in percent of what was measured.
+//! Where there are repeats, means over them are compared and their spread stands beside; where there are several seeds,
+//! whose errors may cancel out in the mean, so does the largest of one seed.
 
 mod figures;
 mod pair;
@@ -32,8 +32,8 @@ pub struct Limits {
     pub throughput: Option<f64>,
 }
 
-/// By how much the shares of requests that were refused, or failed, may differ: beyond it the two machines did not serve the same, and figures of
-/// what they answered say nothing of each other.
+/// By how much the shares of requests that were refused, or failed, may differ: beyond it the two machines did not
+/// serve the same, and figures of what they answered say nothing of each other.
 pub const UNANSWERED: f64 = 0.01;
 const FAILED: &str = "requests.failed";
 /// Tokens that a request was given, in the mean.
@@ -95,7 +95,8 @@ pub struct Comparison {
     /// Absent where there are no limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Throughput, latency and batch size, how each service class fared, and how many requests were refused, given up, evicted or moved.
+    /// Throughput, latency and batch size, how each service class fared, and how many requests were refused, given up,
+    /// evicted or moved.
     pub figures: Vec<FigureError>,
     /// Where the difference of the mean latency comes from.
     pub stages: Vec<StageError>,
@@ -114,7 +115,8 @@ pub struct FigureError {
     /// Absent where no executed run has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executed: Option<Spread>,
-    /// Positive where the simulation says more than was measured. Of a count of requests (`requests.failed`), in percent of all requests.
+    /// Positive where the simulation says more than was measured. Of a count of requests (`requests.failed`), in
+    /// percent of all requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_percent: Option<f64>,
     /// Either way.
@@ -150,8 +152,8 @@ pub struct StageError {
     pub difference_ms: f64,
     /// The same in percent of the executed mean latency: these add up to the mean's error.
     pub points_of_mean_error: f64,
-    /// The same as a share of the mean latency's difference: these add up to 1, and are large where stages cancel out. Absent
-    /// where the means are equal.
+    /// The same as a share of the mean latency's difference: these add up to 1, and are large where stages cancel out.
+    /// Absent where the means are equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_of_difference: Option<f64>,
 }
@@ -170,7 +172,8 @@ pub struct LaneError {
 }
 
 impl Validation {
-    /// Whether the verdict is of figures that both machines have: false where all that is outside its limit is missing on one of them.
+    /// Whether the verdict is of figures that both machines have: false where all that is outside its limit is missing
+    /// on one of them.
     pub fn is_measured(&self) -> bool {
         let figures = || self.comparisons.iter().flat_map(|comparison| &comparison.figures);
         let is_there = |figure: &FigureError| figure.simulated.is_some() && figure.executed.is_some();
@@ -178,8 +181,8 @@ impl Validation {
         figures().filter(outside).any(is_there) || figures().find(outside).is_none()
     }
 
-    /// Which systems' requests failed when they were executed and not when they were simulated, in words, whether or not there are limits. `None`
-    /// where that is a hundredth of the requests at most.
+    /// Which systems' requests failed when they were executed and not when they were simulated, in words, whether or
+    /// not there are limits. `None` where that is a hundredth of the requests at most.
     pub fn failures(&self) -> Option<String> {
         let sentences: Vec<String> = self.comparisons.iter().filter_map(Comparison::failures).collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -202,12 +205,10 @@ impl Validation {
                 )
             })
         };
-        let sentences = { self.comparisons.iter() }.flat_map(|comparison| {
-            comparison
-                .figures
-                .iter()
-                .filter_map(move |figure| of_figure(comparison, figure))
-        });
+        let sentences = self
+            .comparisons
+            .iter()
+            .flat_map(|comparison| comparison.figures.iter().filter_map(move |figure| of_figure(comparison, figure)));
         sentences.collect()
     }
 
@@ -229,10 +230,7 @@ impl Validation {
 
     /// Compares all simulated with all executed runs of a scenario.
     pub fn new(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
-        let comparisons: Vec<Comparison> = Pair::all(runs)
-            .iter()
-            .map(|pair| Comparison::new(pair, limits))
-            .collect();
+        let comparisons: Vec<Comparison> = Pair::all(runs).iter().map(|pair| Comparison::new(pair, limits)).collect();
         let verdict = Verdict::all(comparisons.iter().filter_map(|comparison| comparison.verdict));
         Validation {
             schema: 1,
@@ -244,8 +242,9 @@ impl Validation {
     }
 }
 
-/// Of runs that were stopped, or whose seed one machine alone has run, there is nothing to compare: the others. Of each of a system's seeds
-/// as many as of that which was run the fewest times, or seeds' own differences would be taken for the machines'.
+/// Of runs that were stopped, or whose seed one machine alone has run, there is nothing to compare: the others. Of each
+/// of a system's seeds as many as of that which was run the fewest times, or seeds' own differences would be taken for
+/// the machines'.
 fn made_on_both(runs: &[Run]) -> Vec<Run> {
     let one_system = |run: &Run, other: &Run| {
         let (a, b) = (&run.summary, &other.summary);
@@ -255,9 +254,7 @@ fn made_on_both(runs: &[Run]) -> Vec<Run> {
     let whole = || runs.iter().filter(|run| !run.summary.interrupted);
     let is_on_both = |run: &&Run| {
         let is_other = |other: &&Run| one_system(run, other) && is_virtual(run) != is_virtual(other);
-        whole()
-            .filter(is_other)
-            .any(|other| other.summary.seed == run.summary.seed)
+        whole().filter(is_other).any(|other| other.summary.seed == run.summary.seed)
     };
     let on_both: Vec<&Run> = whole().filter(is_on_both).collect();
     let each_seed_has_it = |(index, run): &(usize, &&Run)| {
@@ -270,9 +267,7 @@ fn made_on_both(runs: &[Run]) -> Vec<Run> {
         }
         times.values().all(|times| before < *times)
     };
-    { on_both.iter().enumerate().filter(each_seed_has_it) }
-        .map(|(_, run)| (*run).clone())
-        .collect()
+    on_both.iter().enumerate().filter(each_seed_has_it).map(|(_, run)| (*run).clone()).collect()
 }
 
 impl Comparison {

@@ -13,8 +13,8 @@ pub struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Every executed group with its simulated one, and every simulated group that was not executed. Nothing is left out, so
-    /// that a system which only one machine could run is seen.
+    /// Every executed group with its simulated one, and every simulated group that was not executed. Nothing is left
+    /// out, so that a system which only one machine could run is seen.
     pub fn all(runs: &'a [Run]) -> Vec<Pair<'a>> {
         let (simulated, executed): (Vec<_>, Vec<_>) = Group::all(runs).into_iter().partition(Group::is_virtual);
         let same = |a: &Group, b: &Group| a.system() == b.system() && a.parameters() == b.parameters();
@@ -32,9 +32,7 @@ impl<'a> Pair<'a> {
                 executed: Some(executed.clone()),
             }));
         }
-        let alone = executed
-            .iter()
-            .filter(|group| !simulated.iter().any(|other| same(group, other)));
+        let alone = executed.iter().filter(|group| !simulated.iter().any(|other| same(group, other)));
         pairs.extend(alone.map(|executed| Pair {
             simulated: None,
             executed: Some(executed.clone()),
@@ -44,10 +42,7 @@ impl<'a> Pair<'a> {
 
     /// Either side: what they have in common can be asked of it.
     pub fn any(&self) -> &Group<'a> {
-        self.simulated
-            .as_ref()
-            .or(self.executed.as_ref())
-            .expect("a pair has a side")
+        self.simulated.as_ref().or(self.executed.as_ref()).expect("a pair has a side")
     }
 
     /// Simulated, executed: what either side has of it.

@@ -27,19 +27,13 @@ pub(super) fn stages(pair: &Pair<'_>) -> Option<Vec<StageError>> {
         })
     };
     let names = simulated.runs[0].summary.stages_ms().map(|(name, _)| name);
-    names
-        .into_iter()
-        .enumerate()
-        .map(|(index, name)| stage(index, name))
-        .collect()
+    names.into_iter().enumerate().map(|(index, name)| stage(index, name)).collect()
 }
 
 pub(super) fn lanes(pair: &Pair<'_>) -> Vec<LaneError> {
     let groups = [&pair.simulated, &pair.executed].into_iter().flatten();
-    let names: BTreeSet<&String> = groups
-        .flat_map(|group| &group.runs)
-        .flat_map(|run| run.summary.lanes.keys())
-        .collect();
+    let names: BTreeSet<&String> =
+        groups.flat_map(|group| &group.runs).flat_map(|run| run.summary.lanes.keys()).collect();
     let lane = |name: &String| {
         let (simulated, executed) = pair.both(|group| group.mean(|run| Some(run.lanes.get(name)?.busy_share)));
         LaneError {

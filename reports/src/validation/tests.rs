@@ -27,9 +27,7 @@ fn one(simulated_us: u64, executed_us: &[u64]) -> Vec<Run> {
             *us,
         )
     });
-    std::iter::once(run(labels("hmi", VIRTUAL), simulated_us))
-        .chain(executed)
-        .collect()
+    std::iter::once(run(labels("hmi", VIRTUAL), simulated_us)).chain(executed).collect()
 }
 
 #[test]
@@ -38,17 +36,11 @@ fn equal_runs_have_no_error() {
     assert_eq!(validation.verdict, Some(Verdict::Within));
     let comparison = &validation.comparisons[0];
     assert!(
-        comparison
-            .figures
-            .iter()
-            .all(|figure| figure.error_percent == Some(0.0)),
+        comparison.figures.iter().all(|figure| figure.error_percent == Some(0.0)),
         "{comparison:?}"
     );
     assert!(
-        comparison
-            .stages
-            .iter()
-            .all(|stage| stage.share_of_difference.is_none()),
+        comparison.stages.iter().all(|stage| stage.share_of_difference.is_none()),
         "nothing to share"
     );
 }
@@ -130,10 +122,7 @@ fn service_classes_have_figures_of_their_own() {
     let figures = validation.comparisons[0].figures.iter();
     let of_class = figures.filter(|of| of.figure.starts_with("classes"));
     let of_class: Vec<(&str, Option<f64>)> = of_class.map(|of| (of.figure.as_str(), of.error_percent)).collect();
-    let p98 = validation.comparisons[0]
-        .figures
-        .iter()
-        .find(|of| of.figure == "latency_ms.p98");
+    let p98 = validation.comparisons[0].figures.iter().find(|of| of.figure == "latency_ms.p98");
     let expected = [
         ("classes.urgent.latency_ms.p98", p98.unwrap().error_percent),
         ("classes.urgent.attainment", Some(-10.0)),
@@ -150,9 +139,7 @@ fn what_happened_on_either_side_is_counted() {
             .into_iter()
             .filter(|of| of.figure.starts_with("requests") || of.figure.starts_with("generation"));
         let mean = |spread: Option<Spread>| spread.map(|spread| spread.mean);
-        counts
-            .map(|of| (of.figure, mean(of.simulated), mean(of.executed)))
-            .collect()
+        counts.map(|of| (of.figure, mean(of.simulated), mean(of.executed))).collect()
     };
     for run in &mut runs {
         run.summary.requests.rejected = 0;

@@ -41,10 +41,12 @@ pub struct RawStage {
     /// What runs next on an instance. Default: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<RawBatch>,
-    /// Layers that it computes, if not all: an early exit. A stage that begins above layer 0 goes on where the one before has ended.
+    /// Layers that it computes, if not all: an early exit. A stage that begins above layer 0 goes on where the one
+    /// before has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<RawLayers>,
-    /// Who goes on to the next model. All stages but the last have it where they are asked one by one, and none otherwise.
+    /// Who goes on to the next model. All stages but the last have it where they are asked one by one, and none
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reroute: Option<RawReroute>,
     /// How many of its cards have the model, by its own load. Default: all, all the time.
@@ -131,8 +133,9 @@ pub struct RawOutcomes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawOutcomeSource {
-    /// A CSV of real items, with the columns MODEL_conf (from 0 to 1) and MODEL_correct (0 or 1), or MODEL_pred beside a reference. Votes and averages
-    /// count which wrong answers models give: by MODEL_pred, or drawn where there is no such column.
+    /// A CSV of real items, with the columns MODEL_conf (from 0 to 1) and MODEL_correct (0 or 1), or MODEL_pred beside
+    /// a reference. Votes and averages count which wrong answers models give: by MODEL_pred, or drawn where there is no
+    /// such column.
     Table {
         /// The file; it may be compressed by gzip.
         file: PathBuf,
@@ -142,15 +145,17 @@ pub enum RawOutcomeSource {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reference: Option<String>,
     },
-    /// How hard real items are: a CSV with the column n_correct_of_100, of how many of 100 models of one kind get each of them right. Models here are
-    /// more of that kind, right about an item by that chance, each on its own, and as sure as it is great.
+    /// How hard real items are: a CSV with the column n_correct_of_100, of how many of 100 models of one kind get each
+    /// of them right. Models here are more of that kind, right about an item by that chance, each on its own, and as
+    /// sure as it is great.
     Difficulty {
         /// The file; it may be compressed by gzip.
         file: PathBuf,
         /// The models.
         models: Vec<String>,
     },
-    /// Trained models that answer labelled texts: simulated by what `tenantry cascade profile` saved of them, executed by themselves.
+    /// Trained models that answer labelled texts: simulated by what `tenantry cascade profile` saved of them, executed
+    /// by themselves.
     Profiled {
         /// The folder that it wrote. Relative to the working directory, as the models and items that it names are.
         folder: PathBuf,
@@ -166,7 +171,8 @@ pub enum RawOutcomeSource {
         /// Others, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         others: BTreeMap<String, RawOther>,
-        /// How much the others err on the same items, given what the large model does, from 0 (each by a draw of its own) to 1.
+        /// How much the others err on the same items, given what the large model does, from 0 (each by a draw of its
+        /// own) to 1.
         #[serde(default, skip_serializing_if = "is_zero")]
         correlation: f64,
     },
@@ -226,8 +232,8 @@ pub struct RawPruned {
     pub degree: NotNegative,
     /// The share of the words that goes.
     pub words: Part,
-    /// By what that lowers the accuracy of a model that reads what is left; of a table's models, the share of their right answers that turns wrong.
-    /// Where it is left out nobody knows, and nothing is pruned to that degree.
+    /// By what that lowers the accuracy of a model that reads what is left; of a table's models, the share of their
+    /// right answers that turns wrong. Where it is left out nobody knows, and nothing is pruned to that degree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Part>,
 }

@@ -1,5 +1,6 @@
-//! A scenario as its YAML says it. Every type here mirrors one mapping or choice of the file, with its defaults; ranges of single
-//! values are checked by their types, what concerns several values is checked when specifications are made of them.
+//! A scenario as its YAML says it. Every type here mirrors one mapping or choice of the file, with its defaults; ranges
+//! of single values are checked by their types, what concerns several values is checked when specifications are made of
+//! them.
 
 /// Reads a value that is a list, or a mapping: each becomes a variant.
 macro_rules! list_or_mapping {
@@ -99,8 +100,8 @@ pub struct RawScenario {
     /// The service-level objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<RawSlo>,
-    /// Keys of this file, by dotted path, each with a list of values or a range. Every combination of the lists is run, the last key
-    /// changing fastest, and in each the same draws from the ranges.
+    /// Keys of this file, by dotted path, each with a list of values or a range. Every combination of the lists is run,
+    /// the last key changing fastest, and in each the same draws from the ranges.
     #[serde(default, skip_serializing_if = "RawSweep::is_empty")]
     pub sweep: RawSweep,
     /// How many points are drawn from the sweep's ranges, and how.
@@ -142,8 +143,9 @@ pub struct RawCluster {
     /// What the server may fill of each card's memory. Default: all of it, less what the runtime keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Memory>,
-    /// What carries cached keys and values from one card to another, for systems with `generation.prefill_gpus`. Default: that costs what the
-    /// card's profile has between two such cards or, where it has none, what the card's copies cost, page by page.
+    /// What carries cached keys and values from one card to another, for systems with `generation.prefill_gpus`.
+    /// Default: that costs what the card's profile has between two such cards or, where it has none, what the card's
+    /// copies cost, page by page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<RawLink>,
 }
@@ -222,7 +224,8 @@ pub enum RawModel {
     Shape(RawShape),
 }
 
-/// The shape of a BERT-like encoder, or of a decoder like OPT or Llama. Profiles list its costs under its key in `models`.
+/// The shape of a BERT-like encoder, or of a decoder like OPT or Llama. Profiles list its costs under its key in
+/// `models`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawShape {
@@ -245,7 +248,8 @@ pub struct RawShape {
     /// Of a decoder: key and value heads, where queries share them. Default: `heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_heads: Option<Count>,
-    /// Of a decoder: whether its layers are Llama's, with a gate, RMS norms, rotary positions and no biases; else OPT's.
+    /// Of a decoder: whether its layers are Llama's, with a gate, RMS norms, rotary positions and no biases; else
+    /// OPT's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
 }

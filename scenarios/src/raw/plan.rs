@@ -9,7 +9,8 @@ use serde_yaml::Value;
 
 use crate::scalar::{Count, Part, Percent, Positive, RepeatCount};
 
-/// What is searched for, among what. The scenario's systems are the candidates, each with every combination of its choices on every card.
+/// What is searched for, among what. The scenario's systems are the candidates, each with every combination of its
+/// choices on every card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawPlan {
@@ -24,8 +25,8 @@ pub struct RawPlan {
     /// How many times the scenario's load, for highest-rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<RawFactors>,
-    /// Cards by profile: a list, at the prices that `prices` has for them, or each with its price an hour in any currency. Default: the
-    /// scenario's card; for least-cost all cards that `prices` names.
+    /// Cards by profile: a list, at the prices that `prices` has for them, or each with its price an hour in any
+    /// currency. Default: the scenario's card; for least-cost all cards that `prices` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cards: Option<RawCards>,
     /// By system: its keys, by dotted path, with the values that are tried.

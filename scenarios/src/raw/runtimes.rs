@@ -28,7 +28,8 @@ pub struct RawRuntimes {
     /// How the number of cards follows the load. Default: all cards are used all the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<RawScaling>,
-    /// Further request streams that share the cards, each of the service class after the last; the system's own is class 0.
+    /// Further request streams that share the cards, each of the service class after the last; the system's own is
+    /// class 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<RawStream>,
 }
@@ -57,8 +58,8 @@ pub struct RawStream {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawRuntimeLengths {
-    /// One for each step in which the card's latency rises with the length, up to the longest. Where the card's profile shows no steps:
-    /// the lengths that the model was compiled for, or else eight equal parts of the longest.
+    /// One for each step in which the card's latency rises with the length, up to the longest. Where the card's profile
+    /// shows no steps: the lengths that the model was compiled for, or else eight equal parts of the longest.
     #[default]
     Staircase,
     /// One, of the longest.
@@ -86,7 +87,8 @@ pub enum RawShapeKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawDispatch {
-    /// The first runtime, from the shortest that serves it, whose least loaded instance is not crowded; the shortest if all are.
+    /// The first runtime, from the shortest that serves it, whose least loaded instance is not crowded; the shortest if
+    /// all are.
     Demote {
         /// From which share of its capacity on an instance of the shortest is crowded.
         threshold: Percent,

@@ -57,8 +57,8 @@ pub enum RawScale {
 pub enum RawSamples {
     /// Each on its own.
     Random(SampleCount),
-    /// So that each key has one value in each of as many equal parts of its range (McKay, Beckman and Conover, Technometrics 21(2),
-    /// 1979).
+    /// So that each key has one value in each of as many equal parts of its range (McKay, Beckman and Conover,
+    /// Technometrics 21(2), 1979).
     LatinHypercube(SampleCount),
 }
 

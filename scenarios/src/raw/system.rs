@@ -17,7 +17,8 @@ use crate::scalar::{Count, Index, InstanceCount, LongPeriod, Memory, Name, Part,
 #[serde(deny_unknown_fields)]
 #[schemars(transform = presets_fill_in)]
 pub struct RawSystem {
-    /// Where the keys that are left out come from. Presets are filled in before a system is decoded, so this is always absent.
+    /// Where the keys that are left out come from. Presets are filled in before a system is decoded, so this is always
+    /// absent.
     #[serde(default, skip_serializing)]
     pub preset: Option<PresetName>,
     /// As reports call it. Default: the preset's name.
@@ -58,7 +59,8 @@ pub struct RawSystem {
     /// What leaves the card's memory for what must come in.
     #[serde(default)]
     pub swap: RawSwap,
-    /// How a batch becomes work for the copy engine and the compute units. Likewise; decoders have it where they look up in a table.
+    /// How a batch becomes work for the copy engine and the compute units. Likewise; decoders have it where they look
+    /// up in a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<RawPipeline>,
     /// How requests to a decoder run; decoders need it, and encoders have none.
@@ -67,13 +69,15 @@ pub struct RawSystem {
     /// Parameter-efficient tasks over shared models; each tenant is one. In place of `batch` and `pipeline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<RawTasks>,
-    /// Weights and texts of one's own, for executions; random where absent. Paths are relative to the working directory.
+    /// Weights and texts of one's own, for executions; random where absent. Paths are relative to the working
+    /// directory.
     #[serde(default, skip_serializing_if = "Files::is_empty")]
     pub files: Files,
     /// Several models instead of one, which all tenants share; `model` is then not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cascade: Option<RawCascade>,
-    /// Runtimes of several lengths, each of which serves one request at a time; nothing where an instance serves batches of any.
+    /// Runtimes of several lengths, each of which serves one request at a time; nothing where an instance serves
+    /// batches of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtimes: Option<RawRuntimes>,
 }
@@ -117,11 +121,12 @@ pub struct RawGeneration {
     /// Who is next of those that wait.
     #[serde(default)]
     pub queue: RawQueue,
-    /// What a tenant's prompts begin with in common, cached once on an instance; not with plot. Default: each is cached alone.
+    /// What a tenant's prompts begin with in common, cached once on an instance; not with plot. Default: each is cached
+    /// alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_prefix: Option<RawSharedPrefix>,
-    /// Of `cluster.gpus`, those that only take prompts in; what they cache is copied to the others, which only make the tokens after the
-    /// first (`cluster.link`). Default: none; every card does both.
+    /// Of `cluster.gpus`, those that only take prompts in; what they cache is copied to the others, which only make the
+    /// tokens after the first (`cluster.link`). Default: none; every card does both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefill_gpus: Option<Count>,
 }
@@ -224,8 +229,8 @@ pub struct RawConsolidate {
     pub light: Count,
 }
 
-/// A card is asked for while none that is there has as little to do as `consolidate.light` says, and given back while it has nothing to do and
-/// another has little.
+/// A card is asked for while none that is there has as little to do as `consolidate.light` says, and given back while
+/// it has nothing to do and another has little.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct RawCardScale {
@@ -329,9 +334,9 @@ pub struct RawPlot {
     /// What look-ups meet in such tables, in simulations.
     #[serde(default)]
     pub met: RawMet,
-    /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: where `met` is `counted`, that of the
-    /// table that is executed; else the paper's domains' (HMI, Table 5: 463 GB for all occurrences, 1.42 for half of them, 0.31 for 30 %), by the width
-    /// of a row.
+    /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: where `met`
+    /// is `counted`, that of the table that is executed; else the paper's domains' (HMI, Table 5: 463 GB for all
+    /// occurrences, 1.42 for half of them, 0.31 for 30 %), by the width of a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain_table: Option<Memory>,
 }
@@ -418,21 +423,24 @@ pub enum RawTenantState {
     Head,
 }
 
-/// Weights and texts of one's own, in place of random ones. Checkpoints are folders in Hugging Face's layout (`model.safetensors`,
-/// `config.json`), or a safetensors file with `config.json` beside it.
+/// Weights and texts of one's own, in place of random ones. Checkpoints are folders in Hugging Face's layout
+/// (`model.safetensors`, `config.json`), or a safetensors file with `config.json` beside it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The checkpoint of the backbone, of tasks' shared model, or of the generic model that a table is built from. A `tokenizer.json` beside it reads `corpus`.
+    /// The checkpoint of the backbone, of tasks' shared model, or of the generic model that a table is built from. A
+    /// `tokenizer.json` beside it reads `corpus`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
     /// Of tasks: the checkpoints of the shared models beside the system's own, by their keys of `models`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, PathBuf>,
-    /// Checkpoints further pretrained for domains, whose lower layers fill these domains' tables; those beyond have the model's.
+    /// Checkpoints further pretrained for domains, whose lower layers fill these domains' tables; those beyond have the
+    /// model's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<PathBuf>,
-    /// A folder with a safetensors file for each tenant, in the order of their names and in turns: adapters and `classifier`, whole models, or PEFT's folders.
+    /// A folder with a safetensors file for each tenant, in the order of their names and in turns: adapters and
+    /// `classifier`, whole models, or PEFT's folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<PathBuf>,
     /// Texts, one a line, that tables are built from and requests are taken from: token ids, or text for the tokenizer,

@@ -1,4 +1,5 @@
-//! `systems[].tasks:` — parameter-efficient tasks over shared models. Each tenant is a task, whose kind `tenants.kinds` says.
+//! `systems[].tasks:` — parameter-efficient tasks over shared models. Each tenant is a task, whose kind `tenants.kinds`
+//! says.
 
 use std::path::PathBuf;
 
@@ -8,8 +9,8 @@ use tenantry_profiles::PetKind;
 
 use crate::scalar::{Count, LongCount, NotNegative, Part, Period, Span, WidthCount};
 
-/// Tasks, and how they are served. `tenants.kinds` names their kinds (`mask-bert`), and with them, where it is not the system's own, the
-/// shared model (`large/mask-bert`).
+/// Tasks, and how they are served. `tenants.kinds` names their kinds (`mask-bert`), and with them, where it is not the
+/// system's own, the shared model (`large/mask-bert`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawTasks {
@@ -24,7 +25,8 @@ pub struct RawTasks {
     /// Of tasks' parameters.
     #[serde(default)]
     pub sizes: RawSizes,
-    /// Tasks that are handed in otherwise than `tenants.kinds` says, after all others. What is wrong with one is refused alone.
+    /// Tasks that are handed in otherwise than `tenants.kinds` says, after all others. What is wrong with one is
+    /// refused alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub registrations: Vec<RawRegistration>,
 }
@@ -205,8 +207,8 @@ pub struct RawRegistration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "kinds")]
     pub kind: Option<String>,
-    /// A safetensors file with its parameters, whose header names the shared model and the kind. The path is relative to the working
-    /// directory. Default: random parameters of `sizes`.
+    /// A safetensors file with its parameters, whose header names the shared model and the kind. The path is relative
+    /// to the working directory. Default: random parameters of `sizes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// The model that its parameters were trained on. Default: the shared model.

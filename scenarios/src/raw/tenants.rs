@@ -18,11 +18,12 @@ use crate::scalar::{AboveOne, Count, LongPeriod, NotNegative, Period, Span};
 pub struct RawTenants {
     /// How many there are.
     pub count: Count,
-    /// The domains that their texts come from, each with a table of its own where systems look up: how many, all alike, or their names with
-    /// their shares of the tenants. Default: eight, tenants in turns.
+    /// The domains that their texts come from, each with a table of its own where systems look up: how many, all alike,
+    /// or their names with their shares of the tenants. Default: eight, tenants in turns.
     #[serde(default, skip_serializing_if = "RawGroups::is_empty")]
     pub domains: RawGroups,
-    /// Kinds of tenants, such as kinds of adapters: how many, all alike, or their names with their shares of the tenants.
+    /// Kinds of tenants, such as kinds of adapters: how many, all alike, or their names with their shares of the
+    /// tenants.
     #[serde(default, skip_serializing_if = "RawGroups::is_empty")]
     pub kinds: RawGroups,
     /// Service classes: how many, all alike, or their names with their shares of the tenants.
@@ -73,8 +74,8 @@ pub enum RawPopularity {
     OfArrivals,
 }
 
-/// When each tenant is awake. A request of a tenant that sleeps is not sent. Rates keep their mean over time under `on_off` and
-/// `diurnal`, not under `lifetimes`.
+/// When each tenant is awake. A request of a tenant that sleeps is not sent. Rates keep their mean over time under
+/// `on_off` and `diurnal`, not under `lifetimes`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawPresence {
@@ -208,9 +209,7 @@ impl<'de> Deserialize<'de> for RawGroups {
             fn visit_u64<E: Error>(self, count: u64) -> Result<RawGroups, E> {
                 let small = u16::try_from(count).ok().filter(|&count| count > 0);
                 let must = || E::invalid_value(serde::de::Unexpected::Unsigned(count), &self);
-                small
-                    .map(|count| RawGroups::Alike(Count(count.into())))
-                    .ok_or_else(must)
+                small.map(|count| RawGroups::Alike(Count(count.into()))).ok_or_else(must)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawGroups, A::Error> {

@@ -28,7 +28,8 @@ pub struct RawWorkload {
     /// When it is over. Arrivals that never end need it.
     #[serde(default)]
     pub stop: RawStop,
-    /// Requests that arrive in this time are served but left out of latencies and shares; throughput counts what is answered after it.
+    /// Requests that arrive in this time are served but left out of latencies and shares; throughput counts what is
+    /// answered after it.
     #[serde(default)]
     pub warm_up: Span,
 }
@@ -39,7 +40,8 @@ pub struct RawWorkload {
 pub struct RawCancellations {
     /// Share of the requests whose clients would give up.
     pub share: Part,
-    /// How long they wait on average, from arrival on; exponentially distributed. Whoever has its answer sooner does not give up.
+    /// How long they wait on average, from arrival on; exponentially distributed. Whoever has its answer sooner does
+    /// not give up.
     pub mean_after: Period,
 }
 
@@ -251,8 +253,9 @@ pub struct RawRegime {
     pub lasts: Vec<RawTimePoint>,
     /// The rate in it, in any scale.
     pub rates: Vec<RawRatePoint>,
-    /// Over what time the level is forgotten: the time constant of the autocorrelation of the normal variable that it is the quantile of. The rates' own is
-    /// shorter where a few are far from the others, and that of counted requests is shorter still.
+    /// Over what time the level is forgotten: the time constant of the autocorrelation of the normal variable that it
+    /// is the quantile of. The rates' own is shorter where a few are far from the others, and that of counted requests
+    /// is shorter still.
     pub memory: Period,
 }
 
@@ -294,8 +297,8 @@ pub struct RawCounts {
     /// Let a second with a broken line have no requests rather than stop at the first.
     #[serde(default)]
     pub skip_bad_lines: bool,
-    /// Where it begins, by the recording's own `second`s, or counted from its first row; this instant becomes the start of the run. At or before the
-    /// first row it is the first row.
+    /// Where it begins, by the recording's own `second`s, or counted from its first row; this instant becomes the start
+    /// of the run. At or before the first row it is the first row.
     #[serde(default)]
     pub from: Moment,
     /// How long it is. Default: to its end.
@@ -365,7 +368,8 @@ pub struct RawActivity {
     /// Leave broken lines out rather than stop at the first.
     #[serde(default)]
     pub skip_bad_lines: bool,
-    /// Whether it begins again at its end: after the last minute that has a column, and in forms without such columns after whole days.
+    /// Whether it begins again at its end: after the last minute that has a column, and in forms without such columns
+    /// after whole days.
     #[serde(default)]
     pub repeat: bool,
 }
@@ -421,8 +425,8 @@ pub enum RawLength {
         /// Whose tweets.
         #[serde(default)]
         tweets: RawTweets,
-        /// The longest: lengths are multiplied by this over 125, the longest tweet of the Arlo paper, and cut at it. 512 is what that
-        /// paper does for a model of 512 positions; 125 leaves them as they are.
+        /// The longest: lengths are multiplied by this over 125, the longest tweet of the Arlo paper, and cut at it.
+        /// 512 is what that paper does for a model of 512 positions; 125 leaves them as they are.
         #[serde(default = "unstretched")]
         span: Count,
     },
@@ -443,7 +447,8 @@ pub enum RawLength {
     Trace(RawRecordedLengths),
     /// As the recorded arrivals say.
     OfArrivals,
-    /// As long as the texts that requests are about: the items of `outcomes`' profiled models, as each model's tokenizer counts them.
+    /// As long as the texts that requests are about: the items of `outcomes`' profiled models, as each model's
+    /// tokenizer counts them.
     OfItems,
 }
 

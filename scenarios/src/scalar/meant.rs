@@ -1,4 +1,5 @@
-//! What is meant by a quantity that is written as elsewhere: a time of `2m` or `1h30min`, a rate of `500/sec`, memory of `16 gib`.
+//! What is meant by a quantity that is written as elsewhere: a time of `2m` or `1h30min`, a rate of `500/sec`, memory
+//! of `16 gib`.
 
 use super::quantity::number_and_unit;
 
@@ -90,7 +91,8 @@ pub(super) fn rate(text: &str) -> Option<String> {
     Some(format!("{number}/{per}"))
 }
 
-/// An amount of memory as it must be written, of a text that is none. A letter alone stands for the larger unit of its two.
+/// An amount of memory as it must be written, of a text that is none. A letter alone stands for the larger unit of its
+/// two.
 pub(super) fn memory(text: &str) -> Option<String> {
     let (number, unit) = number_and_unit(text)?;
     let (number, unit) = match unit.to_lowercase().as_str() {

@@ -1,5 +1,5 @@
-//! Numbers and quantities as a scenario writes them: each type knows its range and its unit, so that a value that is read
-//! is a value that makes sense. Quantities have units; a bare number is refused.
+//! Numbers and quantities as a scenario writes them: each type knows its range and its unit, so that a value that is
+//! read is a value that makes sense. Quantities have units; a bare number is refused.
 
 mod meant;
 mod number;

@@ -12,10 +12,7 @@ impl Scalar for Name {
     const MUST: &'static str = "a name";
 
     fn read(plain: Plain<'_>) -> Option<Name> {
-        plain
-            .text()
-            .filter(|text| !text.trim().is_empty())
-            .map(|text| Name(text.to_string()))
+        plain.text().filter(|text| !text.trim().is_empty()).map(|text| Name(text.to_string()))
     }
 
     fn write(&self) -> Plain<'static> {
@@ -35,11 +32,7 @@ impl Scalar for Count {
     const MUST: &'static str = "a whole number from 1 to 4294967295";
 
     fn read(plain: Plain<'_>) -> Option<Count> {
-        plain
-            .whole()
-            .and_then(|whole| u32::try_from(whole).ok())
-            .filter(|&whole| whole > 0)
-            .map(Count)
+        plain.whole().and_then(|whole| u32::try_from(whole).ok()).filter(|&whole| whole > 0).map(Count)
     }
 
     fn write(&self) -> Plain<'static> {

@@ -17,10 +17,7 @@ pub(crate) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 
 /// `number` in the largest of `units` in which it is whole; the last unit must be 1.
 fn in_largest_unit(number: u64, units: &[(&str, u64)]) -> String {
-    let (unit, size) = units
-        .iter()
-        .find(|(_, size)| number.is_multiple_of(*size))
-        .expect("the last unit is 1");
+    let (unit, size) = units.iter().find(|(_, size)| number.is_multiple_of(*size)).expect("the last unit is 1");
     format!("{}{unit}", number / size)
 }
 
@@ -48,9 +45,7 @@ fn read_time(text: &str, at_most: Duration) -> Option<Duration> {
         "µs" => 1_000,
         unit => TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1,
     };
-    whole_amount(amount, unit_ns)
-        .map(Duration)
-        .filter(|&time| time <= at_most)
+    whole_amount(amount, unit_ns).map(Duration).filter(|&time| time <= at_most)
 }
 
 fn read_span(plain: &Plain<'_>, at_most: Duration) -> Option<Duration> {
@@ -152,7 +147,8 @@ impl Period {
     pub const MUST: &str = <Period as Scalar>::MUST;
 }
 
-/// A length of time after which something is drawn, looked at or decided again and again: shorter ones would take a run for ever.
+/// A length of time after which something is drawn, looked at or decided again and again: shorter ones would take a run
+/// for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongPeriod(pub Duration);
 
@@ -416,10 +412,7 @@ impl Scalar for AtQuantile {
     }
 
     fn meant(text: &str) -> Option<String> {
-        let text = text
-            .trim()
-            .trim_start_matches(['p', 'P'])
-            .trim_end_matches(['%', 'p', 'P']);
+        let text = text.trim().trim_start_matches(['p', 'P']).trim_end_matches(['%', 'p', 'P']);
         let number: f64 = text.trim().parse().ok()?;
         // Of a fraction the percentile; 1 may be either.
         let percentile = match number {

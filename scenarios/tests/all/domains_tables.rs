@@ -4,8 +4,8 @@ use tenantry_scenarios::Scenario;
 
 use crate::scenarios::assert_round_trip;
 
-/// Of the paper's BERT-base 463, 1.42 and 0.31 GB (HMI, Table 5), with no step between them or below; a row of a narrower model is narrower, a decoder's
-/// has one vector.
+/// Of the paper's BERT-base 463, 1.42 and 0.31 GB (HMI, Table 5), with no step between them or below; a row of a
+/// narrower model is narrower, a decoder's has one vector.
 #[test]
 fn domains_tables_have_the_size_of_their_model() {
     let gigabytes = |model: &str, preset: &str, plot: &str| {

@@ -2,7 +2,8 @@
 
 use tenantry_scenarios::Scenario;
 
-/// Whether nothing goes over what `punica/tiny-apart` has with these keys set: one system takes prompts in apart from tokens, one together.
+/// Whether nothing goes over what `punica/tiny-apart` has with these keys set: one system takes prompts in apart from
+/// tokens, one together.
 fn has_idle_link(set: &[&str]) -> bool {
     let set: Vec<String> = set.iter().map(|set| set.to_string()).collect();
     let scenario = Scenario::load("punica/tiny-apart", &set).unwrap_or_else(|errors| panic!("{errors}"));

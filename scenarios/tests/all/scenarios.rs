@@ -89,8 +89,8 @@ fn a_preset_is_its_decisions() {
     assert_eq!(pool.model.name, "tiny");
 }
 
-/// HMI processes batches whenever its queue is not empty (section 7.4), and so do the systems that it is compared with: none is charged a wait that the
-/// others do not have.
+/// HMI processes batches whenever its queue is not empty (section 7.4), and so do the systems that it is compared with:
+/// none is charged a wait that the others do not have.
 #[test]
 fn who_is_compared_with_hmi_waits_for_company_no_longer_than_it() {
     for name in [
@@ -127,11 +127,7 @@ fn presets_say_the_same_written_out() {
         let by_name = scenario(&format!("[{{preset: {name}}}]"), "", &overrides);
         let copied = format!(
             "\n  -\n{}",
-            presets::yaml(name)
-                .unwrap()
-                .lines()
-                .map(|l| format!("    {l}\n"))
-                .collect::<String>()
+            presets::yaml(name).unwrap().lines().map(|l| format!("    {l}\n")).collect::<String>()
         );
         assert_eq!(scenario(&copied, "", &overrides), by_name);
         assert_round_trip(&by_name);
@@ -266,10 +262,7 @@ fn drawn(samples: &str, seed: u64) -> Vec<(f64, u64)> {
 #[test]
 fn a_latin_hypercube_has_one_value_in_each_part_of_every_range() {
     let points = drawn("{latin-hypercube: 40}", 7);
-    let mut parts: Vec<u32> = points
-        .iter()
-        .map(|(rate, _)| ((rate / 10.0).log10() * 20.0) as u32)
-        .collect();
+    let mut parts: Vec<u32> = points.iter().map(|(rate, _)| ((rate / 10.0).log10() * 20.0) as u32).collect();
     assert!(!parts.is_sorted(), "in no order");
     parts.sort_unstable();
     assert_eq!(parts, (0..40).collect::<Vec<u32>>());
@@ -310,10 +303,7 @@ fn random_samples_stay_the_same_when_there_are_more() {
     let few = drawn("{random: 10}", 7);
     let many = drawn("{random: 200}", 7);
     assert_eq!(few, many[..10]);
-    assert!(
-        many.iter()
-            .all(|(rate, tenants)| (10.0..=1000.0).contains(rate) && (1..=4).contains(tenants))
-    );
+    assert!(many.iter().all(|(rate, tenants)| (10.0..=1000.0).contains(rate) && (1..=4).contains(tenants)));
     let low = many.iter().filter(|(rate, _)| *rate < 100.0).count();
     assert!(
         (70..130).contains(&low),
@@ -430,10 +420,8 @@ fn arrivals() -> impl Strategy<Value = String> {
         rate().prop_map(|rate| format!("{{twitter: {{rate: {rate}}}}}")),
         (rate(), 0.1f64..9.0).prop_map(|(rate, cv)| format!("{{gamma: {{rate: {rate}, cv: {cv}}}}}")),
         proptest::collection::vec((rate(), long_time()), 1..4).prop_map(|states| {
-            let states: Vec<String> = states
-                .iter()
-                .map(|(rate, dwell)| format!("{{rate: {rate}, mean_dwell: {dwell}}}"))
-                .collect();
+            let states: Vec<String> =
+                states.iter().map(|(rate, dwell)| format!("{{rate: {rate}, mean_dwell: {dwell}}}")).collect();
             format!("{{mmpp: {{states: [{}]}}}}", states.join(", "))
         }),
         (rate(), time())
@@ -546,10 +534,7 @@ fn tasks_name_shared_models_by_their_keys() {
         let scenario = scenario(models, kinds).unwrap_or_else(|errors| panic!("{errors}"));
         assert_round_trip(&scenario);
         let tasks = scenario.runs()[0].system.pool.tasks.clone().unwrap();
-        let more = tasks
-            .more_models
-            .iter()
-            .map(|more| (more.name.clone(), more.shape.name.clone()));
+        let more = tasks.more_models.iter().map(|more| (more.name.clone(), more.shape.name.clone()));
         let mut asked: Vec<String> = tasks.registrations.iter().map(|of| of.model.clone()).collect();
         asked.sort();
         asked.dedup();
@@ -575,10 +560,7 @@ fn merge_keys_are_merged() {
                 systems:\n  - &first { preset: bert-shared, classes: 3 }\n  - { <<: *first, name: two }\n";
     let scenario = Scenario::from_yaml("test.yaml", text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
     let runs = scenario.runs();
-    let of: Vec<(&str, u32)> = runs
-        .iter()
-        .map(|run| (run.system.name.as_str(), run.system.pool.classes))
-        .collect();
+    let of: Vec<(&str, u32)> = runs.iter().map(|run| (run.system.name.as_str(), run.system.pool.classes)).collect();
     assert_eq!(of, [("bert-shared", 3), ("two", 3)]);
     assert_eq!(scenario.yaml_on("l4").matches("card: l4").count(), 1);
 }

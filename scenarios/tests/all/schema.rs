@@ -37,7 +37,8 @@ const WORDS: [&str; 7] = [
     "$comment",
 ];
 
-/// Whether a value fits a part of a schema, by the keywords that ours has (JSON Schema 2020-12); the first place where it does not.
+/// Whether a value fits a part of a schema, by the keywords that ours has (JSON Schema 2020-12); the first place where
+/// it does not.
 fn fits(root: &Value, part: &Value, value: &Value, place: &str) -> Result<(), String> {
     let Value::Object(keywords) = part else {
         return match part {
@@ -73,11 +74,7 @@ fn fits(root: &Value, part: &Value, value: &Value, place: &str) -> Result<(), St
             "const" => value == rule,
             "enum" => rule.as_array().unwrap().contains(value),
             "oneOf" | "anyOf" => {
-                let tried = rule
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|part| fits(root, part, value, place));
+                let tried = rule.as_array().unwrap().iter().map(|part| fits(root, part, value, place));
                 let tried: Vec<_> = tried.collect();
                 let fitting = tried.iter().filter(|one| one.is_ok()).count();
                 if fitting == 0 {
@@ -112,9 +109,7 @@ fn fits(root: &Value, part: &Value, value: &Value, place: &str) -> Result<(), St
                 }
                 true
             }
-            "minItems" => value
-                .as_array()
-                .is_none_or(|list| list.len() as u64 >= rule.as_u64().unwrap()),
+            "minItems" => value.as_array().is_none_or(|list| list.len() as u64 >= rule.as_u64().unwrap()),
             "minimum" => number().is_none_or(|(value, least)| value >= least),
             "maximum" => number().is_none_or(|(value, most)| value <= most),
             "exclusiveMinimum" => number().is_none_or(|(value, bound)| value > bound),

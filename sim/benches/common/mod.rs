@@ -1,5 +1,5 @@
-//! The systems that benchmarks run: scenarios as users write them, with ledger and laws on, and contention and jitter as far as their cards have any:
-//! those made from papers have none unless they are [`Case::disturbed`].
+//! The systems that benchmarks run: scenarios as users write them, with ledger and laws on, and contention and jitter
+//! as far as their cards have any: those made from papers have none unless they are [`Case::disturbed`].
 
 #![allow(dead_code, reason = "each benchmark uses a part")]
 
@@ -102,8 +102,7 @@ impl Case {
             DeviceKind::Cuda => self.run.gpus,
             DeviceKind::Cpu => 1,
         };
-        self.run
-            .cluster(device.memory_bytes - device.reserve_bytes, lanes, lanes)
+        self.run.cluster(device.memory_bytes - device.reserve_bytes, lanes, lanes)
     }
 }
 
@@ -114,7 +113,7 @@ pub fn digest(record: &RunRecord) -> String {
 
 /// FNV-1a, by the number.
 pub fn digest_of(numbers: impl IntoIterator<Item = u64>) -> String {
-    let digest = { numbers.into_iter() }.fold(0xcbf2_9ce4_8422_2325_u64, |hash, number| {
+    let digest = numbers.into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, number| {
         (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("{digest:016x}")
@@ -188,8 +187,8 @@ systems:
       planning: { pool: { size: 1024, max_wait: 1s } }
 ";
 
-/// Punica: many LoRAs on a Llama of 7 billion parameters, lengths like ShareGPT's, some nine tenths of what a card can do. On one card there is nobody to
-/// consolidate with, and on 16 it is left out, as peers have nothing like it.
+/// Punica: many LoRAs on a Llama of 7 billion parameters, lengths like ShareGPT's, some nine tenths of what a card can
+/// do. On one card there is nobody to consolidate with, and on 16 it is left out, as peers have nothing like it.
 pub const PUNICA: &str = "
 name: punica
 seed: 7
@@ -212,7 +211,8 @@ systems:
 /// Every request of ShareGPT's mean lengths.
 pub const ALIKE: &str = "workload.lengths={input: {fixed: 1147}, output: {fixed: 211}}";
 
-/// Tabi's cascade on two cards under tweets' bursts, at nearly nine tenths of what it bears (queues grow without end from 1,000/s on).
+/// Tabi's cascade on two cards under tweets' bursts, at nearly nine tenths of what it bears (queues grow without end
+/// from 1,000/s on).
 pub const TABI: &str = "
 name: tabi
 seed: 7

@@ -2,10 +2,11 @@
 //!
 //!     cargo run --release -p tenantry-cascade --example early_stops -- [FOLDER of `tenantry cascade profile`]…
 //!
-//! Each question is a repository of models and a target accuracy, somewhere between the least accurate model and the most accurate candidate.
-//! It is answered by the search that misses nothing, and by what all early stops leave, and each of them alone; answers are averaged, as the paper
-//! has it. Repositories are drawn, or are models of public tables (`TENANTRY_DATA`) with drawn latencies, or are the folders given, at every tenth
-//! of a point. How many candidates the search had to measure is told too.
+//! Each question is a repository of models and a target accuracy, somewhere between the least accurate model and the
+//! most accurate candidate. It is answered by the search that misses nothing, and by what all early stops leave, and
+//! each of them alone; answers are averaged, as the paper has it. Repositories are drawn, or are models of public
+//! tables (`TENANTRY_DATA`) with drawn latencies, or are the folders given, at every tenth of a point. How many
+//! candidates the search had to measure is told too.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -35,7 +36,8 @@ const TABLES: [(&str, &str); 3] = [
         "cascade/uncertainty_bench_halu_summarization_base_icl1.csv.gz",
     ),
 ];
-/// A table's models by rising size. What the last answers counts as right, since there are no gold labels; it is no candidate.
+/// A table's models by rising size. What the last answers counts as right, since there are no gold labels; it is no
+/// candidate.
 const MODELS: [&str; 6] = [
     "qwen_1_8b",
     "qwen_7b",
@@ -132,7 +134,8 @@ struct Tallies {
 }
 
 impl Tallies {
-    /// Asks for accuracies, of which each is given a part from 0 to 1 of the way from the worst model to the best candidate.
+    /// Asks for accuracies, of which each is given a part from 0 to 1 of the way from the worst model to the best
+    /// candidate.
     fn ask(&mut self, repository: &Repository, parts: &[f64]) {
         let rules = Rules {
             join: Joins::Average,
@@ -197,8 +200,8 @@ fn calibrated(logits: &[Vec<f32>], labels: &[usize]) -> Vec<Vec<f64>> {
     logits.iter().map(|logits| softmax(logits, temperature)).collect()
 }
 
-/// Two to four models of two to five classes. Items differ in difficulty, models in strength and in what they make of the same items; larger ones
-/// are slower and mostly stronger; pruning saves time and adds noise.
+/// Two to four models of two to five classes. Items differ in difficulty, models in strength and in what they make of
+/// the same items; larger ones are slower and mostly stronger; pruning saves time and adds noise.
 fn drawn(number: u64) -> Repository {
     let mut draws = Draws::new(SEED, Purpose::Outcome).about(number);
     let classes = 2 + draws.below(4) as usize;
@@ -252,7 +255,8 @@ fn drawn(number: u64) -> Repository {
     }
 }
 
-/// A public table's models, without latencies. Of the classes that were not answered only the sum of probabilities is known.
+/// A public table's models, without latencies. Of the classes that were not answered only the sum of probabilities is
+/// known.
 fn table(file: &str) -> Option<Repository> {
     let folder = std::env::var_os("TENANTRY_DATA").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),

@@ -1,9 +1,10 @@
-//! Confidence that is as high as the accuracy: temperature scaling (Guo et al., ICML 2017; Tabi, Eq. 3) for classes, and its
-//! counterpart for regression.
+//! Confidence that is as high as the accuracy: temperature scaling (Guo et al., ICML 2017; Tabi, Eq. 3) for classes,
+//! and its counterpart for regression.
 
 use crate::error::CascadeError;
 
-/// Temperatures that a fit may give. Where every answer is right, the likelihood has no maximum: the fit stops at the lower end.
+/// Temperatures that a fit may give. Where every answer is right, the likelihood has no maximum: the fit stops at the
+/// lower end.
 const TEMPERATURES: std::ops::RangeInclusive<f64> = 0.01..=100.0;
 
 /// Newton's steps; each halves the bracket at worst.
@@ -45,8 +46,8 @@ impl Temperature {
         self.0
     }
 
-    /// Whether it is an end of the range that [`Temperature::fit`] tries, and so not where the likelihood is greatest: of items that are all answered
-    /// rightly there is no such place.
+    /// Whether it is an end of the range that [`Temperature::fit`] tries, and so not where the likelihood is greatest:
+    /// of items that are all answered rightly there is no such place.
     pub fn is_at_an_end(self) -> bool {
         const NEAR: f64 = 1e-6;
         self.0 <= TEMPERATURES.start() * (1.0 + NEAR) || self.0 >= TEMPERATURES.end() * (1.0 - NEAR)
@@ -54,8 +55,8 @@ impl Temperature {
 
     /// The temperature that minimises the mean negative log-likelihood of the labels, from 0.01 to 100.
     ///
-    /// `items` are logits and label. The likelihood is concave in the inverse temperature, so that Newton's method within a bracket finds its
-    /// maximum.
+    /// `items` are logits and label. The likelihood is concave in the inverse temperature, so that Newton's method
+    /// within a bracket finds its maximum.
     ///
     /// # Errors
     /// Where there are no items, a label is beyond the logits, logits differ in length or are not finite.
@@ -168,11 +169,7 @@ fn slope_and_curvature<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>, 
     for (logits, label) in items {
         let shares = softmax(logits, temperature);
         let of = |power: fn(f64) -> f64| -> f64 {
-            shares
-                .iter()
-                .zip(logits)
-                .map(|(share, &z)| share * power(f64::from(z)))
-                .sum()
+            shares.iter().zip(logits).map(|(share, &z)| share * power(f64::from(z))).sum()
         };
         let mean = of(|z| z);
         slope += mean - f64::from(logits[label]);
@@ -181,8 +178,8 @@ fn slope_and_curvature<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>, 
     (slope, curvature)
 }
 
-/// What a regression's stated standard deviations are multiplied by: the temperature of a normal distribution, fitted likewise by its
-/// negative log-likelihood (after Kuleshov et al., ICML 2018, with one parameter).
+/// What a regression's stated standard deviations are multiplied by: the temperature of a normal distribution, fitted
+/// likewise by its negative log-likelihood (after Kuleshov et al., ICML 2018, with one parameter).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread(f64);
 
@@ -198,10 +195,11 @@ impl Spread {
         self.0
     }
 
-    /// The factor that minimises the negative log-likelihood, in closed form: the root mean square of the errors in stated standard
-    /// deviations.
+    /// The factor that minimises the negative log-likelihood, in closed form: the root mean square of the errors in
+    /// stated standard deviations.
     ///
-    /// `items` are prediction, stated standard deviation and true value. A model that states none is given 1 throughout.
+    /// `items` are prediction, stated standard deviation and true value. A model that states none is given 1
+    /// throughout.
     ///
     /// # Errors
     /// Where there are no items, a number is not finite, a standard deviation is not positive, or no prediction errs.
@@ -235,8 +233,8 @@ impl Spread {
         })
     }
 
-    /// The probability that the truth lies within `tolerance` of a prediction of this stated standard deviation. A regression's answer
-    /// counts as right where it does.
+    /// The probability that the truth lies within `tolerance` of a prediction of this stated standard deviation. A
+    /// regression's answer counts as right where it does.
     pub fn confidence(self, deviation: f64, tolerance: f64) -> f64 {
         libm::erf(tolerance / (self.0 * deviation * std::f64::consts::SQRT_2))
     }
@@ -253,7 +251,8 @@ pub struct Bucket {
     pub accuracy: f64,
 }
 
-/// Answers in `buckets` of equal width between 0 and 1 (Tabi, Fig. 6). `items` are confidence and whether the answer is right.
+/// Answers in `buckets` of equal width between 0 and 1 (Tabi, Fig. 6). `items` are confidence and whether the answer is
+/// right.
 ///
 /// # Errors
 /// [`CascadeError::Range`] where a confidence is outside [0, 1] or there are no buckets.
@@ -286,7 +285,8 @@ pub fn reliability(items: impl IntoIterator<Item = (f64, bool)>, buckets: usize)
     Ok(sums)
 }
 
-/// The mean distance between confidence and accuracy over [`reliability`]'s buckets, by their items (Guo et al., Eq. 3); 0 for no items.
+/// The mean distance between confidence and accuracy over [`reliability`]'s buckets, by their items (Guo et al., Eq.
+/// 3); 0 for no items.
 ///
 /// # Errors
 /// As [`reliability`].
@@ -330,11 +330,7 @@ mod tests {
         let wrong = of_one_gap(1.0, 0, 10);
         let unsure = Temperature::fit(borrowed(&wrong)).unwrap();
         assert!((unsure.value() - 100.0).abs() < 1e-6 && unsure.is_at_an_end());
-        assert!(
-            !Temperature::fit(borrowed(&of_one_gap(1.0, 8, 10)))
-                .unwrap()
-                .is_at_an_end()
-        );
+        assert!(!Temperature::fit(borrowed(&of_one_gap(1.0, 8, 10))).unwrap().is_at_an_end());
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Ways to serve a task with the models of a repository, and what each promises (Tabi, section 5): made and measured on saved outputs, without
-//! another pass of a model.
+//! Ways to serve a task with the models of a repository, and what each promises (Tabi, section 5): made and measured on
+//! saved outputs, without another pass of a model.
 //!
-//! Trying another cut-off costs no model's time: it rearranges what the models have answered. Dispatchers' coins are not drawn; each way that an
-//! item can take counts by its chance. An item's latency is the sum of what the models that it comes to took for that very item, and quantiles are
-//! over items by those chances; the mean, by which candidates are ordered, is of the models' means by the shares that come to them.
-//! [`search`](crate::search) chooses among candidates.
+//! Trying another cut-off costs no model's time: it rearranges what the models have answered. Dispatchers' coins are
+//! not drawn; each way that an item can take counts by its chance. An item's latency is the sum of what the models that
+//! it comes to took for that very item, and quantiles are over items by those chances; the mean, by which candidates
+//! are ordered, is of the models' means by the shares that come to them. [`search`](crate::search) chooses among
+//! candidates.
 
 use crate::ensemble;
 use crate::error::CascadeError;
@@ -58,8 +59,8 @@ pub struct Repository {
 /// The dispatcher's `k` that is tried where nobody says otherwise, from gentle to a step.
 pub const SLOPES: [f64; 4] = [10.0, 20.0, 50.0, 1e6];
 
-/// What is tried. The default is section 5's, but for the join: the paper always averages. It profiles `k` as well (section 4.1) and never says
-/// what it tries.
+/// What is tried. The default is section 5's, but for the join: the paper always averages. It profiles `k` as well
+/// (section 4.1) and never says what it tries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The dispatcher's `k`, each with every cut-off.
@@ -151,7 +152,8 @@ pub(crate) struct Flow {
 
 impl Repository {
     /// # Errors
-    /// Where a model has not an output and a latency for each item, a label is beyond the classes, or there are no items or models.
+    /// Where a model has not an output and a latency for each item, a label is beyond the classes, or there are no
+    /// items or models.
     pub fn check(&self) -> Result<(), CascadeError> {
         if self.labels.is_empty() || self.models.is_empty() {
             return Err(CascadeError::Nothing { what: "repository" });
@@ -204,10 +206,7 @@ impl Repository {
     /// Whether each item is answered rightly.
     fn right(&self, outputs: &[Vec<f64>]) -> Vec<bool> {
         let answers = outputs.iter().map(|output| ensemble::likeliest(output));
-        answers
-            .zip(&self.labels)
-            .map(|(answer, label)| answer == *label)
-            .collect()
+        answers.zip(&self.labels).map(|(answer, label)| answer == *label).collect()
     }
 
     pub(crate) fn accuracy_of(&self, outputs: &[Vec<f64>]) -> f64 {
@@ -215,7 +214,8 @@ impl Repository {
         right.iter().filter(|right| **right).count() as f64 / right.len() as f64
     }
 
-    /// The models by ascending accuracy, of equal ones the faster first: their order in the repository, which follows folders' names, says nothing.
+    /// The models by ascending accuracy, of equal ones the faster first: their order in the repository, which follows
+    /// folders' names, says nothing.
     fn ascending(&self) -> Vec<usize> {
         let accuracy = |model: &ModelProfile| self.accuracy_of(&model.whole.outputs);
         let accuracies: Vec<f64> = self.models.iter().map(accuracy).collect();
@@ -230,8 +230,8 @@ impl Repository {
         order
     }
 
-    /// Every choice of models in ascending order, and every way to prune that was profiled: single models first, and of the same models the
-    /// one that prunes nothing.
+    /// Every choice of models in ascending order, and every way to prune that was profiled: single models first, and of
+    /// the same models the one that prunes nothing.
     pub(crate) fn ways(&self, levels_max: usize) -> Vec<Way<'_>> {
         let mut all = Vec::new();
         for models in combinations(&self.ascending(), levels_max) {
@@ -377,11 +377,7 @@ impl Repository {
             }
         }
         Ok(Candidate {
-            models: way
-                .models
-                .iter()
-                .map(|&model| self.models[model].name.clone())
-                .collect(),
+            models: way.models.iter().map(|&model| self.models[model].name.clone()).collect(),
             cut_off: flow.reroute.map(|reroute| reroute.cut_off()),
             slope: flow.reroute.map(|reroute| reroute.slope()),
             prune: way.prune.clone(),
@@ -394,8 +390,8 @@ impl Repository {
         })
     }
 
-    /// The share of right answers that no cut-off, weights or join of a way can exceed: of items that some level may answer rightly. An
-    /// average is right only if no other class is likelier to every model that was asked.
+    /// The share of right answers that no cut-off, weights or join of a way can exceed: of items that some level may
+    /// answer rightly. An average is right only if no other class is likelier to every model that was asked.
     pub(crate) fn accuracy_max(&self, way: &Way<'_>) -> f64 {
         let may_be_right = |item: &usize| {
             let label = self.labels[*item];
@@ -471,11 +467,7 @@ fn combinations(order: &[usize], most: usize) -> Vec<Vec<usize>> {
                 (from..order.len()).map(move |place| places.iter().copied().chain([place]).collect())
             })
             .collect();
-        all.extend(
-            longest
-                .iter()
-                .map(|places| places.iter().map(|&place| order[place]).collect()),
-        );
+        all.extend(longest.iter().map(|places| places.iter().map(|&place| order[place]).collect()));
     }
     all
 }

@@ -1,5 +1,6 @@
-//! Calibration of several classes at once (Kull et al., NeurIPS 2019, which Tabi names in section 4.1): a temperature makes a model as sure of one class as
-//! of another; this can tell that it takes one class for another too often, and so may change the answer.
+//! Calibration of several classes at once (Kull et al., NeurIPS 2019, which Tabi names in section 4.1): a temperature
+//! makes a model as sure of one class as of another; this can tell that it takes one class for another too often, and
+//! so may change the answer.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,8 @@ use argmin::solver::quasinewton::LBFGS;
 use crate::calibration::{Confident, Temperature, check};
 use crate::error::CascadeError;
 
-/// What is tried against fitting too closely; both of the paper's penalties are the same. From the strongest, since the fit with a weaker one is near.
+/// What is tried against fitting too closely; both of the paper's penalties are the same. From the strongest, since the
+/// fit with a weaker one is near.
 const PENALTIES: [f64; 6] = [10.0, 1.0, 0.1, 1e-2, 1e-3, 1e-4];
 
 /// Parts of the items, each held out once for each penalty.
@@ -70,8 +72,9 @@ impl Dirichlet {
         })
     }
 
-    /// Fitted by negative log-likelihood, with the penalty that does best on items that were held out, of equals the strongest. Every fifth item is of the
-    /// same part. It begins as the items' temperature, and is never worse on them; where nothing is better it stays that: [`temperature`](Self::temperature).
+    /// Fitted by negative log-likelihood, with the penalty that does best on items that were held out, of equals the
+    /// strongest. Every fifth item is of the same part. It begins as the items' temperature, and is never worse on
+    /// them; where nothing is better it stays that: [`temperature`](Self::temperature).
     ///
     /// `items` are logits and label. With many classes it takes minutes: once `interrupt` is set it ends.
     ///
@@ -118,8 +121,8 @@ impl Dirichlet {
         Ok(PENALTIES[best.expect("there are penalties")])
     }
 
-    /// From here on to the least of the mean negative log-likelihood and the penalties on weights off the diagonal and on intercepts (Kull et al.,
-    /// section 3: ODIR).
+    /// From here on to the least of the mean negative log-likelihood and the penalties on weights off the diagonal and
+    /// on intercepts (Kull et al., section 3: ODIR).
     fn improved(&self, items: &[&Logged], penalty: f64, interrupt: &AtomicBool) -> Result<Dirichlet, CascadeError> {
         let start = self.clone().into_numbers();
         let solver = LBFGS::new(MoreThuenteLineSearch::new(), MEMORY)
@@ -423,7 +426,8 @@ mod tests {
         }
     }
 
-    /// A model that says "second" for half of the first class's items: a temperature can only doubt all of them, this knows which.
+    /// A model that says "second" for half of the first class's items: a temperature can only doubt all of them, this
+    /// knows which.
     #[test]
     fn a_class_that_is_taken_for_another_is_told() {
         let item = |at: usize| match at % 4 {
@@ -451,10 +455,7 @@ mod tests {
             (logits, if at.is_multiple_of(5) { (at + 3) % 10 } else { at % 10 })
         };
         let items: Vec<(Vec<f32>, usize)> = (0..200).map(item).collect();
-        let temperature = Temperature::fit(borrowed(&items))
-            .unwrap()
-            .loss(borrowed(&items))
-            .unwrap();
+        let temperature = Temperature::fit(borrowed(&items)).unwrap().loss(borrowed(&items)).unwrap();
         let fitted = Dirichlet::fit(borrowed(&items), &NEVER).unwrap();
         let loss = fitted.loss(borrowed(&items)).unwrap();
         assert!(loss < 1.0 && loss < temperature, "{loss} {temperature}");

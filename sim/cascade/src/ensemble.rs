@@ -2,8 +2,8 @@
 
 use crate::error::CascadeError;
 
-/// Weights proportional to accuracies, one in all (Tabi, sections 4.3 and 5). Accuracies are those on the data that all these models answer:
-/// in a cascade, what was re-routed.
+/// Weights proportional to accuracies, one in all (Tabi, sections 4.3 and 5). Accuracies are those on the data that all
+/// these models answer: in a cascade, what was re-routed.
 ///
 /// # Errors
 /// [`CascadeError::Range`] where an accuracy is outside [0, 1]; [`CascadeError::Nothing`] where none is above 0.
@@ -24,10 +24,10 @@ pub fn weights(accuracies: &[f64]) -> Result<Vec<f64>, CascadeError> {
     Ok(accuracies.iter().map(|accuracy| accuracy / sum).collect())
 }
 
-/// The weights of a cascade's models, one for each: proportional to their accuracies on what the first model re-routes at all, or on
-/// everything where nothing is re-routed; alike where nobody is right about any of it. Where not all models were asked, the weights of those
-/// that were count, by their sum ([`average`]). `re_routed` is the chance of each item to be re-routed, `right` has for each model whether it is
-/// right about each item as that comes to it.
+/// The weights of a cascade's models, one for each: proportional to their accuracies on what the first model re-routes
+/// at all, or on everything where nothing is re-routed; alike where nobody is right about any of it. Where not all
+/// models were asked, the weights of those that were count, by their sum ([`average`]). `re_routed` is the chance of
+/// each item to be re-routed, `right` has for each model whether it is right about each item as that comes to it.
 ///
 /// # Errors
 /// [`CascadeError::Lengths`] where a model was not asked about as many items.
@@ -52,8 +52,8 @@ pub fn weights_of_route(re_routed: &[f64], right: &[Vec<bool>]) -> Result<Vec<f6
     }
 }
 
-/// The weighted average of probabilities (Eq. 6): the models that were asked, each with its weight, of which the sum counts, and its
-/// probabilities, as many classes in each. All alike where no weight is above 0.
+/// The weighted average of probabilities (Eq. 6): the models that were asked, each with its weight, of which the sum
+/// counts, and its probabilities, as many classes in each. All alike where no weight is above 0.
 ///
 /// # Errors
 /// [`CascadeError::Lengths`] where the models' classes do not go together.
@@ -61,7 +61,7 @@ pub fn average<'a, N: Copy + Into<f64> + 'a>(
     asked: impl IntoIterator<Item = (f64, &'a [N]), IntoIter: Clone>,
 ) -> Result<Vec<f64>, CascadeError> {
     let asked = asked.into_iter();
-    let (models, all) = { asked.clone() }.fold((0_u32, 0.0), |(models, all), (weight, _)| (models + 1, all + weight));
+    let (models, all) = asked.clone().fold((0_u32, 0.0), |(models, all), (weight, _)| (models + 1, all + weight));
     let mut sums: Vec<f64> = Vec::new();
     for (index, (weight, probabilities)) in asked.enumerate() {
         if index == 0 {
@@ -93,8 +93,8 @@ pub fn likeliest(probabilities: &[f64]) -> usize {
     best
 }
 
-/// The class with the most votes, each of its model's weight; among equals, that of the heaviest voter, and the first among those.
-/// Nothing where nobody votes.
+/// The class with the most votes, each of its model's weight; among equals, that of the heaviest voter, and the first
+/// among those. Nothing where nobody votes.
 pub fn vote(votes: &[(usize, f64)]) -> Option<usize> {
     let weight_of = |class: usize| -> f64 { votes.iter().filter(|vote| vote.0 == class).map(|vote| vote.1).sum() };
     let mut best: Option<(usize, f64, f64)> = None;

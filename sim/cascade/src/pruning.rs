@@ -1,7 +1,7 @@
 //! Which words a larger model need not read (Tabi, section 4.2).
 //!
-//! Models share nothing but the text: a word goes by the attention that its tokens were paid in one model, and the other reads the text that
-//! is left.
+//! Models share nothing but the text: a word goes by the attention that its tokens were paid in one model, and the
+//! other reads the text that is left.
 
 use std::ops::Range;
 
@@ -9,7 +9,8 @@ use crate::error::CascadeError;
 
 /// The attention that each token was paid, summed over layers and heads and over the tokens that paid it (Fig. 3).
 ///
-/// `attention` is any number of matrices of `tokens` by `tokens`, row by row, a row for each token that pays; padding is left out.
+/// `attention` is any number of matrices of `tokens` by `tokens`, row by row, a row for each token that pays; padding
+/// is left out.
 ///
 /// # Errors
 /// [`CascadeError::Attention`] where the numbers are not whole matrices.
@@ -36,11 +37,11 @@ pub struct Token {
     pub place: Option<(usize, Range<usize>)>,
 }
 
-/// The bytes of the words that are kept, for each of `texts` (one, or a pair), by Eq. 5: a token counts where its importance is above `alpha`
-/// times the mean, and a word stays where any of its tokens does.
+/// The bytes of the words that are kept, for each of `texts` (one, or a pair), by Eq. 5: a token counts where its
+/// importance is above `alpha` times the mean, and a word stays where any of its tokens does.
 ///
-/// Words are what lies between white space. Special tokens neither count into the mean nor go. A text of which nothing would be left keeps its
-/// most important word, since a model must have something to read.
+/// Words are what lies between white space. Special tokens neither count into the mean nor go. A text of which nothing
+/// would be left keeps its most important word, since a model must have something to read.
 ///
 /// # Errors
 /// Where `alpha` is negative or not finite, a token lies outside its text, or a word has no token.
@@ -71,10 +72,7 @@ pub fn keep_words(texts: &[&str], tokens: &[Token], alpha: f64) -> Result<Vec<Ve
         let words = &mut words[*text];
         let first = words.partition_point(|word| word.bytes.end <= bytes.start);
         // A token may reach over white space, as those of SentencePiece do.
-        for word in words[first..]
-            .iter_mut()
-            .take_while(|word| word.bytes.start < bytes.end)
-        {
+        for word in words[first..].iter_mut().take_while(|word| word.bytes.start < bytes.end) {
             word.most = word.most.max(Some(Total(token.importance)));
         }
     }
@@ -88,10 +86,7 @@ pub fn keep_words(texts: &[&str], tokens: &[Token], alpha: f64) -> Result<Vec<Ve
 
 /// The text of the kept words, one space between them.
 pub fn text_of(text: &str, kept: &[Range<usize>]) -> String {
-    kept.iter()
-        .map(|bytes| &text[bytes.clone()])
-        .collect::<Vec<_>>()
-        .join(" ")
+    kept.iter().map(|bytes| &text[bytes.clone()]).collect::<Vec<_>>().join(" ")
 }
 
 /// Ordered, for the most of several.

@@ -10,8 +10,8 @@ pub struct Reroute {
 }
 
 impl Reroute {
-    /// The cut-off `c`, from 0 to 1, and the sigmoid's slope `k`, at least 0. The paper never gives its `k`: at 0 every second answer above
-    /// the cut-off goes on, and a large one is a step at (1 + c) / 2.
+    /// The cut-off `c`, from 0 to 1, and the sigmoid's slope `k`, at least 0. The paper never gives its `k`: at 0 every
+    /// second answer above the cut-off goes on, and a large one is a step at (1 + c) / 2.
     ///
     /// # Errors
     /// [`CascadeError::Range`] where one is outside its range.

@@ -1,9 +1,10 @@
 //! The fastest candidate that meets a task's targets (Tabi, section 5).
 //!
-//! [`Repository::best`] misses nothing: it leaves out only what provably cannot be chosen. A lower cut-off sends no item further, so that a
-//! way's mean latency is least at the lowest one, by one of the slopes; and no way is more accurate than its models' answers allow (`accuracy_max`). Tails bound
-//! nothing: whether a candidate keeps its p99 is looked at for each that is fast enough. The paper's own search gives up early;
-//! [`EarlyStops`] are its rules, and what they miss is measured in `examples/early_stops.rs`.
+//! [`Repository::best`] misses nothing: it leaves out only what provably cannot be chosen. A lower cut-off sends no
+//! item further, so that a way's mean latency is least at the lowest one, by one of the slopes; and no way is more
+//! accurate than its models' answers allow (`accuracy_max`). Tails bound nothing: whether a candidate keeps its p99 is
+//! looked at for each that is fast enough. The paper's own search gives up early; [`EarlyStops`] are its rules, and
+//! what they miss is measured in `examples/early_stops.rs`.
 
 use crate::candidates::{Candidate, Flow, Joins, Repository, Rules, Way};
 use crate::error::CascadeError;
@@ -27,7 +28,8 @@ pub struct EarlyStops {
     pub below_models_mean: bool,
     /// A candidate's latency at p75, by the greatest of its models alone, at most.
     pub p75_factor_max: f64,
-    /// No higher degree of pruning is tried from the first that costs a model more of its accuracy, as a share of the items.
+    /// No higher degree of pruning is tried from the first that costs a model more of its accuracy, as a share of the
+    /// items.
     pub pruning_loss_max: f64,
 }
 
@@ -43,8 +45,8 @@ impl EarlyStops {
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// The fastest candidate, in the mean, that meets the targets, and the more accurate among equals; or those that come nearest, as [`select`] has
-    /// them.
+    /// The fastest candidate, in the mean, that meets the targets, and the more accurate among equals; or those that
+    /// come nearest, as [`select`] has them.
     pub chosen: Result<Candidate, Vec<Candidate>>,
     /// How many candidates there are.
     pub candidates: usize,
@@ -112,9 +114,7 @@ impl Repository {
             None => {
                 measured = candidates;
                 let all = self.candidates(rules, None)?;
-                select(&all, targets)
-                    .cloned()
-                    .map_err(|nearest| nearest.into_iter().cloned().collect())
+                select(&all, targets).cloned().map_err(|nearest| nearest.into_iter().cloned().collect())
             }
         };
         Ok(Search {
@@ -239,10 +239,7 @@ impl Rules {
 /// Of each slope the dispatcher that sends the fewest items on.
 fn lowest(dispatchers: &[Reroute]) -> impl Iterator<Item = Reroute> {
     let least = dispatchers.iter().map(|reroute| reroute.cut_off()).fold(1.0, f64::min);
-    dispatchers
-        .iter()
-        .copied()
-        .filter(move |reroute| reroute.cut_off() == least)
+    dispatchers.iter().copied().filter(move |reroute| reroute.cut_off() == least)
 }
 
 /// A candidate, and its place among all.
@@ -279,8 +276,9 @@ impl Targets {
 /// The fastest of these candidates, in the mean, that meets the targets; the more accurate among equals.
 ///
 /// # Errors
-/// The nearest candidates, at most three, where none does: nearest first, of equals the fastest, and then the simplest. Of those that do the same, such
-/// as a step at two cut-offs between which no confidence lies, the simplest or first is one for all.
+/// The nearest candidates, at most three, where none does: nearest first, of equals the fastest, and then the simplest.
+/// Of those that do the same, such as a step at two cut-offs between which no confidence lies, the simplest or first is
+/// one for all.
 pub fn select<'a>(candidates: &'a [Candidate], targets: &Targets) -> Result<&'a Candidate, Vec<&'a Candidate>> {
     let meets = candidates.iter().filter(|candidate| targets.miss(candidate) == 0.0);
     let fastest = meets.min_by(|a, b| a.mean_ms.total_cmp(&b.mean_ms).then(b.accuracy.total_cmp(&a.accuracy)));

@@ -1,9 +1,9 @@
 //! Which op may run when: the one piece of bookkeeping that both machines share, so that their lanes mean the same.
 //!
-//! A lane is a queue. An op is *ready* once the ops that it waits for on other lanes have been noticed to end; what it waits for
-//! on its own lane is implied by the queue's order. A machine issues ready ops from the front of a lane's queue (the virtual one
-//! when the lane is idle, the real one ahead of time, since its workers keep the order), reports when each ran, and then notices
-//! its end, which makes other ops ready and tells the server where it asked to be told.
+//! A lane is a queue. An op is *ready* once the ops that it waits for on other lanes have been noticed to end; what it
+//! waits for on its own lane is implied by the queue's order. A machine issues ready ops from the front of a lane's
+//! queue (the virtual one when the lane is idle, the real one ahead of time, since its workers keep the order), reports
+//! when each ran, and then notices its end, which makes other ops ready and tells the server where it asked to be told.
 
 use std::collections::VecDeque;
 
@@ -226,8 +226,8 @@ impl Board {
         self.batch(batch).instance.expect("submitted")
     }
 
-    /// Takes the next op of a lane on which none runs, if it is ready: with its kind, its batch's sizes and who runs it, and when the lane
-    /// was last busy.
+    /// Takes the next op of a lane on which none runs, if it is ready: with its kind, its batch's sizes and who runs
+    /// it, and when the lane was last busy.
     #[inline]
     pub fn start(&mut self, lane: LaneId) -> Option<Started<'_>> {
         let lane = &mut self.lanes[lane.index()];

@@ -64,8 +64,8 @@ impl TaskFault {
 }
 
 impl RejectReason {
-    /// Whether it would be served if there were more cards: who comes in vain for the queue's sake needs them like those who are let in, and whose
-    /// rate is limited does not.
+    /// Whether it would be served if there were more cards: who comes in vain for the queue's sake needs them like
+    /// those who are let in, and whose rate is limited does not.
     pub fn asks_for_cards(self) -> bool {
         self == RejectReason::QueueFull
     }
@@ -162,8 +162,8 @@ pub struct Finish {
     pub output_tokens: u32,
     /// When the first of them was made.
     pub first_token: Option<Time>,
-    /// The longest time from one of them to the next, as far as it is known of each: see [`crate::ledger::RunRecord::token_gap`]. Zero
-    /// where there were not two.
+    /// The longest time from one of them to the next, as far as it is known of each: see
+    /// [`crate::ledger::RunRecord::token_gap`]. Zero where there were not two.
     pub longest_gap: Duration,
     /// How it ended.
     pub verdict: Verdict,
@@ -236,9 +236,7 @@ impl Finish {
     /// From one token to the next in the mean, up to its end now; nothing where there were not two.
     #[inline]
     pub fn per_token(&self, now: Time) -> Option<Duration> {
-        let later_tokens = u64::from(self.output_tokens)
-            .checked_sub(1)
-            .filter(|&later| later > 0)?;
+        let later_tokens = u64::from(self.output_tokens).checked_sub(1).filter(|&later| later > 0)?;
         Some(Duration(now.since(self.first_token?).0 / later_tokens))
     }
 
@@ -379,8 +377,8 @@ pub struct Mark {
     pub(crate) groups: usize,
 }
 
-/// The commands of one event, with what they refer to. One buffer is used for the whole run, so that nothing is allocated for
-/// each event.
+/// The commands of one event, with what they refer to. One buffer is used for the whole run, so that nothing is
+/// allocated for each event.
 #[derive(Debug, Default)]
 pub struct Commands {
     /// In order.

@@ -25,9 +25,7 @@ impl From<Durations> for Counted {
     fn from(of: Durations) -> Counted {
         let cells = of.histogram.iter_recorded();
         Counted {
-            counts: cells
-                .map(|cell| (cell.value_iterated_to(), cell.count_at_value()))
-                .collect(),
+            counts: cells.map(|cell| (cell.value_iterated_to(), cell.count_at_value())).collect(),
             sum_ns: of.sum_ns,
             max_ns: of.max_ns,
         }
@@ -75,9 +73,7 @@ impl Durations {
 
     /// Adds all of another distribution.
     pub fn add(&mut self, other: &Durations) {
-        self.histogram
-            .add(&other.histogram)
-            .expect("the histogram resizes itself");
+        self.histogram.add(&other.histogram).expect("the histogram resizes itself");
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
@@ -115,8 +111,8 @@ impl Durations {
     }
 }
 
-/// Durations while they are recorded, cell by cell of the histogram that they will be in: one place of an array each, where the histogram
-/// also looks at its range, its total and its extremes (some 27 instructions instead of 65).
+/// Durations while they are recorded, cell by cell of the histogram that they will be in: one place of an array each,
+/// where the histogram also looks at its range, its total and its extremes (some 27 instructions instead of 65).
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Not counted yet: fewer than [`AT_ONCE`].
@@ -127,8 +123,8 @@ pub struct Tally {
     max_ns: u64,
 }
 
-/// So many are counted at once. Their cells lie anywhere in what is more than a processor's first cache holds, and places that are asked for
-/// together are waited for together.
+/// So many are counted at once. Their cells lie anywhere in what is more than a processor's first cache holds, and
+/// places that are asked for together are waited for together.
 pub(crate) const AT_ONCE: usize = 32;
 
 /// Durations are told apart to so many binary digits: three decimal ones.
@@ -204,8 +200,8 @@ impl Tally {
     }
 }
 
-/// Several durations of each request that come many times in a row, as the requests of a batch share theirs: each run of equals is
-/// counted at once, and so are several runs.
+/// Several durations of each request that come many times in a row, as the requests of a batch share theirs: each run
+/// of equals is counted at once, and so are several runs.
 #[derive(Debug)]
 pub(crate) struct InRuns<const N: usize> {
     tallies: [Tally; N],

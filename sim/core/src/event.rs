@@ -16,7 +16,8 @@ pub struct MemberFailure {
     pub reason: FailureReason,
 }
 
-/// When a batch's ops ran on its compute lane. `lane + stall + busy` is the time from submission to the end of the last op.
+/// When a batch's ops ran on its compute lane. `lane + stall + busy` is the time from submission to the end of the last
+/// op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTiming {
     /// Other batches' ops were on the lane.

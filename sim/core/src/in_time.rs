@@ -1,11 +1,12 @@
-//! Who is answered in time, and who counts as late: one rule for all requests together, for tenants, for service classes and for plans.
+//! Who is answered in time, and who counts as late: one rule for all requests together, for tenants, for service
+//! classes and for plans.
 
 use tenantry_traces::{Duration, Time};
 
 use crate::command::{Finish, Verdict};
 
-/// What a request is to be answered within: all that is given. `first_token` limits what NVIDIA's AIPerf calls time to first token, and `per_token` its
-/// inter-token latency.
+/// What a request is to be answered within: all that is given. `first_token` limits what NVIDIA's AIPerf calls time to
+/// first token, and `per_token` its inter-token latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// From arrival to the whole answer.
@@ -39,8 +40,8 @@ impl Target {
         self.first_token.is_none() && self.per_token.is_none()
     }
 
-    /// Whether a request that leaves now has kept it so far. Who leaves without a first token has waited for it until now; who leaves before its last
-    /// one may have caught up with the pace.
+    /// Whether a request that leaves now has kept it so far. Who leaves without a first token has waited for it until
+    /// now; who leaves before its last one may have caught up with the pace.
     #[inline]
     pub fn is_kept(&self, now: Time, finish: &Finish) -> bool {
         self.latency.is_none_or(|limit| now.since(finish.arrival) <= limit)
@@ -48,13 +49,15 @@ impl Target {
             && self.per_token.is_none_or(|limit| finish.pace(now) <= limit)
     }
 
-    /// The limit that [`taken`](Self::taken) is to be held against: the first that there is, of the whole answer, the first token, and each further one.
+    /// The limit that [`taken`](Self::taken) is to be held against: the first that there is, of the whole answer, the
+    /// first token, and each further one.
     pub fn limit(&self) -> Option<Duration> {
         self.latency.or(self.first_token).or(self.per_token)
     }
 
-    /// The time of a request that leaves now that is longest in proportion to its limit, in proportion to [`limit`](Self::limit): the request has kept its
-    /// target if and only if this is no longer. Of a target for the whole answer alone, it is the latency.
+    /// The time of a request that leaves now that is longest in proportion to its limit, in proportion to
+    /// [`limit`](Self::limit): the request has kept its target if and only if this is no longer. Of a target for the
+    /// whole answer alone, it is the latency.
     pub fn taken(&self, now: Time, finish: &Finish) -> Duration {
         let Some(reference) = self.limit() else {
             return now.since(finish.arrival);
@@ -115,7 +118,8 @@ impl InTime {
         self.in_time
     }
 
-    /// How many were in time or late. Who was left inside when nothing more happened is late; not where the run was interrupted.
+    /// How many were in time or late. Who was left inside when nothing more happened is late; not where the run was
+    /// interrupted.
     pub fn judged(&self, interrupted: bool) -> u64 {
         match interrupted {
             true => self.in_time + self.late,

@@ -1,11 +1,12 @@
 //! The policy core: events in, commands out, and the one loop that drives any machine.
 //!
-//! This crate reads no clock, starts no thread, opens no file and draws no random number; it does not know which machine it
-//! runs on, nor how long anything took; what policies plan by (a runtime's service time, a batch's latency) is handed to them as data. `clippy.toml` beside it holds it to that.
+//! This crate reads no clock, starts no thread, opens no file and draws no random number; it does not know which
+//! machine it runs on, nor how long anything took; what policies plan by (a runtime's service time, a batch's latency)
+//! is handed to them as data. `clippy.toml` beside it holds it to that.
 //!
-//! A [`Server`] is a set of policies as one state machine. A [`Machine`] is where its commands happen: virtual (`tenantry-sim`) or
-//! real (`tenantry-executor`). [`run()`] merges a workload's arrivals with a machine's events and hands them to the server; a
-//! [`Ledger`] observes.
+//! A [`Server`] is a set of policies as one state machine. A [`Machine`] is where its commands happen: virtual
+//! (`tenantry-sim`) or real (`tenantry-executor`). [`run()`] merges a workload's arrivals with a machine's events and
+//! hands them to the server; a [`Ledger`] observes.
 //!
 //! Read first: [`run`](mod@run) (the loop), [`server`] (what happens to a request) and [`policy`] (who decides).
 

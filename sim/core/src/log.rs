@@ -165,9 +165,7 @@ impl LoggedCommand {
             loads = commands.loads(submission).to_vec();
             ops = commands.ops(submission).to_vec();
             question = commands.question(submission).cloned();
-            pool = commands
-                .pool(submission)
-                .map_or_else(Vec::new, |pool| pool.queries.clone());
+            pool = commands.pool(submission).map_or_else(Vec::new, |pool| pool.queries.clone());
             // Where in the buffer it lay is of no interest.
             (submission.members, submission.loads, submission.ops) = (0..members.len(), 0..loads.len(), 0..ops.len());
             groups = commands.groups(submission).to_vec();
@@ -211,12 +209,7 @@ pub fn replay(server: &mut Server, events: &[(Time, LoggedEvent)]) -> Vec<Logged
     let mut all = Vec::new();
     for (at, event) in events {
         server.handle(*at, &event.lend(), &mut commands);
-        all.extend(
-            commands
-                .list
-                .iter()
-                .map(|command| LoggedCommand::own(*at, command, &commands)),
-        );
+        all.extend(commands.list.iter().map(|command| LoggedCommand::own(*at, command, &commands)));
         commands.clear();
     }
     all

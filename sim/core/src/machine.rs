@@ -55,8 +55,9 @@ pub struct LookupCounts {
 
 /// Lanes on which ops run in order, each after the ops that it depends on: virtual or real.
 ///
-/// Events at the same instant come in this order, so that a run does not depend on chance: ends of ops (capacity is known before
-/// it is asked for), then timers, then the deadline (arrivals see the state that all else at that instant has left).
+/// Events at the same instant come in this order, so that a run does not depend on chance: ends of ops (capacity is
+/// known before it is asked for), then timers, then the deadline (arrivals see the state that all else at that instant
+/// has left).
 pub trait Machine {
     /// The next event up to `deadline`, which is the next arrival. What an event borrows is valid until the next call.
     ///

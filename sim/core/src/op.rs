@@ -54,7 +54,8 @@ pub struct CopyIn {
     pub chunk_bytes: u64,
 }
 
-/// Finds the precomputed representations of the batch's fragments and adds them up to hidden states, in host memory (HMI, Eq. 2 and 3).
+/// Finds the precomputed representations of the batch's fragments and adds them up to hidden states, in host memory
+/// (HMI, Eq. 2 and 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// Of all requests together.
@@ -66,7 +67,8 @@ pub struct Lookup {
 /// Changes what lies in host memory for a tenant or a domain (HMI, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manage {
-    /// Reads the new version of a tenant's parameters or a domain's table from where it was made, and puts it in the old one's place.
+    /// Reads the new version of a tenant's parameters or a domain's table from where it was made, and puts it in the
+    /// old one's place.
     Store {
         /// Whose.
         subject: Subject,
@@ -89,7 +91,8 @@ pub struct Fetch {
     pub slot: u32,
 }
 
-/// Copies pages of the key-value cache of the submission's member from the instance that took its prompt in to the one that it goes on at.
+/// Copies pages of the key-value cache of the submission's member from the instance that took its prompt in to the one
+/// that it goes on at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Where they are.
@@ -98,7 +101,8 @@ pub struct Transfer {
     pub first_page: u32,
     /// How many.
     pub pages: u32,
-    /// What a card holds of each: where several cards share an instance's layers, each copies its own part to its counterpart.
+    /// What a card holds of each: where several cards share an instance's layers, each copies its own part to its
+    /// counterpart.
     pub page_bytes: u64,
 }
 
@@ -114,7 +118,8 @@ pub struct Stage {
 pub struct Encode {
     /// Whether it is the batch's first.
     pub begin: bool,
-    /// Whether it begins with the embedding; where it does not, the first begins with hidden states that were looked up.
+    /// Whether it begins with the embedding; where it does not, the first begins with hidden states that were looked
+    /// up.
     pub embed: bool,
     /// Which layers.
     pub layers: Layers,
@@ -122,8 +127,9 @@ pub struct Encode {
     pub heads: bool,
 }
 
-/// A whole forward pass of a shared model over the batch, and in each layer every task's own operators over its groups: those of the
-/// submission. A model that is one task's own has a group where operators are beside it, and none where they are merged into it.
+/// A whole forward pass of a shared model over the batch, and in each layer every task's own operators over its groups:
+/// those of the submission. A model that is one task's own has a group where operators are beside it, and none where
+/// they are merged into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pet {
     /// Which of the pool's models: its own is 0.
@@ -147,8 +153,9 @@ pub struct PetGroup {
     pub stream: u16,
 }
 
-/// Steps of a decoder. In the first, the submission's members take a chunk of their prompts into the cache. Each step gives a new token to
-/// those whose prompt is complete, and to all who go on: a submission names nobody again whose prompt an earlier run has completed.
+/// Steps of a decoder. In the first, the submission's members take a chunk of their prompts into the cache. Each step
+/// gives a new token to those whose prompt is complete, and to all who go on: a submission names nobody again whose
+/// prompt an earlier run has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Ends after so many, or sooner.
@@ -196,7 +203,8 @@ pub struct LoadRuntime {
     pub bytes: u64,
 }
 
-/// Brings a model onto a card: a stage's, for all of its instances there, or an instance's part of the model that generates.
+/// Brings a model onto a card: a stage's, for all of its instances there, or an instance's part of the model that
+/// generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadModel {
     /// Size of its weights.
@@ -248,8 +256,8 @@ pub enum OpKind {
     Run(Run),
     /// A forward pass over several tasks.
     Pet(Pet),
-    /// What a dispatcher needs of a pass that has just been made: each request's confidence, and the attention that its words were paid
-    /// (Tabi, section 7.5).
+    /// What a dispatcher needs of a pass that has just been made: each request's confidence, and the attention that its
+    /// words were paid (Tabi, section 7.5).
     Inspect,
     /// Something of a tenant or a domain in host memory.
     Manage(Manage),
@@ -410,8 +418,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Tokens whose fragments the next step of a run looks up: one for each, since a decoder's fragments end at the tokens that they stand
-    /// for.
+    /// Tokens whose fragments the next step of a run looks up: one for each, since a decoder's fragments end at the
+    /// tokens that they stand for.
     pub fn looked_up(&self, lookups: LookupsInSteps) -> u32 {
         match (lookups, self.chunk_tokens) {
             (LookupsInSteps::None, _) => 0,

@@ -21,12 +21,14 @@ pub trait Observer {
         let _ = (now, command, commands);
     }
 
-    /// Whether what a route's models made of a request is right, where that is known; before the command by which it leaves.
+    /// Whether what a route's models made of a request is right, where that is known; before the command by which it
+    /// leaves.
     fn judged(&mut self, ticket: Ticket, right: Option<bool>) {
         let _ = (ticket, right);
     }
 
-    /// Whether [`Observer::ran`] is wanted from now on. Asked at each event: who never asks pays nothing, nor who has seen enough.
+    /// Whether [`Observer::ran`] is wanted from now on. Asked at each event: who never asks pays nothing, nor who has
+    /// seen enough.
     fn watches_ops(&self) -> bool {
         false
     }
@@ -91,9 +93,9 @@ impl<O: Observer> Observer for &mut O {
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// When the last request had left and nobody came any more: what happens after it, such as a load that nobody waits for or a tenant that is
-    /// updated, makes no run longer.
-    /// Where requests are left inside, the time of the last event.
+    /// When the last request had left and nobody came any more: what happens after it, such as a load that nobody waits
+    /// for or a tenant that is updated, makes no run longer. Where requests are left inside, the time of the last
+    /// event.
     pub at: Time,
     /// The user stopped it; what had finished by then is in the ledger.
     pub interrupted: bool,
@@ -198,8 +200,8 @@ pub fn run(
     }
 }
 
-/// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at `at`.
-/// Whether it is the first after the warm-up.
+/// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at
+/// `at`. Whether it is the first after the warm-up.
 #[inline(always)]
 fn hear(
     server: &mut Server,

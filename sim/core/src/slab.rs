@@ -141,10 +141,7 @@ impl<H: Handle, T> Slab<H, T> {
     /// All values with their handles, by slot.
     pub fn iter(&self) -> impl Iterator<Item = (H, &T)> {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| {
-            entry
-                .value
-                .as_ref()
-                .map(|value| (H::new(slot as u32, entry.generation), value))
+            entry.value.as_ref().map(|value| (H::new(slot as u32, entry.generation), value))
         })
     }
 }

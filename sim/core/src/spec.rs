@@ -1,4 +1,5 @@
-//! What a system is, as plain data: the resolved form of a scenario's `systems:` entry. No YAML, no defaults, no units to parse.
+//! What a system is, as plain data: the resolved form of a scenario's `systems:` entry. No YAML, no defaults, no units
+//! to parse.
 
 mod family;
 mod lengths;
@@ -31,7 +32,8 @@ pub struct ClusterSpec {
     pub gpu_memory_bytes: u64,
     /// Whether that is the host's memory as well, so that what the host keeps of tenants' parameters lies there too.
     pub shares_host_memory: bool,
-    /// Lanes that copy parameters in, at least 1: a GPU's copy engine each, or a CPU's spare cores, which several cards then share.
+    /// Lanes that copy parameters in, at least 1: a GPU's copy engine each, or a CPU's spare cores, which several cards
+    /// then share.
     pub copy_lanes: u32,
     /// Lanes that look representations up; cards share them as they do copy lanes. With none, the copy lanes do it.
     pub lookup_lanes: u32,
@@ -104,13 +106,13 @@ pub struct PoolSpec {
     pub swap: SwapSpec,
     /// How a batch becomes ops on lanes.
     pub pipeline: PipelineSpec,
-    /// How a decoder's requests run from step to step; nothing for encoders. Batches and padding are encoders' alone, and of the pipeline
-    /// decoders have [`PipelineSpec::prefetch_retrieval`].
+    /// How a decoder's requests run from step to step; nothing for encoders. Batches and padding are encoders' alone,
+    /// and of the pipeline decoders have [`PipelineSpec::prefetch_retrieval`].
     pub generation: Option<GenerationSpec>,
     /// Parameter-efficient tasks over shared models, in place of `tenant_state`; nothing where there are none.
     pub tasks: Option<TasksSpec>,
-    /// Runtimes of several lengths, each request alone on an instance of one of them; nothing where an instance serves any length.
-    /// Tenants' state, batches, padding, placement and pipeline are not theirs.
+    /// Runtimes of several lengths, each request alone on an instance of one of them; nothing where an instance serves
+    /// any length. Tenants' state, batches, padding, placement and pipeline are not theirs.
     pub runtimes: Option<RuntimesSpec>,
 }
 
@@ -119,7 +121,8 @@ pub struct PoolSpec {
 pub struct GenerationSpec {
     /// Low-rank adapters of each tenant; nothing where all share the backbone, or have what `tenant_state` says.
     pub lora: Option<LoraSpec>,
-    /// Tenants for whose own models or Houlsby adapters, as `tenant_state` says, an instance has room; unused where they have neither.
+    /// Tenants for whose own models or Houlsby adapters, as `tenant_state` says, an instance has room; unused where
+    /// they have neither.
     pub slots: u32,
     /// Who may run together.
     pub join: JoinSpec,
@@ -141,9 +144,11 @@ pub struct GenerationSpec {
     pub stop: StopSpec,
     /// Who is next of those that wait for an instance.
     pub queue: QueueSpec,
-    /// Tokens that the prompts of a tenant begin with in common, cached once on an instance; 0 where each is cached alone.
+    /// Tokens that the prompts of a tenant begin with in common, cached once on an instance; 0 where each is cached
+    /// alone.
     pub shared_prefix_tokens: u32,
-    /// Cards that only take prompts in, apart from those that only make the tokens after the first; nothing where each does both.
+    /// Cards that only take prompts in, apart from those that only make the tokens after the first; nothing where each
+    /// does both.
     pub disaggregated: Option<DisaggregatedSpec>,
 }
 
@@ -177,21 +182,21 @@ impl GenerationSpec {
 
     /// Of the instances, the first so many only take prompts in.
     pub fn prefill_instances(&self) -> u32 {
-        self.disaggregated
-            .map_or(0, |disaggregated| disaggregated.prefill_gpus / self.tensor_parallel)
+        self.disaggregated.map_or(0, |disaggregated| disaggregated.prefill_gpus / self.tensor_parallel)
     }
 }
 
-/// Prompts are taken in on some cards, and what they leave in the key-value cache is copied to others, which go on from there (DistServe,
-/// Zhong et al., OSDI 2024; Splitwise, Patel et al., ISCA 2024).
+/// Prompts are taken in on some cards, and what they leave in the key-value cache is copied to others, which go on from
+/// there (DistServe, Zhong et al., OSDI 2024; Splitwise, Patel et al., ISCA 2024).
 ///
 /// Only where anyone may run with anyone ([`JoinSpec::AnyTenant`]) and nothing is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisaggregatedSpec {
-    /// The first so many cards take prompts in; fewer than there are, and a multiple of [`GenerationSpec::tensor_parallel`].
+    /// The first so many cards take prompts in; fewer than there are, and a multiple of
+    /// [`GenerationSpec::tensor_parallel`].
     pub prefill_gpus: u32,
-    /// What carries pages from card to card; nothing where that costs what was measured between two such cards or, where nothing was, what
-    /// copies on the card cost.
+    /// What carries pages from card to card; nothing where that costs what was measured between two such cards or,
+    /// where nothing was, what copies on the card cost.
     pub link: Option<LinkSpec>,
 }
 
@@ -316,8 +321,8 @@ impl PoolSpec {
         self.plot.map_or(0, |plot| plot.lower_layers)
     }
 
-    /// Parameters of the model that are computed with: all or, above a table, those of the upper layers and, of a decoder, what comes after them. What is
-    /// looked up stands for the embedding too.
+    /// Parameters of the model that are computed with: all or, above a table, those of the upper layers and, of a
+    /// decoder, what comes after them. What is looked up stands for the embedding too.
     pub fn computed_parameters(&self) -> u64 {
         let layers = u64::from(self.computed_layers()) * self.model.layer_parameters();
         match (self.plot, &self.generation) {
@@ -371,8 +376,8 @@ pub enum TenantState {
     Head,
 }
 
-/// What a decoder's steps look up in a table for themselves, on the lane that computes: the fragment of a token that has just been made is
-/// not known before (HMI, section 7.6), so that nothing of its own batch can hide its look-up.
+/// What a decoder's steps look up in a table for themselves, on the lane that computes: the fragment of a token that
+/// has just been made is not known before (HMI, section 7.6), so that nothing of its own batch can hide its look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LookupsInSteps {
     /// There is no table.
@@ -394,26 +399,29 @@ pub struct PlotSpec {
     pub threads: u32,
     /// Where the root table lies.
     pub tier: Tier,
-    /// Parts of a million of a domain's occurrences of fragments that its own table, in memory, is built to answer for (HMI, section 5.1: the
-    /// α of its most frequent fragments).
+    /// Parts of a million of a domain's occurrences of fragments that its own table, in memory, is built to answer for
+    /// (HMI, section 5.1: the α of its most frequent fragments).
     pub domain_hits_ppm: u32,
-    /// Parts of a million of all occurrences that the root's table leaves out, so that shorter fragments answer for them.
+    /// Parts of a million of all occurrences that the root's table leaves out, so that shorter fragments answer for
+    /// them.
     pub fallbacks_ppm: u32,
     /// What requests' look-ups meet in such tables.
     pub met: Met,
     /// Domains with tables of their own: as many as the workload has.
     pub domains: u32,
-    /// Size of a domain's own table: what creating and updating it reads. None where it is to be counted with what look-ups meet.
+    /// Size of a domain's own table: what creating and updating it reads. None where it is to be counted with what
+    /// look-ups meet.
     pub domain_bytes: Option<u64>,
 }
 
-/// What look-ups meet in a pool's tables (HMI, Eq. 3). What they answer, the real machine finds in its tables; the virtual one has no texts, and
-/// prices and counts by these shares.
+/// What look-ups meet in a pool's tables (HMI, Eq. 3). What they answer, the real machine finds in its tables; the
+/// virtual one has no texts, and prices and counts by these shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
     /// As often as the tables were built for: requests' texts are like the corpus.
     AsBuilt,
-    /// What the texts that the real machine serves meet, which is to be counted before a run; [as built](Met::AsBuilt) until then.
+    /// What the texts that the real machine serves meet, which is to be counted before a run; [as built](Met::AsBuilt)
+    /// until then.
     Counted,
     /// These shares.
     Shares {
@@ -425,7 +433,8 @@ pub enum Met {
 }
 
 impl PlotSpec {
-    /// Bytes of a token's sum on its way to the card, `hidden` wide: in single precision, whatever the model's format, which it is given there.
+    /// Bytes of a token's sum on its way to the card, `hidden` wide: in single precision, whatever the model's format,
+    /// which it is given there.
     pub fn row_bytes(hidden: u32) -> u64 {
         4 * u64::from(hidden)
     }
@@ -528,7 +537,8 @@ pub enum SwapSpec {
     LeastFrequentlyUsed,
 }
 
-/// How a batch becomes ops on lanes (HMI, section 6 and Fig. 10): what is done for the next batch while this one computes.
+/// How a batch becomes ops on lanes (HMI, section 6 and Fig. 10): what is done for the next batch while this one
+/// computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PipelineSpec {
     /// Its representations are looked up.

@@ -40,8 +40,8 @@ pub fn system(pool: PoolSpec) -> SystemSpec {
     }
 }
 
-/// `tiny` in single precision, once on each card, for tenants with a head of two classes each and nothing else of their own: batches of up to 8,
-/// for which nobody waits, one op after the other.
+/// `tiny` in single precision, once on each card, for tenants with a head of two classes each and nothing else of their
+/// own: batches of up to 8, for which nobody waits, one op after the other.
 pub fn pool(name: &str) -> PoolSpec {
     PoolSpec {
         name: name.into(),

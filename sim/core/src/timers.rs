@@ -1,4 +1,5 @@
-//! The servers' timers, which both machines keep alike: the earliest goes off first, and of one time the one that was set first.
+//! The servers' timers, which both machines keep alike: the earliest goes off first, and of one time the one that was
+//! set first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

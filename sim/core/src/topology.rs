@@ -25,11 +25,13 @@ pub enum LaneKind {
 /// One lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `gpu0/link`, `host/solver`, `host/planner`, `host/disk`.
+    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `gpu0/link`, `host/solver`, `host/planner`,
+    /// `host/disk`.
     pub name: String,
     /// What it is for.
     pub kind: LaneKind,
-    /// The card it belongs to. Lanes of a card share its memory, so that ops that run side by side slow each other down.
+    /// The card it belongs to. Lanes of a card share its memory, so that ops that run side by side slow each other
+    /// down.
     pub gpu: GpuId,
 }
 
@@ -46,16 +48,16 @@ pub struct Instance {
     pub copy: LaneId,
     /// Where representations are looked up; shared likewise, and the copy lane where there is no other.
     pub lookup: LaneId,
-    /// Its own, where pages of its cache come from other cards or go to them one after the other; nothing where they do not, and on the side
-    /// that has more cards.
+    /// Its own, where pages of its cache come from other cards or go to them one after the other; nothing where they do
+    /// not, and on the side that has more cards.
     pub link: Option<LaneId>,
 }
 
 /// Instances of a cluster at most: each has queues and lanes of its own.
 pub const INSTANCES_MAX: u64 = 1_000_000;
 
-/// Lanes of so many at most: each has one that computes and perhaps a link, and each may have a card of its own, which copies and looks up; the host has
-/// one that plans or solves, and one for the disk.
+/// Lanes of so many at most: each has one that computes and perhaps a link, and each may have a card of its own, which
+/// copies and looks up; the host has one that plans or solves, and one for the disk.
 pub const LANES_MAX: u64 = 4 * INSTANCES_MAX + 2;
 
 /// The lanes of a cluster. Both machines are built from it.
@@ -67,14 +69,15 @@ pub struct Topology {
     pub instances: Vec<Instance>,
     /// Where the allocation program is solved, or pools are planned, where the system does either.
     pub solver: Option<LaneId>,
-    /// Where the host reads from its disk, of which there is one for all cards: where host memory does not hold all, or tenants and
-    /// domains come and change while others are served.
+    /// Where the host reads from its disk, of which there is one for all cards: where host memory does not hold all, or
+    /// tenants and domains come and change while others are served.
     pub disk: Option<LaneId>,
 }
 
 impl Topology {
-    /// A copy lane for each card, or one that plans pools in their place, and a look-up lane where something is looked up, as far as there
-    /// are such; one that reads from the disk where host memory does not hold all; and a compute lane for each instance.
+    /// A copy lane for each card, or one that plans pools in their place, and a look-up lane where something is looked
+    /// up, as far as there are such; one that reads from the disk where host memory does not hold all; and a compute
+    /// lane for each instance.
     pub fn new(cluster: &ClusterSpec, pool: &PoolSpec) -> Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
@@ -92,10 +95,7 @@ impl Topology {
             topology.solver = Some(planner);
             copy_lanes.push(planner);
         }
-        if { pool.generation.as_ref() }
-            .and_then(GenerationSpec::host_slots)
-            .is_some()
-        {
+        if pool.generation.as_ref().and_then(GenerationSpec::host_slots).is_some() {
             topology.add_disk();
         }
         for gpu in (0..cluster.gpus).map(GpuId) {
@@ -104,10 +104,7 @@ impl Topology {
             }
             let copy = copy_lanes[gpu.index() % copy_lanes.len()];
             // The first of the cards that share an instance's layers stands for all of them.
-            let parallel = pool
-                .generation
-                .as_ref()
-                .map_or(1, |generation| generation.tensor_parallel);
+            let parallel = pool.generation.as_ref().map_or(1, |generation| generation.tensor_parallel);
             if !gpu.0.is_multiple_of(parallel) {
                 continue;
             }
@@ -139,8 +136,8 @@ impl Topology {
         topology
     }
 
-    /// A compute lane for each instance of each stage, and a copy lane for each card, on which nothing is copied. A stage that goes on where
-    /// the one before has ended has that one's lanes.
+    /// A compute lane for each instance of each stage, and a copy lane for each card, on which nothing is copied. A
+    /// stage that goes on where the one before has ended has that one's lanes.
     pub fn of_stages(cluster: &ClusterSpec, stages: &[StageSpec]) -> Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
@@ -211,8 +208,9 @@ impl Topology {
     }
 }
 
-/// Cards with a link lane of their own, where some take prompts in and others go on from there: those of the side with fewer cards. A
-/// card sends or receives one transfer at a time, as fast as its link goes, and on that side links are the first to have too much to do.
+/// Cards with a link lane of their own, where some take prompts in and others go on from there: those of the side with
+/// fewer cards. A card sends or receives one transfer at a time, as fast as its link goes, and on that side links are
+/// the first to have too much to do.
 fn linked_cards(cluster: &ClusterSpec, pool: &PoolSpec) -> Range<u32> {
     let disaggregated = pool.generation.as_ref().and_then(|generation| generation.disaggregated);
     let Some(DisaggregatedSpec { prefill_gpus, .. }) = disaggregated else {
@@ -288,9 +286,7 @@ mod tests {
             let topology = Topology::new(&cluster(4, 1), &pool);
             let (of, to) = (InstanceId(0), InstanceId(3));
             assert!(topology.link(of, to).is_some(), "any pair has a link between them");
-            { topology.instances.iter() }
-                .map(|instance| instance.link.is_some())
-                .collect::<Vec<_>>()
+            topology.instances.iter().map(|instance| instance.link.is_some()).collect::<Vec<_>>()
         };
         assert_eq!(linked(1), [true, false, false, false]);
         assert_eq!(linked(2), [true, true, false, false]);

@@ -1,5 +1,5 @@
-//! The paper's three sizes (Arlo, Table 2) by both solvers. Prints each first answer, so that a faster solver is seen to find the
-//! same.
+//! The paper's three sizes (Arlo, Table 2) by both solvers. Prints each first answer, so that a faster solver is seen
+//! to find the same.
 
 mod common;
 

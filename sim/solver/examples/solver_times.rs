@@ -1,6 +1,7 @@
 //! The paper's Table 2 on this machine: seconds to solve the allocation program, over 20 problems of each size.
 //!
-//! `cargo run --release -p tenantry-solver --example solver_times [-- CARDS [PROBLEMS]]`: all sizes, or one, over fewer problems.
+//! `cargo run --release -p tenantry-solver --example solver_times [-- CARDS [PROBLEMS]]`: all sizes, or one, over fewer
+//! problems.
 
 #[path = "../benches/common/mod.rs"]
 mod common;
@@ -12,7 +13,8 @@ use tenantry_solver::{Allocation, Method, Problem, Status, solve};
 const DRAWS: u64 = 20;
 
 fn main() {
-    let asked: Vec<u64> = { std::env::args().skip(1) }
+    let asked: Vec<u64> = std::env::args()
+        .skip(1)
         .map(|number| number.parse().expect("a number of cards, then of problems"))
         .collect();
     let draws = asked.get(1).copied().unwrap_or(DRAWS);

@@ -25,18 +25,19 @@ pub enum Status {
     Optimal,
     /// HiGHS: no allocation costs less by more than this share of the cost.
     Within(f64),
-    /// Eqs. 3 and 7 ask for more instances than there are. Solved instead, to optimality or the limit, for the largest share of
-    /// the demand, the same of every length, that fits; `flow` is that of the whole demand.
+    /// Eqs. 3 and 7 ask for more instances than there are. Solved instead, to optimality or the limit, for the largest
+    /// share of the demand, the same of every length, that fits; `flow` is that of the whole demand.
     Infeasible {
         /// Instances that Eqs. 3 and 7 ask for.
         needed: u64,
         /// The share solved for, in parts per million, rounded down.
         served_ppm: u32,
     },
-    /// The longest runtime was to be within its capacity, and no allocation keeps it there. Solved instead without that, with instances moved
-    /// to the longest runtime for as long as that lessens what is too much.
+    /// The longest runtime was to be within its capacity, and no allocation keeps it there. Solved instead without
+    /// that, with instances moved to the longest runtime for as long as that lessens what is too much.
     LongestBeyond,
-    /// The solver gave up at its fixed limit: the best allocation found, and the share of its cost that is above the bound.
+    /// The solver gave up at its fixed limit: the best allocation found, and the share of its cost that is above the
+    /// bound.
     Limit(f64),
 }
 

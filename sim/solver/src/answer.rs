@@ -1,4 +1,5 @@
-//! From a server's question to an allocation: the instances are shared by the streams, and each stream's program is solved.
+//! From a server's question to an allocation: the instances are shared by the streams, and each stream's program is
+//! solved.
 
 use tenantry_core::policy::fleet::{Allocated, Fallback, Question, RuntimeQuestion, StreamQuestion};
 use tenantry_core::spec::SolverSpec;
@@ -25,11 +26,7 @@ pub fn answer(question: &Question) -> Result<Allocated, Invalid> {
             fallback: None,
         });
     }
-    let streams: Vec<Stream> = question
-        .streams
-        .iter()
-        .map(|stream| asked(stream, question.span.0))
-        .collect();
+    let streams: Vec<Stream> = question.streams.iter().map(|stream| asked(stream, question.span.0)).collect();
     let method = match question.solver {
         SolverSpec::Dynamic => Method::Dynamic,
         SolverSpec::Highs => Method::Integer,
@@ -42,8 +39,8 @@ pub fn answer(question: &Question) -> Result<Allocated, Invalid> {
     })
 }
 
-/// The same, or where the question makes no sense the allocation in force, as a fallback: what both machines do, so that neither ends a run for what
-/// the other goes on with.
+/// The same, or where the question makes no sense the allocation in force, as a fallback: what both machines do, so
+/// that neither ends a run for what the other goes on with.
 pub fn answer_or_keep(question: &Question) -> Allocated {
     answer(question).unwrap_or_else(|_| Allocated {
         instances: previous(question),
@@ -145,7 +142,8 @@ mod tests {
         assert_eq!(&highs.unwrap(), exact);
     }
 
-    /// What each stream needs is 4 and 2 instances, and what it takes in three times the work of the other; see `sharing.rs`.
+    /// What each stream needs is 4 and 2 instances, and what it takes in three times the work of the other; see
+    /// `sharing.rs`.
     #[test]
     fn streams_share_the_instances() {
         let asked = question(vec![stream(&[3000, 0, 0]), stream(&[1000, 0, 0])], 9);
@@ -184,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_longest_runtime_is_not_given_more_than_it_serves() {
-        // The middle runtime's requests are too few for an instance by Eq. 3, and with the longest's own they are too many for one.
+        // The middle runtime's requests are too few for an instance by Eq. 3, and with the longest's own they are too
+        // many for one.
         let asked = question(vec![stream(&[4000, 450, 200])], 6);
         let mut problem = super::asked(&asked.streams[0], asked.span.0).problem;
         problem.cards = 6;
@@ -196,7 +195,8 @@ mod tests {
         assert_eq!(answered.fallback, None);
     }
 
-    /// By Eq. 5 the longest runtime takes whatever is left; but that is more than it serves, and no other has an instance to give.
+    /// By Eq. 5 the longest runtime takes whatever is left; but that is more than it serves, and no other has an
+    /// instance to give.
     #[test]
     fn a_longest_runtime_that_stays_beyond_its_capacity_is_a_fallback() {
         let asked = question(vec![stream(&[4000, 450, 900])], 6);

@@ -1,10 +1,10 @@
-//! What both solvers know before they start: a good allocation, a lower bound by pricing cards, and so the few counts of each
-//! runtime that can still be part of an optimum.
+//! What both solvers know before they start: a good allocation, a lower bound by pricing cards, and so the few counts
+//! of each runtime that can still be part of an optimum.
 //!
-//! Charge a fee for every instance and give all instances back for it: `min Σ cost ≥ min Σ (cost + fee · N) − fee · G` (a
-//! Lagrangian relaxation of Eq. 2). With fractional instances and free demotion the right side falls apart into a price for
-//! a request of each length, linear in the carry, which makes it a bound for every partial allocation at the cost of two
-//! multiplications. Integrality is all that it ignores, so it lies within a per cent or less.
+//! Charge a fee for every instance and give all instances back for it: `min Σ cost ≥ min Σ (cost + fee · N) − fee · G`
+//! (a Lagrangian relaxation of Eq. 2). With fractional instances and free demotion the right side falls apart into a
+//! price for a request of each length, linear in the carry, which makes it a bound for every partial allocation at the
+//! cost of two multiplications. Integrality is all that it ignores, so it lies within a per cent or less.
 
 use crate::allocation::Status;
 use crate::capacity;
@@ -32,7 +32,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// For a problem that is sound and whose floors fit; nothing where no allocation gives the longest runtime as little as it may have.
+    /// For a problem that is sound and whose floors fit; nothing where no allocation gives the longest runtime as
+    /// little as it may have.
     pub(crate) fn new(problem: &Problem, floors: &[u64]) -> Option<Bound> {
         let fee = best_fee(problem, floors);
         let (incumbent, cost) = search(problem, floors, fee)?;
@@ -68,9 +69,9 @@ impl Bound {
         bound
     }
 
-    /// The longest runtime may have to have more instances than the fee would buy for its own demand (Eq. 7). Then a tangent at
-    /// the load that they get is the better bound, if tangents are bounds: the one with the highest total. (The others need not:
-    /// their floors are full instances.)
+    /// The longest runtime may have to have more instances than the fee would buy for its own demand (Eq. 7). Then a
+    /// tangent at the load that they get is the better bound, if tangents are bounds: the one with the highest total.
+    /// (The others need not: their floors are full instances.)
     fn force_longest(&mut self, problem: &Problem, floor: u64) {
         let last = problem.runtimes.len() - 1;
         let curve = &problem.runtimes[last].latency;
@@ -90,11 +91,7 @@ impl Bound {
         }
         let total = |slope: f64, fixed: f64| {
             let demands = problem.demand_milli[..last].iter().zip(&prices);
-            fixed
-                + demand * slope
-                + demands
-                    .map(|(&demand, price)| demand as f64 * price.min(slope))
-                    .sum::<f64>()
+            fixed + demand * slope + demands.map(|(&demand, price)| demand as f64 * price.min(slope)).sum::<f64>()
         };
         let mut best = total(self.slope[last], 0.0);
         // The total is concave in the slope, and highest at a price, or where the load is that of the lengths demoted.
@@ -145,8 +142,8 @@ impl Bound {
         cost as f64 + carried + self.rest[next] - self.fee * f64::from(left) <= self.limit
     }
 
-    /// By how much one count of a runtime raises the lower bound, given what is carried to it; and what it carries on. Never less than nothing, but
-    /// for rounding, and along a whole allocation its cost less the bound.
+    /// By how much one count of a runtime raises the lower bound, given what is carried to it; and what it carries on.
+    /// Never less than nothing, but for rounding, and along a whole allocation its cost less the bound.
     #[cfg(feature = "highs")]
     pub(crate) fn excess_of(&self, problem: &Problem, at: usize, count: u32, carry_milli: u64) -> (f64, u64) {
         let (load, carried) = if at + 1 == problem.runtimes.len() {
@@ -175,7 +172,8 @@ impl Bound {
         (0..problem.runtimes.len()).map(counts_of).collect()
     }
 
-    /// By how much a count of a runtime raises the lower bound, with the best load that it can have. Those of all runtimes add up.
+    /// By how much a count of a runtime raises the lower bound, with the best load that it can have. Those of all
+    /// runtimes add up.
     pub(crate) fn excess(&self, problem: &Problem, floors: &[u64], at: usize) -> impl Fn(u32) -> f64 {
         let full = |at: usize| u64::from(problem.runtimes[at].capacity) * MILLI;
         let demand = problem.demand_milli[at];
@@ -245,15 +243,14 @@ fn best_fee(problem: &Problem, floors: &[u64]) -> f64 {
     (low + high) / 2.0
 }
 
-/// A good allocation: what the fee would buy, topped up, then single instances moved while that helps. Nothing where there is none.
+/// A good allocation: what the fee would buy, topped up, then single instances moved while that helps. Nothing where
+/// there is none.
 fn search(problem: &Problem, floors: &[u64], fee: f64) -> Option<(Vec<u32>, u128)> {
     let instances = u64::from(problem.instances());
     let mut spare = instances - floors.iter().sum::<u64>();
     let mut counts: Vec<u32> = floors.iter().map(|&floor| floor as u32).collect();
     for (at, count) in counts.iter_mut().enumerate() {
-        let (load, _) = problem.runtimes[at]
-            .latency
-            .cheapest(fee / MILLI as f64, load_max(problem, at));
+        let (load, _) = problem.runtimes[at].latency.cheapest(fee / MILLI as f64, load_max(problem, at));
         let bought = (problem.demand_milli[at] as f64 / (load * MILLI as f64)) as u64;
         let more = bought.saturating_sub(u64::from(*count)).min(spare);
         *count += more as u32;
@@ -266,10 +263,7 @@ fn search(problem: &Problem, floors: &[u64], fee: f64) -> Option<(Vec<u32>, u128
             counts[*at] -= 1;
             cost
         };
-        let at = (0..floors.len())
-            .rev()
-            .min_by_key(with_one_more)
-            .expect("there is a runtime");
+        let at = (0..floors.len()).rev().min_by_key(with_one_more).expect("there is a runtime");
         counts[at] += 1;
     }
     let mut cost = problem.total_cost(&counts);
@@ -296,10 +290,7 @@ fn search(problem: &Problem, floors: &[u64], fee: f64) -> Option<(Vec<u32>, u128
 pub(crate) fn keeps(problem: &Problem, floors: &[u64], counts: &[u32]) -> bool {
     counts.len() == floors.len()
         && counts.iter().map(|&count| u64::from(count)).sum::<u64>() == u64::from(problem.instances())
-        && counts
-            .iter()
-            .zip(floors)
-            .all(|(&count, &floor)| u64::from(count) >= floor)
+        && counts.iter().zip(floors).all(|(&count, &floor)| u64::from(count) >= floor)
 }
 
 /// The move of one instance from a runtime to another that costs least, if it costs less than `cost`.

@@ -1,8 +1,9 @@
 //! The longest runtime within its capacity: a constraint of ours beside the paper's.
 //!
-//! Eq. 5 lets the longest runtime take whatever the others leave, and Eq. 1 charges it for a queue that is gone after a window. But what is
-//! beyond its capacity comes again in every window: its queue would grow without end. So servers ask for the cheapest allocation of those
-//! in which it has no more to do than it finishes within the SLO, as Eq. 4 has it of all others.
+//! Eq. 5 lets the longest runtime take whatever the others leave, and Eq. 1 charges it for a queue that is gone after a
+//! window. But what is beyond its capacity comes again in every window: its queue would grow without end. So servers
+//! ask for the cheapest allocation of those in which it has no more to do than it finishes within the SLO, as Eq. 4 has
+//! it of all others.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,8 @@ use crate::problem::Problem;
 
 /// An allocation that keeps the longest runtime within its capacity, if there is one. The floors fit.
 ///
-/// Of partial allocations with as many instances the one that leaves least is the best for all runtimes after it, whatever it costs; and
-/// one that leaves no less than another with fewer is superfluous.
+/// Of partial allocations with as many instances the one that leaves least is the best for all runtimes after it,
+/// whatever it costs; and one that leaves no less than another with fewer is superfluous.
 pub(crate) fn within(problem: &Problem, floors: &[u64]) -> Option<Vec<u32>> {
     let last = floors.len() - 1;
     let spare = problem.instances() - floors.iter().sum::<u64>() as u32;
@@ -47,8 +48,8 @@ pub(crate) fn within(problem: &Problem, floors: &[u64]) -> Option<Vec<u32>> {
     })
 }
 
-/// An allocation with instances moved to the longest runtime, the cheapest first, for as long as that lessens what is beyond its capacity; Eq. 3
-/// holds as before. For where nothing keeps it within.
+/// An allocation with instances moved to the longest runtime, the cheapest first, for as long as that lessens what is
+/// beyond its capacity; Eq. 3 holds as before. For where nothing keeps it within.
 pub(crate) fn relieved(problem: &Problem, mut counts: Vec<u32>) -> Vec<u32> {
     let last = counts.len() - 1;
     let floors = problem.floors();
@@ -109,8 +110,8 @@ mod tests {
         dynamic
     }
 
-    /// 2,200 requests a second: moved from the program's solution one at a time to wherever they cost least, instances end at [0, 4, 1, 1], from which no
-    /// move lessens what is too much for the longest.
+    /// 2,200 requests a second: moved from the program's solution one at a time to wherever they cost least, instances
+    /// end at [0, 4, 1, 1], from which no move lessens what is too much for the longest.
     #[test]
     fn what_single_moves_do_not_find_is_found() {
         let problem = problem([2_885, 230_850, 82_500, 13_765]);

@@ -11,12 +11,13 @@ pub enum MeanLatency {
         /// One request's time on an instance that does nothing else.
         service_ns: u64,
     },
-    /// Measured: pairs of (load in requests, mean latency in nanoseconds), joined by straight lines. Flat before the first,
-    /// and going on like the last piece after the last.
+    /// Measured: pairs of (load in requests, mean latency in nanoseconds), joined by straight lines. Flat before the
+    /// first, and going on like the last piece after the last.
     Points(Vec<(u32, u64)>),
 }
 
-/// A straight piece of a curve, in floating point: from one load to another, the latency `start + slope · (load − from)`.
+/// A straight piece of a curve, in floating point: from one load to another, the latency
+/// `start + slope · (load − from)`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: f64,
@@ -55,10 +56,7 @@ impl MeanLatency {
 
     /// Latency and its slope at a load, for bounds and tangents.
     pub(crate) fn at(&self, load: f64) -> (f64, f64) {
-        let piece = self
-            .pieces()
-            .find(|piece| load <= piece.to)
-            .expect("the last is endless");
+        let piece = self.pieces().find(|piece| load <= piece.to).expect("the last is endless");
         (piece.start + piece.slope * (load - piece.from), piece.slope)
     }
 
@@ -72,8 +70,8 @@ impl MeanLatency {
         })
     }
 
-    /// The load up to `load_max` at which `L(B) + fee / B` is least, and that least: what a request costs when an instance costs
-    /// `fee`.
+    /// The load up to `load_max` at which `L(B) + fee / B` is least, and that least: what a request costs when an
+    /// instance costs `fee`.
     pub(crate) fn cheapest(&self, fee: f64, load_max: f64) -> (f64, f64) {
         let mut best = (load_max, f64::INFINITY);
         for piece in self.pieces().take_while(|piece| piece.from < load_max) {
@@ -86,7 +84,8 @@ impl MeanLatency {
             };
             let load = load.clamp(piece.from, to);
             let price = piece.start + piece.slope * (load - piece.from) + fee / load;
-            // With no fee the best is an infinitesimal load, on a flat endless piece an endless one: 0 / 0 and 0 · ∞ above.
+            // With no fee the best is an infinitesimal load, on a flat endless piece an endless one: 0 / 0 and 0 · ∞
+            // above.
             let price = if load > 0.0 && load.is_finite() {
                 price
             } else {
@@ -222,9 +221,7 @@ mod tests {
         ] {
             for fee in [0.0, 3.0, 50.0, 400.0, 9_000.0] {
                 let loads = || (1..=800).map(|tenth| f64::from(tenth) / 100.0);
-                let least = loads()
-                    .map(|load| curve.at(load).0 + fee / load)
-                    .fold(f64::INFINITY, f64::min);
+                let least = loads().map(|load| curve.at(load).0 + fee / load).fold(f64::INFINITY, f64::min);
                 let (load, price) = curve.cheapest(fee, 8.0);
                 assert!(
                     load <= 8.0 && price <= least + 1e-9,
@@ -235,9 +232,7 @@ mod tests {
                     "{curve:?} {fee}: {price} at {load}, {least}"
                 );
                 let within = || loads().filter(|load| (1.5..=6.0).contains(load));
-                let least = within()
-                    .map(|load| load * (curve.at(load).0 - fee))
-                    .fold(f64::INFINITY, f64::min);
+                let least = within().map(|load| load * (curve.at(load).0 - fee)).fold(f64::INFINITY, f64::min);
                 let (load, value) = curve.best_at_price(fee, (1.5, 6.0));
                 assert!((1.5..=6.0).contains(&load), "{curve:?} {fee}: {load}");
                 assert!(

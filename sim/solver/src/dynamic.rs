@@ -1,9 +1,9 @@
 //! The program solved by an exact dynamic program over (runtime, instances used, carry).
 //!
-//! A partial allocation of the first runtimes matters to the rest only by the instances that it used and the requests that it
-//! carries over. Of two that used the same, the one with no more carry and no worse rank wins; one that used fewer with no
-//! more carry and costs less wins as well, since the longest runtime can take the difference. What no bound excludes is kept
-//! and extended by one runtime at a time.
+//! A partial allocation of the first runtimes matters to the rest only by the instances that it used and the requests
+//! that it carries over. Of two that used the same, the one with no more carry and no worse rank wins; one that used
+//! fewer with no more carry and costs less wins as well, since the longest runtime can take the difference. What no
+//! bound excludes is kept and extended by one runtime at a time.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -76,10 +76,7 @@ pub(crate) fn solve_within(problem: &Problem, floors: &[u64], bound: &Bound, sta
         held += kept.len();
         layers.push(kept);
     }
-    let best = layers[last + 1]
-        .iter()
-        .enumerate()
-        .min_by(|a, b| compare(&layers, last + 1, a.1, b.1));
+    let best = layers[last + 1].iter().enumerate().min_by(|a, b| compare(&layers, last + 1, a.1, b.1));
     let (best, _) = best.expect("the incumbent's own states are admitted");
     Allocation::new(problem, counts_of(&layers, best), Status::Optimal)
 }
@@ -114,9 +111,7 @@ fn undominated(layers: &[Vec<State>], mut states: Vec<State>) -> Vec<State> {
     for group in states.chunk_by(|a, b| a.used == b.used) {
         let start = kept.len();
         for state in group {
-            let same = kept[start..]
-                .last()
-                .is_some_and(|best| compare(layers, depth, best, state).is_le());
+            let same = kept[start..].last().is_some_and(|best| compare(layers, depth, best, state).is_le());
             let cheaper = fewer.range(..=state.carry_milli).next_back();
             if !same && cheaper.is_none_or(|(_, &cost)| cost >= state.cost) {
                 kept.push(*state);
@@ -126,9 +121,7 @@ fn undominated(layers: &[Vec<State>], mut states: Vec<State>) -> Vec<State> {
             let least = fewer.range(..=state.carry_milli).next_back();
             if least.is_none_or(|(_, &cost)| state.cost < cost) {
                 fewer.insert(state.carry_milli, state.cost);
-                let beaten = fewer
-                    .range(state.carry_milli + 1..)
-                    .take_while(|(_, cost)| **cost >= state.cost);
+                let beaten = fewer.range(state.carry_milli + 1..).take_while(|(_, cost)| **cost >= state.cost);
                 for carry in beaten.map(|(&carry, _)| carry).collect::<Vec<_>>() {
                     fewer.remove(&carry);
                 }
@@ -138,7 +131,8 @@ fn undominated(layers: &[Vec<State>], mut states: Vec<State>) -> Vec<State> {
     kept
 }
 
-/// The better of two partial allocations of the first `depth` runtimes: cost, then changes, then more of the longer runtimes.
+/// The better of two partial allocations of the first `depth` runtimes: cost, then changes, then more of the longer
+/// runtimes.
 fn compare(layers: &[Vec<State>], depth: usize, a: &State, b: &State) -> Ordering {
     (a.cost, a.changes).cmp(&(b.cost, b.changes)).then_with(|| {
         let (mut a, mut b) = (a, b);

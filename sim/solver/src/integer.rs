@@ -1,13 +1,14 @@
 //! The program solved as an integer program by HiGHS: the general formulation, to which constraints can be added.
 //!
-//! One unit flows through a network (an arc-flow formulation). A node is what the runtimes so far leave to the others: (runtime,
-//! instances used, requests carried over). An arc is one count of a runtime at a node, and leads to the node that Eqs. 4 to 6 make of it,
-//! so that its cost is exact, whatever the curve. Nothing is relaxed but that the unit may split, and since each column of the matrix has
-//! one −1 and one +1 (it is totally unimodular), at a vertex it does not: the first relaxation has the answer.
+//! One unit flows through a network (an arc-flow formulation). A node is what the runtimes so far leave to the others:
+//! (runtime, instances used, requests carried over). An arc is one count of a runtime at a node, and leads to the node
+//! that Eqs. 4 to 6 make of it, so that its cost is exact, whatever the curve. Nothing is relaxed but that the unit may
+//! split, and since each column of the matrix has one −1 and one +1 (it is totally unimodular), at a vertex it does
+//! not: the first relaxation has the answer.
 //!
-//! An arc is charged what it raises the lower bound by ([`Bound::excess_of`]). Those that raise it above the cost of the allocation known
-//! beforehand are left out, as the dynamic program does; nothing else is, so that constraints may make any allocation that costs no more
-//! the best.
+//! An arc is charged what it raises the lower bound by ([`Bound::excess_of`]). Those that raise it above the cost of
+//! the allocation known beforehand are left out, as the dynamic program does; nothing else is, so that constraints may
+//! make any allocation that costs no more the best.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,8 +105,9 @@ fn network(problem: &Problem, floors: &[u64], bound: &Bound, arcs_max: usize) ->
     Some(layers)
 }
 
-/// The counts on the path of least excess as HiGHS finds it, and HiGHS's bound on that excess. Without its presolve, which has ended in errors
-/// of its own and in answers that are not the best on another formulation of this program (`docs/arlo-solver.md`).
+/// The counts on the path of least excess as HiGHS finds it, and HiGHS's bound on that excess. Without its presolve,
+/// which has ended in errors of its own and in answers that are not the best on another formulation of this program
+/// (`docs/arlo-solver.md`).
 fn shortest(layers: &[Vec<Arc>], room: f64) -> Option<(Vec<u32>, f64)> {
     let scale = SCALE / room.max(1.0);
     let mut program = ColProblem::new();
@@ -117,9 +119,7 @@ fn shortest(layers: &[Vec<Arc>], room: f64) -> Option<(Vec<u32>, f64)> {
     }
     for arc in layers.iter().flatten() {
         let ends = [(arc.from, -1.0), (arc.to, 1.0)];
-        let terms = ends
-            .into_iter()
-            .filter_map(|(node, sign)| Some((*rows.get(&node)?, sign)));
+        let terms = ends.into_iter().filter_map(|(node, sign)| Some((*rows.get(&node)?, sign)));
         program.add_integer_column(scale * arc.excess, 0..=1, terms.collect::<Vec<_>>());
     }
     let mut model = program.optimise(Sense::Minimise);
@@ -143,8 +143,8 @@ fn shortest(layers: &[Vec<Arc>], room: f64) -> Option<(Vec<u32>, f64)> {
     Some((counts, lower / scale))
 }
 
-/// Keeps what is there if that costs as little, and moves single instances while that costs nothing and keeps more of it, or gives more to
-/// longer runtimes: HiGHS does not tell equals apart.
+/// Keeps what is there if that costs as little, and moves single instances while that costs nothing and keeps more of
+/// it, or gives more to longer runtimes: HiGHS does not tell equals apart.
 fn settle(problem: &Problem, floors: &[u64], counts: &mut Vec<u32>) {
     if keeps(problem, floors, &problem.previous) && rank(problem, &problem.previous) < rank(problem, counts) {
         counts.clone_from(&problem.previous);

@@ -32,8 +32,8 @@ pub struct Problem {
     pub instances_per_card: u32,
     /// The allocation in force, from which ties are broken; empty at the start.
     pub previous: Vec<u32>,
-    /// Whether the longest runtime may have no more to do than it finishes within the SLO. The paper's may have anything (Eq. 5): see
-    /// `capacity.rs`.
+    /// Whether the longest runtime may have no more to do than it finishes within the SLO. The paper's may have
+    /// anything (Eq. 5): see `capacity.rs`.
     pub longest_within_capacity: bool,
 }
 
@@ -53,8 +53,8 @@ pub struct Flow {
 
 /// Demand, Q, of a stretch of time: each bin's requests, scaled to one SLO window and rounded to thousandths.
 ///
-/// With the counts of one scheduling period it is what the runtime scheduler solves for; with a whole trace's, the paper's
-/// "global" ablation (Table 3).
+/// With the counts of one scheduling period it is what the runtime scheduler solves for; with a whole trace's, the
+/// paper's "global" ablation (Table 3).
 pub fn demand_milli(requests: &[u64], span_ns: u64, slo_ns: u64) -> Vec<u64> {
     assert!(span_ns > 0, "requests were counted over some time");
     let per_window = |&count: &u64| {

@@ -1,9 +1,10 @@
 //! How streams share the instances.
 //!
-//! The paper has one stream a cluster and leaves sharing open (section 6). Here every stream first gets what its constraints ask for (Eqs. 3
-//! and 7) and, of the rest, its share of the work that came in. From there instances move between streams, at first several at a time where there are
-//! many, for as long as the programs say that it helps: to a stream that has more to do than its share finishes within the SLO, from whichever stream
-//! loses least by it and stays within its own; and then wherever the latencies of all streams together fall.
+//! The paper has one stream a cluster and leaves sharing open (section 6). Here every stream first gets what its
+//! constraints ask for (Eqs. 3 and 7) and, of the rest, its share of the work that came in. From there instances move
+//! between streams, at first several at a time where there are many, for as long as the programs say that it helps: to
+//! a stream that has more to do than its share finishes within the SLO, from whichever stream loses least by it and
+//! stays within its own; and then wherever the latencies of all streams together fall.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,7 +14,8 @@ use crate::error::Invalid;
 use crate::problem::Problem;
 use crate::solve::{Method, solve};
 
-/// Moves of as many instances each, at most. So many of the largest moves take more than half of all instances elsewhere.
+/// Moves of as many instances each, at most. So many of the largest moves take more than half of all instances
+/// elsewhere.
 const MOVES_MAX: u32 = 64;
 
 /// A stream that shares the instances.
@@ -49,7 +51,8 @@ pub(crate) fn shared(streams: &[Stream], instances: u32, method: Method) -> Resu
     shares.iter().enumerate().map(of).collect()
 }
 
-/// Instances of each stream by need and then by work: at least one, and all together those that there are, as long as there are as many as streams.
+/// Instances of each stream by need and then by work: at least one, and all together those that there are, as long as
+/// there are as many as streams.
 fn divided(streams: &[Stream], instances: u32) -> Vec<u32> {
     if streams.len() == 1 {
         return vec![instances];
@@ -63,7 +66,9 @@ fn divided(streams: &[Stream], instances: u32) -> Vec<u32> {
     };
     let free = instances.saturating_sub(kept.iter().sum());
     let all = streams.iter().map(|stream| stream.work).sum::<u128>().max(1);
-    let mut shares: Vec<u64> = { kept.iter().zip(streams) }
+    let mut shares: Vec<u64> = kept
+        .iter()
+        .zip(streams)
         .map(|(kept, stream)| kept + (u128::from(free) * stream.work / all) as u64)
         .collect();
     // What rounding leaves goes to those with the largest remainders, of equals the first.
@@ -210,13 +215,14 @@ mod tests {
 
     #[test]
     fn streams_begin_with_their_need_and_then_their_work() {
-        // Floors are 3 of the shortest and 1 of the longest, and 1 and 1; the other three go 3 to 1, and the rest to the largest remainder.
+        // Floors are 3 of the shortest and 1 of the longest, and 1 and 1; the other three go 3 to 1, and the rest to
+        // the largest remainder.
         let streams = [stream([300, 0, 0], [0; 3]), stream([100, 0, 0], [0; 3])];
         assert_eq!(divided(&streams, 9), [6, 3]);
     }
 
-    /// By need and work the second stream gets two instances, of which the longest runtime has more to do than it finishes in time. Three are enough for
-    /// either.
+    /// By need and work the second stream gets two instances, of which the longest runtime has more to do than it
+    /// finishes in time. Three are enough for either.
     #[test]
     fn a_stream_is_rescued_by_one_that_can_spare_an_instance() {
         let streams = [stream([190, 0, 0], [0; 3]), stream([50, 20, 20], [0; 3])];
@@ -224,7 +230,8 @@ mod tests {
         assert_eq!(shares(&streams, 6), (vec![3, 3], vec![false, false]));
     }
 
-    /// Sixteen streams of which all but one have far more than they need by their shares of the work: more instances move than one by one could.
+    /// Sixteen streams of which all but one have far more than they need by their shares of the work: more instances
+    /// move than one by one could.
     #[test]
     fn many_instances_move_where_there_are_many() {
         let idle = |_| stream([600, 0, 0], [0; 3]);
@@ -256,8 +263,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Against all ways to share: where one keeps all streams within their shares, so does what is found, their latency is near the least there is,
-        /// and nobody's share falls below one.
+        /// Against all ways to share: where one keeps all streams within their shares, so does what is found, their
+        /// latency is near the least there is, and nobody's share falls below one.
         #[test]
         fn shares_are_as_good_as_any(streams in streams(), instances in 3u32..14) {
             prop_assume!(instances as usize >= streams.len());

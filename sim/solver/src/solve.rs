@@ -17,10 +17,11 @@ pub enum Method {
     Integer,
 }
 
-/// Allocates instances to runtimes (Eqs. 1 to 7, and the longest runtime within its capacity where the problem says so), changing as few as possible among equals, then preferring longer runtimes.
+/// Allocates instances to runtimes (Eqs. 1 to 7, and the longest runtime within its capacity where the problem says
+/// so), changing as few as possible among equals, then preferring longer runtimes.
 ///
-/// The result depends on the problem alone: both methods run on one thread and stop at counts of work, not of time. When the
-/// constraints cannot be met, or a limit is, there is still an allocation, and its [`Status`] says so.
+/// The result depends on the problem alone: both methods run on one thread and stop at counts of work, not of time.
+/// When the constraints cannot be met, or a limit is, there is still an allocation, and its [`Status`] says so.
 ///
 /// # Errors
 /// [`Invalid`] when the problem makes no sense, or the method was left out of the build.

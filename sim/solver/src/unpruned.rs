@@ -1,4 +1,5 @@
-//! Both solvers share a bound that leaves out what cannot be best. Without it they must say the same, of more allocations than can be listed.
+//! Both solvers share a bound that leaves out what cannot be best. Without it they must say the same, of more
+//! allocations than can be listed.
 
 use proptest::prelude::*;
 

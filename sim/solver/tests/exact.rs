@@ -57,15 +57,13 @@ fn all(runtimes: usize, instances: u32) -> Vec<Vec<u32>> {
     if runtimes == 1 {
         return vec![vec![instances]];
     }
-    let with_first = |first: u32| {
-        all(runtimes - 1, instances - first)
-            .into_iter()
-            .map(move |rest| [vec![first], rest].concat())
-    };
+    let with_first =
+        |first: u32| all(runtimes - 1, instances - first).into_iter().map(move |rest| [vec![first], rest].concat());
     (0..=instances).flat_map(with_first).collect()
 }
 
-/// Every allocation that Eqs. 2, 3 and 7 permit, and where it is asked for the longest runtime's capacity, the best first, with its cost.
+/// Every allocation that Eqs. 2, 3 and 7 permit, and where it is asked for the longest runtime's capacity, the best
+/// first, with its cost.
 fn ranked(problem: &Problem) -> Vec<(u128, Vec<u32>)> {
     let permitted = |counts: &Vec<u32>| {
         counts.last().is_some_and(|&longest| longest >= 1)
@@ -79,9 +77,7 @@ fn ranked(problem: &Problem) -> Vec<(u128, Vec<u32>)> {
         let loads = |(now, before): (&u32, &u32)| now.saturating_sub(*before);
         counts.iter().zip(&problem.previous).map(loads).sum()
     };
-    let counts = all(problem.runtimes.len(), problem.instances())
-        .into_iter()
-        .filter(permitted);
+    let counts = all(problem.runtimes.len(), problem.instances()).into_iter().filter(permitted);
     let mut ranked: Vec<_> = counts.map(|counts| (problem.flow(&counts).cost, counts)).collect();
     ranked.sort_by(|(cost_a, a), (cost_b, b)| {
         let by_change = (cost_a, changes(a)).cmp(&(cost_b, changes(b)));
@@ -90,7 +86,8 @@ fn ranked(problem: &Problem) -> Vec<(u128, Vec<u32>)> {
     ranked
 }
 
-/// What is said of a problem that has no solution: its floors do not fit, or it has one as the paper has it, and that is too much for the longest runtime.
+/// What is said of a problem that has no solution: its floors do not fit, or it has one as the paper has it, and that
+/// is too much for the longest runtime.
 fn none_there_is(problem: &Problem, found: &Allocation) -> Result<(), TestCaseError> {
     let published = Problem {
         longest_within_capacity: false,
@@ -201,10 +198,7 @@ fn equals_keep_what_is_there_then_favour_the_longer() {
 fn more_cards_than_the_floors_need_go_where_they_help_most() {
     // 10 cards and the paper's BERT-base: 1.152 ms at 64 tokens, 4.86 ms at 512, an SLO of 150 ms.
     let services_ns: Vec<u64> = (0..8).map(|step| 1_152_000 + 529_714 * step).collect();
-    let capacities: Vec<u32> = services_ns
-        .iter()
-        .map(|&service_ns| (150_000_000 / service_ns) as u32)
-        .collect();
+    let capacities: Vec<u32> = services_ns.iter().map(|&service_ns| (150_000_000 / service_ns) as u32).collect();
     let demand = [60_000, 45_000, 20_000, 10_000, 6_000, 4_000, 3_000, 2_000];
     let problem = serial(&capacities, &services_ns, &demand, 10, &[]);
     let dynamic = solve(&problem, Method::Dynamic).expect("sound");
@@ -218,7 +212,8 @@ fn more_cards_than_the_floors_need_go_where_they_help_most() {
     );
 }
 
-/// Far too many allocations to list: the two solvers check each other, with the longest runtime within its capacity and without.
+/// Far too many allocations to list: the two solvers check each other, with the longest runtime within its capacity and
+/// without.
 #[test]
 fn both_find_the_same_cost_at_the_papers_sizes() {
     for (cards, runtimes, _) in common::TABLE_2 {

@@ -1,12 +1,13 @@
 //! How a cell would fare under many more seeds than it was run with, by their arrivals alone.
 //!
-//! Where requests come in bursts that are about as long as a run, most runs see none that matters, and a few see most of what is late: some runs
-//! say next to nothing of the share that is late in the long run, and their own spread says too little of how little. But what differs between
-//! such runs is mostly when their requests came, and that costs little to draw. A *fluid queue*, which serves its backlog at a steady rate, tells from the
-//! arrivals how many wait too long; its rate is the one that makes as many late as were in the runs. It then says what the other seeds
-//! would have seen. That is a control variate whose mean is estimated from more repeats (Law and Kelton, *Simulation Modeling and Analysis*,
-//! section 11.4; Schmeiser, Taaffe and Wang, *Biased control-variate estimation*, IIE Transactions 33, 2001): how far the fluid is from the runs, seed by
-//! seed, counts as doubt, and so does how much the seeds differ.
+//! Where requests come in bursts that are about as long as a run, most runs see none that matters, and a few see most
+//! of what is late: some runs say next to nothing of the share that is late in the long run, and their own spread says
+//! too little of how little. But what differs between such runs is mostly when their requests came, and that costs
+//! little to draw. A *fluid queue*, which serves its backlog at a steady rate, tells from the arrivals how many wait
+//! too long; its rate is the one that makes as many late as were in the runs. It then says what the other seeds would
+//! have seen. That is a control variate whose mean is estimated from more repeats (Law and Kelton, *Simulation Modeling
+//! and Analysis*, section 11.4; Schmeiser, Taaffe and Wang, *Biased control-variate estimation*, IIE Transactions 33,
+//! 2001): how far the fluid is from the runs, seed by seed, counts as doubt, and so does how much the seeds differ.
 
 use tenantry_core::durations::Durations;
 use tenantry_traces::Duration;
@@ -17,7 +18,8 @@ use super::stats::Estimate;
 /// Halvings of the rate that is looked for: to a millionth of a millionth.
 const HALVINGS: u32 = 40;
 
-/// A wait for so much of what may be waited tells of a backlog, and how long that became; a shorter one may be that for a batch to fill.
+/// A wait for so much of what may be waited tells of a backlog, and how long that became; a shorter one may be that for
+/// a batch to fill.
 const BACKLOG: f64 = 0.5;
 
 /// The least part of what may be waited that is told from no wait.
@@ -44,15 +46,19 @@ pub struct Bursts {
 pub struct Outlook {
     /// The share of requests that keep the target.
     pub share: Estimate,
-    /// Whether it tells how the runs differ. Where they do for other reasons than when their requests came, only `dispersion` is of use.
+    /// Whether it tells how the runs differ. Where they do for other reasons than when their requests came, only
+    /// `dispersion` is of use.
     pub foretells: bool,
-    /// It is a bound from below: hardly any request waited long in the runs, or for more than its batch to fill, and such waits tell only how little the cell can do at least.
+    /// It is a bound from below: hardly any request waited long in the runs, or for more than its batch to fill, and
+    /// such waits tell only how little the cell can do at least.
     pub at_least: bool,
-    /// Nobody waited for longer than a batch takes to fill in the runs: the bound is of a backlog of which they show nothing.
+    /// Nobody waited for longer than a batch takes to fill in the runs: the bound is of a backlog of which they show
+    /// nothing.
     pub no_backlog: bool,
     /// Requests of all seeds.
     pub judged: f64,
-    /// So many of them tell as much as one: the index of dispersion of the late requests' counts. They are late together.
+    /// So many of them tell as much as one: the index of dispersion of the late requests' counts. They are late
+    /// together.
     pub dispersion: f64,
 }
 
@@ -96,11 +102,13 @@ impl Fluid {
 }
 
 impl Bursts {
-    /// What is to be expected of the share of requests that keep the target, by runs with the first seeds; `taken` is what requests took in all of them, and `share` is the target's.
-    /// Nothing where a request by itself takes as long as the target.
+    /// What is to be expected of the share of requests that keep the target, by runs with the first seeds; `taken` is
+    /// what requests took in all of them, and `share` is the target's. Nothing where a request by itself takes as long
+    /// as the target.
     ///
-    /// The fluid's rate is fitted where there is most to be seen: by who was late, or, where those were fewer than may be, by who took longer than all but as many; where that is
-    /// no longer than batches take to fill, by who took longer than that.
+    /// The fluid's rate is fitted where there is most to be seen: by who was late, or, where those were fewer than may
+    /// be, by who took longer than all but as many; where that is no longer than batches take to fill, by who took
+    /// longer than that.
     pub fn outlook(&self, runs: &[Sample], taken: &Durations, share: f64) -> Option<Outlook> {
         let alone_s = taken.quantile_ns(ALONE) as f64 / 1e9;
         let patience_s = self.target_s - alone_s;
@@ -111,20 +119,14 @@ impl Bursts {
         }
         // Of a run that was stopped only the late ones are known.
         let stopped = runs.iter().any(|run| run.hopeless);
-        // Who was refused, failed or gave up waited for nothing that a queue tells of: these come on top of who waits too long.
+        // Who was refused, failed or gave up waited for nothing that a queue tells of: these come on top of who waits
+        // too long.
         let lost: Vec<f64> = match stopped {
             true => vec![0.0; runs.len()],
-            false => runs
-                .iter()
-                .map(|run| (run.judged as f64 - run.taken().count() as f64).max(0.0))
-                .collect(),
+            false => runs.iter().map(|run| (run.judged as f64 - run.taken().count() as f64).max(0.0)).collect(),
         };
         let of_lost = lost.iter().sum::<f64>() / all;
-        let waited: Vec<f64> = runs
-            .iter()
-            .zip(&lost)
-            .map(|(run, lost)| run.judged as f64 - lost)
-            .collect();
+        let waited: Vec<f64> = runs.iter().zip(&lost).map(|(run, lost)| run.judged as f64 - lost).collect();
         let judged: f64 = waited.iter().sum();
         let longer_s = taken.quantile_ns(share) as f64 / 1e9;
         let by_late = stopped || longer_s >= self.target_s;
@@ -134,12 +136,8 @@ impl Bursts {
         let mostly_fills = !by_late && longer_s - alone_s <= fills_s;
         let told_s = if mostly_fills { alone_s + fills_s } else { longer_s };
         let late: Vec<f64> = match by_late {
-            true => { runs.iter().zip(&waited) }
-                .map(|(run, waited)| waited - run.kept as f64)
-                .collect(),
-            false => { runs.iter().zip(&waited) }
-                .map(|(run, waited)| waited - not_longer(run.taken(), told_s))
-                .collect(),
+            true => runs.iter().zip(&waited).map(|(run, waited)| waited - run.kept as f64).collect(),
+            false => runs.iter().zip(&waited).map(|(run, waited)| waited - not_longer(run.taken(), told_s)).collect(),
         };
         let of_late = late.iter().sum::<f64>() / judged;
         let waited_s = match by_late {
@@ -158,22 +156,16 @@ impl Bursts {
         let share_of = |fared: &Fared| fared.late / fared.judged.max(1.0);
         let of_runs = {
             let runs = foreseen.iter().zip(&waited).zip(&late);
-            let missed: Vec<f64> = runs
-                .map(|((fared, waited), late)| late - share_of(fared) * waited)
-                .collect();
+            let missed: Vec<f64> = runs.map(|((fared, waited), late)| late - share_of(fared) * waited).collect();
             spread(&missed, judged)
         };
-        let plain: Vec<f64> = { late.iter().zip(&waited) }
-            .map(|(late, waited)| late - of_late * waited)
-            .collect();
+        let plain: Vec<f64> = late.iter().zip(&waited).map(|(late, waited)| late - of_late * waited).collect();
         let fluid = serve(&self.seeds, rate_per_s, patience_s);
         let of_all: f64 = fluid.iter().map(|fared| fared.judged).sum();
         let mean = late_share(&fluid);
         let off: Vec<f64> = fluid.iter().map(|fared| fared.late - mean * fared.judged).collect();
         let of_seeds = spread(&off, of_all);
-        let lost_off: Vec<f64> = { lost.iter().zip(runs) }
-            .map(|(lost, run)| lost - of_lost * run.judged as f64)
-            .collect();
+        let lost_off: Vec<f64> = lost.iter().zip(runs).map(|(lost, run)| lost - of_lost * run.judged as f64).collect();
         let of_losses = spread(&lost_off, all);
         let error = libm::hypot(libm::hypot(of_runs, of_seeds), of_losses);
         let freedom = |error: f64, of: usize| error.powi(4) / (of as f64 - 1.0).max(1.0);
@@ -207,7 +199,8 @@ impl Bursts {
         })
     }
 
-    /// The least rate that is enough, between one request a run and all of them in a slot; nothing where not even that is.
+    /// The least rate that is enough, between one request a run and all of them in a slot; nothing where not even that
+    /// is.
     fn least_rate_per_s(&self, is_enough: impl Fn(f64) -> bool) -> Option<f64> {
         let most = self.seeds.iter().flatten().copied().max().filter(|most| *most > 0)?;
         let slots = self.seeds.iter().map(Vec::len).max()?;
@@ -278,7 +271,8 @@ mod tests {
         }
     }
 
-    /// A machine that takes 10 ms for a request by itself, and serves so many a second, as the fluid does; with a part of all that is late for reasons of its own.
+    /// A machine that takes 10 ms for a request by itself, and serves so many a second, as the fluid does; with a part
+    /// of all that is late for reasons of its own.
     fn run(bursts: &Bursts, seed: usize, rate_per_s: f64, others_late: f64) -> Sample {
         let served = rate_per_s * bursts.slot_s;
         let (mut backlog, mut latencies, mut kept, mut judged) = (0.0_f64, Durations::default(), 0.0, 0.0);
@@ -307,7 +301,8 @@ mod tests {
         bursts.outlook(runs, &latencies, 0.98)
     }
 
-    /// The share that is in time over all seeds, which any three runs of a hundred tell much better by their arrivals than by themselves.
+    /// The share that is in time over all seeds, which any three runs of a hundred tell much better by their arrivals
+    /// than by themselves.
     #[test]
     fn few_runs_tell_what_many_would_show() {
         let bursts = bursts(100);
@@ -362,7 +357,8 @@ mod tests {
         assert!(!outlook(&bursts, &runs[..1]).unwrap().foretells);
     }
 
-    /// A run that misses the target is no proof that it is kept in the long run, nor one that keeps it that it is missed.
+    /// A run that misses the target is no proof that it is kept in the long run, nor one that keeps it that it is
+    /// missed.
     #[test]
     fn one_run_is_not_overruled() {
         let bursts = Arc::new(bursts(100));
@@ -385,7 +381,8 @@ mod tests {
         assert!(judged.iter().any(|(judged, _)| judged.foretold));
     }
 
-    /// A machine that no burst overloads: what its requests wait for is that their batches fill, up to 20 ms, and in bursts they fill at once.
+    /// A machine that no burst overloads: what its requests wait for is that their batches fill, up to 20 ms, and in
+    /// bursts they fill at once.
     fn filling(bursts: &Arc<Bursts>, seed: usize) -> Sample {
         let (mut latencies, mut judged) = (Durations::default(), 0);
         for &count in &bursts.seeds[seed] {
@@ -446,7 +443,8 @@ mod tests {
         assert_eq!(bursts.outlook(&runs, &Durations::default(), 0.98), None);
     }
 
-    /// Runs that are alike by chance are no proof where late requests come in heaps, also where the fluid does not tell in which runs.
+    /// Runs that are alike by chance are no proof where late requests come in heaps, also where the fluid does not tell
+    /// in which runs.
     #[test]
     fn heaps_count_where_nothing_is_foretold() {
         let bursts = bursts(60);

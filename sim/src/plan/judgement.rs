@@ -13,10 +13,11 @@ pub struct Judgement {
     pub meets: bool,
     /// How sure that is, from one half to 1.
     pub confidence: f64,
-    /// The share of requests that kept the target; of a run that was stopped early, of those who had left by then. Under bursts what is to be expected of it by the arrivals of
-    /// many seeds.
+    /// The share of requests that kept the target; of a run that was stopped early, of those who had left by then.
+    /// Under bursts what is to be expected of it by the arrivals of many seeds.
     pub share: Estimate,
-    /// The latency at the rules' quantile over all requests of all repeats, in milliseconds; infinite where none was served. It breaks ties.
+    /// The latency at the rules' quantile over all requests of all repeats, in milliseconds; infinite where none was
+    /// served. It breaks ties.
     pub score: f64,
     /// Runs that it took.
     pub runs: u32,
@@ -41,7 +42,7 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
     let last = samples.last()?;
     let latencies = all(samples, |sample| &sample.latencies);
     // Mostly the target reckons by these.
-    let reckoned = { samples.iter().any(|sample| sample.taken.is_some()) }.then(|| all(samples, Sample::taken));
+    let reckoned = samples.iter().any(|sample| sample.taken.is_some()).then(|| all(samples, Sample::taken));
     let taken = reckoned.as_ref().unwrap_or(&latencies);
     let bursts = samples.iter().find_map(|sample| sample.bursts.as_ref());
     let outlook = bursts.and_then(|bursts| bursts.outlook(samples, taken, rules.share));
@@ -56,7 +57,8 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
         },
         Some(outlook) => {
             let foretold = by_outlook(outlook, samples, hopeless, rules);
-            // Late requests come in heaps even where the fluid does not tell of which seeds. Where none was late, it cannot know of heaps.
+            // Late requests come in heaps even where the fluid does not tell of which seeds. Where none was late, it
+            // cannot know of heaps.
             let any_late = samples.iter().any(|sample| sample.kept < sample.judged);
             let of_late = if any_late { outlook.dispersion } else { 1.0 };
             let by_itself = by_runs(samples, of_late, hopeless, rules);
@@ -104,9 +106,9 @@ pub fn quantile_ms(latencies: &Durations, rules: &Rules) -> f64 {
     }
 }
 
-/// Runs are added until a decision is sure enough, which takes those moments at which chance favours it. Where it was not sure enough with the first
-/// few seeds, each further look counts: the doubt is that of one look times the looks so far (Bonferroni), but no more than the doubt of
-/// this look and all that the earlier ones might have spent.
+/// Runs are added until a decision is sure enough, which takes those moments at which chance favours it. Where it was
+/// not sure enough with the first few seeds, each further look counts: the doubt is that of one look times the looks so
+/// far (Bonferroni), but no more than the doubt of this look and all that the earlier ones might have spent.
 fn charged(confidence: f64, runs: u32, rules: &Rules) -> f64 {
     let looks = runs.saturating_sub(rules.seeds) + 1;
     if looks == 1 {
@@ -168,7 +170,8 @@ fn by_runs(samples: &[Sample], of_late: f64, hopeless: bool, rules: &Rules) -> D
 /// By what is to be expected of the arrivals of many seeds, of which the runs tell how they are borne.
 fn by_outlook(outlook: Outlook, samples: &[Sample], hopeless: bool, rules: &Rules) -> Decision {
     let (share, target) = (outlook.share, rules.share);
-    // A bound tells on one side only: where nothing was late, how much may be at most; where a run was stopped, how much is at least.
+    // A bound tells on one side only: where nothing was late, how much may be at most; where a run was stopped, how
+    // much is at least.
     let is_open = match outlook.at_least {
         true => share.mean < target,
         false => hopeless && share.mean >= target,
@@ -196,7 +199,8 @@ mod tests {
 
     use super::*;
 
-    /// A share that is the target's to a hair: whoever looks after each run and stops when sure is wrong more often than one time in twenty, unless looks cost.
+    /// A share that is the target's to a hair: whoever looks after each run and stops when sure is wrong more often
+    /// than one time in twenty, unless looks cost.
     #[test]
     fn looking_again_and_again_costs() {
         let mut stream = Draws::new(5, Purpose::Arrival).about(0);
@@ -228,7 +232,8 @@ mod tests {
         assert_eq!((judged.meets, judged.confidence), (false, 0.5));
     }
 
-    /// Ten requests say little of a share that is in time, or is let in; that all are answered where nobody is turned away is seen.
+    /// Ten requests say little of a share that is in time, or is let in; that all are answered where nobody is turned
+    /// away is seen.
     #[test]
     fn without_a_target_who_answers_all_is_sure_to() {
         let ten = Sample {

@@ -1,13 +1,14 @@
 //! Planning: which candidate, and how much of it, is the best that meets a target; in as few runs as the answer needs.
 //!
-//! Pure: a run is a closure's affair, and nothing here knows what a candidate is. A *candidate* is a way to serve (a system with its
-//! parameters, a card); its *levels* are ordered from the best to the most generous (1, 2, 3, … cards; rates from the highest down),
-//! each with a *value*, of which less is better. Whether a level meets the target is expected to be monotone: what meets it goes on to
-//! at more generous levels. So the first that meets it is found by bisection, and a candidate that misses it where it would
-//! merely be as good as the best known is given up after one cell. Both are checked: see [`Search::best`].
+//! Pure: a run is a closure's affair, and nothing here knows what a candidate is. A *candidate* is a way to serve (a
+//! system with its parameters, a card); its *levels* are ordered from the best to the most generous (1, 2, 3, … cards;
+//! rates from the highest down), each with a *value*, of which less is better. Whether a level meets the target is
+//! expected to be monotone: what meets it goes on to at more generous levels. So the first that meets it is found by
+//! bisection, and a candidate that misses it where it would merely be as good as the best known is given up after one
+//! cell. Both are checked: see [`Search::best`].
 //!
-//! Read `stats.rs` for how sure a figure is, `bursts.rs` for what few runs say where requests come in bursts, `judgement.rs` for what that makes of a cell,
-//! `search.rs` for the search, `race.rs` for the tightest latency.
+//! Read `stats.rs` for how sure a figure is, `bursts.rs` for what few runs say where requests come in bursts,
+//! `judgement.rs` for what that makes of a cell, `search.rs` for the search, `race.rs` for the tightest latency.
 
 use std::sync::Arc;
 
@@ -36,17 +37,20 @@ pub struct Sample {
     pub judged: u64,
     /// … and how many of them kept the target; of a run that was stopped early, as many as could have.
     pub kept: u64,
-    /// How much more unevenly requests come than independent ones: the index of dispersion of their counts, at least 1. So many of them
-    /// tell as much as one.
+    /// How much more unevenly requests come than independent ones: the index of dispersion of their counts, at least 1.
+    /// So many of them tell as much as one.
     pub dispersion: f64,
-    /// When they come by many seeds, where few runs tell too little of that. It is the load's, and not written with each of its runs.
+    /// When they come by many seeds, where few runs tell too little of that. It is the load's, and not written with
+    /// each of its runs.
     #[serde(skip)]
     pub bursts: Option<Arc<Bursts>>,
-    /// Of each batch, the latency at the target's quantile, in milliseconds, where anybody was served: for tests between candidates.
+    /// Of each batch, the latency at the target's quantile, in milliseconds, where anybody was served: for tests
+    /// between candidates.
     pub score: Vec<Option<f64>>,
     /// Of all requests that were served.
     pub latencies: Durations,
-    /// What they took as the target reckons it, where that is not the latency: [`Target::taken`](tenantry_core::in_time::Target::taken).
+    /// What they took as the target reckons it, where that is not the latency:
+    /// [`Target::taken`](tenantry_core::in_time::Target::taken).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Durations>,
     /// What the first token took, where the target limits it.
@@ -63,8 +67,8 @@ pub struct Sample {
     pub busy: f64,
     /// Nobody is turned away because others wait: whether all are answered is no matter of chance.
     pub is_open: bool,
-    /// The longest that a request waits for its batch to fill, by the system's own clock: only who waits longer tells of others before it. 0
-    /// where batches do not wait, or nobody knows for how long.
+    /// The longest that a request waits for its batch to fill, by the system's own clock: only who waits longer tells
+    /// of others before it. 0 where batches do not wait, or nobody knows for how long.
     pub fills: Duration,
 }
 
@@ -95,7 +99,8 @@ impl Sample {
         self.taken.as_ref().unwrap_or(&self.latencies)
     }
 
-    /// By how much larger the scores of its batches are than another run's over the same requests, where both served some of a batch.
+    /// By how much larger the scores of its batches are than another run's over the same requests, where both served
+    /// some of a batch.
     pub fn differences(&self, other: &Sample) -> Vec<f64> {
         let pairs = self.score.iter().zip(&other.score);
         pairs.filter_map(|(own, other)| Some((*own)? - (*other)?)).collect()

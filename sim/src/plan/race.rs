@@ -12,7 +12,8 @@ const AS_GOOD: f64 = 0.01;
 pub struct Race {
     /// The least score of those that meet the target; nothing where none does.
     pub best: Option<Cell>,
-    /// How sure it is that it meets the target and that it is less than each other's, or that none meets the target, all together (Bonferroni).
+    /// How sure it is that it meets the target and that it is less than each other's, or that none meets the target,
+    /// all together (Bonferroni).
     pub confidence: f64,
     /// Others that the most repeats allowed could not tell from it, and those whose scores are the same.
     pub tied: Vec<Cell>,
@@ -24,13 +25,13 @@ impl<F, E> Search<F>
 where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, E>,
 {
-    /// The candidate with the least score that meets the target. It is expected to be least at the most generous level; while lanes idle, half the level
-    /// is tried as well, since fewer cards may fill their batches sooner, and all of them where one of these is faster or the target is missed. Scores
-    /// are compared batch by batch over the same requests, so that what the load does to all of them cancels out. Of the winner's levels, the
-    /// first one is taken that meets the target with a score within 1 % of the least: who wants the least latency does not want cards that
-    /// add nothing to it.
-    /// Whether that level meets the target is then judged with other seeds, and where it does not, the race is run again; so it is where none does,
-    /// until that is as sure.
+    /// The candidate with the least score that meets the target. It is expected to be least at the most generous level;
+    /// while lanes idle, half the level is tried as well, since fewer cards may fill their batches sooner, and all of
+    /// them where one of these is faster or the target is missed. Scores are compared batch by batch over the same
+    /// requests, so that what the load does to all of them cancels out. Of the winner's levels, the first one is taken
+    /// that meets the target with a score within 1 % of the least: who wants the least latency does not want cards that
+    /// add nothing to it. Whether that level meets the target is then judged with other seeds, and where it does not,
+    /// the race is run again; so it is where none does, until that is as sure.
     ///
     /// # Errors
     /// When a run fails.
@@ -45,7 +46,8 @@ where
                     return Ok(race);
                 }
                 None => {
-                    // One seed's misfortune is no answer: whichever of each candidate's levels is nearest to the target is run with others first.
+                    // One seed's misfortune is no answer: whichever of each candidate's levels is nearest to the target
+                    // is run with others first.
                     let nearest: Vec<Cell> = (0..candidates.len())
                         .filter_map(|candidate| self.nearest_miss(candidates, candidate, None))
                         .collect();
@@ -74,7 +76,8 @@ where
             if not_monotone {
                 self.begin(&all)?;
             }
-            let best = { all.into_iter() }
+            let best = all
+                .into_iter()
                 .filter(|cell| is_run(self, cell) && self.meets(*cell))
                 .min_by(|a, b| self.latency_ms(*a, 1).total_cmp(&self.latency_ms(*b, 1)));
             standings.push(Standing {
@@ -140,16 +143,13 @@ where
             others.push(best);
             alive = others;
             // All of them by the same seeds.
-            let behind: Vec<Cell> = alive
-                .iter()
-                .copied()
-                .filter(|cell| self.samples(*cell).len() == repeats)
-                .collect();
+            let behind: Vec<Cell> = alive.iter().copied().filter(|cell| self.samples(*cell).len() == repeats).collect();
             self.repeat(&behind)?;
         }
     }
 
-    /// The most generous level of each candidate, half of it, and so on while lanes idle: where they do not, fewer cards queue for longer.
+    /// The most generous level of each candidate, half of it, and so on while lanes idle: where they do not, fewer
+    /// cards queue for longer.
     fn halve(&mut self, candidates: &[Candidate]) -> Result<(), E> {
         let last = |(candidate, levels): (usize, &Candidate)| Cell {
             candidate,
@@ -164,8 +164,9 @@ where
         Ok(())
     }
 
-    /// The first level of the best's candidate that meets the target and is as good, as far as the runs so far tell: of those that were run, and by
-    /// bisection between it and the last before it that is not, since less of a card is expected to be slower.
+    /// The first level of the best's candidate that meets the target and is as good, as far as the runs so far tell: of
+    /// those that were run, and by bisection between it and the last before it that is not, since less of a card is
+    /// expected to be slower.
     fn frugal(&mut self, best: Cell) -> Result<Cell, E> {
         let at = |level: usize| Cell { level, ..best };
         let is_run = |search: &Self, level: usize| !search.samples(at(level)).is_empty();

@@ -7,8 +7,8 @@ use tenantry_core::durations::Durations;
 use super::judgement::{Judgement, all, judgement, quantile_ms};
 use super::{Rules, Sample};
 
-/// Below this share of busy time, what misses the target does so for another reason than too much load: a batch that does not
-/// fill, a latency that no further card shortens. More generous levels need not be better then.
+/// Below this share of busy time, what misses the target does so for another reason than too much load: a batch that
+/// does not fill, a latency that no further card shortens. More generous levels need not be better then.
 pub(super) const IDLE: f64 = 0.5;
 
 /// Candidates whose first runs are made together.
@@ -46,8 +46,8 @@ pub struct Standing {
 pub struct Answer {
     /// What meets the target at the least value; nothing where nothing meets it.
     pub best: Option<Cell>,
-    /// How sure: that the best meets the target, that one level less does not, and that each other candidate misses it where it would be
-    /// better than the best, all together (Bonferroni).
+    /// How sure: that the best meets the target, that one level less does not, and that each other candidate misses it
+    /// where it would be better than the best, all together (Bonferroni).
     pub confidence: f64,
     /// Of all that says so, what is least sure.
     pub least_sure: Option<Cell>,
@@ -71,8 +71,8 @@ impl<F, E> Search<F>
 where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, E>,
 {
-    /// A search by these rules. `run` runs each cell with the repeat's seed, all of one call at once if it likes. The same repeat has
-    /// the same requests in every cell that may be compared: differences are then the candidates' own.
+    /// A search by these rules. `run` runs each cell with the repeat's seed, all of one call at once if it likes. The
+    /// same repeat has the same requests in every cell that may be compared: differences are then the candidates' own.
     pub fn new(rules: Rules, run: F) -> Search<F> {
         Search {
             rules,
@@ -106,10 +106,7 @@ where
 
     /// The next repeat of each cell, at once.
     pub fn repeat(&mut self, cells: &[Cell]) -> Result<(), E> {
-        let wanted: Vec<(Cell, u32)> = cells
-            .iter()
-            .map(|cell| (*cell, self.samples(*cell).len() as u32))
-            .collect();
+        let wanted: Vec<(Cell, u32)> = cells.iter().map(|cell| (*cell, self.samples(*cell).len() as u32)).collect();
         if wanted.is_empty() {
             return Ok(());
         }
@@ -124,11 +121,7 @@ where
 
     /// The first run of each cell that has none, at once.
     pub fn begin(&mut self, cells: &[Cell]) -> Result<(), E> {
-        let new: Vec<Cell> = cells
-            .iter()
-            .copied()
-            .filter(|cell| self.samples(*cell).is_empty())
-            .collect();
+        let new: Vec<Cell> = cells.iter().copied().filter(|cell| self.samples(*cell).is_empty()).collect();
         self.repeat(&new)
     }
 
@@ -141,13 +134,12 @@ where
     }
 
     fn judge_again(&mut self, cell: Cell) {
-        let is_refused = { self.refused.get(&cell.candidate) }.is_some_and(|levels| cell.level < *levels);
+        let is_refused = self.refused.get(&cell.candidate).is_some_and(|levels| cell.level < *levels);
         let Some(samples) = self.samples.get_mut(&cell) else {
             return;
         };
         samples.iter_mut().for_each(|sample| sample.refused |= is_refused);
-        self.judged
-            .extend(judgement(samples, &self.rules).map(|judged| (cell, judged)));
+        self.judged.extend(judgement(samples, &self.rules).map(|judged| (cell, judged)));
     }
 
     /// Decides whether a cell meets the target, with as many repeats as that takes.
@@ -161,15 +153,15 @@ where
         Ok(self.judged(cell).expect("the cell has a run"))
     }
 
-    /// What a cell's runs so far say, of which one is made where there is none: what shows a search its way. What it rests on in the end is
-    /// [judged](Self::judge).
+    /// What a cell's runs so far say, of which one is made where there is none: what shows a search its way. What it
+    /// rests on in the end is [judged](Self::judge).
     fn glance(&mut self, cell: Cell) -> Result<Judgement, E> {
         self.begin(&[cell])?;
         Ok(self.judged(cell).expect("the cell has a run"))
     }
 
-    /// Whether a cell has as many runs as its decision takes: a few seeds, and more where they are not sure. What is hopeless is so by what
-    /// other seeds could at most make up for, and needs no others to be sure.
+    /// Whether a cell has as many runs as its decision takes: a few seeds, and more where they are not sure. What is
+    /// hopeless is so by what other seeds could at most make up for, and needs no others to be sure.
     pub(super) fn is_settled(&self, cell: Cell) -> bool {
         let Some(judgement) = self.judged(cell) else {
             return false;
@@ -195,7 +187,8 @@ where
         }
     }
 
-    /// What a part of an answer took at the rules' quantile, over all requests of a cell's runs; nothing where the target does not limit it.
+    /// What a part of an answer took at the rules' quantile, over all requests of a cell's runs; nothing where the
+    /// target does not limit it.
     pub fn part_ms(&self, cell: Cell, of: fn(&Sample) -> Option<&Durations>) -> Option<f64> {
         let mut all = Durations::default();
         for sample in self.samples(cell) {
@@ -210,15 +203,16 @@ where
         self.latency_ms(cell, repeats) < self.latency_ms(other, repeats)
     }
 
-    /// The candidate and the level of least value that meet the target; of several with the same value the one with the least score.
+    /// The candidate and the level of least value that meet the target; of several with the same value the one with the
+    /// least score.
     ///
-    /// Monotony is checked in three ways. A candidate that misses the target at a level without being busy is not given up: fewer cards
-    /// may fill its batches. Around what a bisection finds, one more level is tried above where none was, and one below where the miss
-    /// there was not for too much load. And whenever a level misses the target and a less generous one meets it, that candidate's levels
-    /// are tried one by one.
+    /// Monotony is checked in three ways. A candidate that misses the target at a level without being busy is not given
+    /// up: fewer cards may fill its batches. Around what a bisection finds, one more level is tried above where none
+    /// was, and one below where the miss there was not for too much load. And whenever a level misses the target and a
+    /// less generous one meets it, that candidate's levels are tried one by one.
     ///
-    /// A way through the levels is looked for by one run of each; what the answer rests on is then run with other seeds, and where that
-    /// changes a decision, the way is looked for again.
+    /// A way through the levels is looked for by one run of each; what the answer rests on is then run with other
+    /// seeds, and where that changes a decision, the way is looked for again.
     ///
     /// # Errors
     /// When a run fails.
@@ -226,18 +220,14 @@ where
         loop {
             let (best, standings) = self.sketch(candidates)?;
             let deciding = self.deciding(candidates, best, &standings);
-            let open: Vec<Cell> = deciding
-                .iter()
-                .copied()
-                .filter(|cell| !self.is_settled(*cell))
-                .collect();
+            let open: Vec<Cell> = deciding.iter().copied().filter(|cell| !self.is_settled(*cell)).collect();
             if open.is_empty() {
                 let sure = |cell: &Cell| self.judged(*cell).map_or(0.5, |judgement| judgement.confidence);
                 let doubts: f64 = deciding.iter().map(|cell| 1.0 - sure(cell)).sum();
                 return Ok(Answer {
                     best,
                     confidence: (1.0 - doubts).max(0.0),
-                    least_sure: { deciding.iter().copied() }.min_by(|a, b| sure(a).total_cmp(&sure(b))),
+                    least_sure: deciding.iter().copied().min_by(|a, b| sure(a).total_cmp(&sure(b))),
                     standings,
                 });
             }
@@ -295,16 +285,15 @@ where
         good.checked_sub(1)
     }
 
-    /// The first level of a candidate, up to `bound`, that meets the target. `rival`: at `bound` it is as good as the best known.
+    /// The first level of a candidate, up to `bound`, that meets the target. `rival`: at `bound` it is as good as the
+    /// best known.
     fn first(&mut self, candidate: usize, bound: usize, rival: bool) -> Result<Standing, E> {
         let cell = |level: usize| Cell { candidate, level };
         let at_bound = self.glance(cell(bound))?;
         let (mut low, mut high) = (0, bound);
         if !at_bound.meets {
             // One of fewer cards, say, may have been run already, and keep it.
-            let known = (0..bound)
-                .rev()
-                .find(|level| self.judged(cell(*level)).is_some_and(|judged| judged.meets));
+            let known = (0..bound).rev().find(|level| self.judged(cell(*level)).is_some_and(|judged| judged.meets));
             let found = match known {
                 None if at_bound.busy < IDLE => self.below(candidate, bound, at_bound)?,
                 known => known,
@@ -318,7 +307,8 @@ where
             };
             high = level;
         } else if rival {
-            // Where a rival is better than the best known, it is mostly by a little: steps double for as long as they succeed.
+            // Where a rival is better than the best known, it is mostly by a little: steps double for as long as they
+            // succeed.
             let mut step = 1;
             while step <= high {
                 if !self.glance(cell(high - step))?.meets {
@@ -340,8 +330,9 @@ where
         self.checked(candidate, high, bound)
     }
 
-    /// A level below `bound` that meets the target, where `bound` misses it without being busy. Levels are halved for as long as that
-    /// helps, or nothing at all is in time; where it does and none of them meets the target, they are tried one by one.
+    /// A level below `bound` that meets the target, where `bound` misses it without being busy. Levels are halved for
+    /// as long as that helps, or nothing at all is in time; where it does and none of them meets the target, they are
+    /// tried one by one.
     fn below(&mut self, candidate: usize, bound: usize, at_bound: Judgement) -> Result<Option<usize>, E> {
         let cell = |level: usize| Cell { candidate, level };
         let (mut level, mut share, mut helped) = (bound, at_bound.share.mean, false);
@@ -371,8 +362,8 @@ where
         let tried = |search: &Self, levels: std::ops::Range<usize>| {
             levels.filter(|level| !search.samples(cell(*level)).is_empty()).count()
         };
-        // The level just below misses already. Where that was too much load, lesser ones have more of it; where not, one further down
-        // tells whether it goes on.
+        // The level just below misses already. Where that was too much load, lesser ones have more of it; where not,
+        // one further down tells whether it goes on.
         let overloaded = found > 0 && self.judged(cell(found - 1)).is_some_and(|judged| judged.busy >= IDLE);
         if found >= 3 && !overloaded && tried(self, 0..found) < 2 {
             self.glance(cell(found / 2))?;
@@ -380,13 +371,10 @@ where
         if bound > found + 1 && tried(self, found + 1..bound + 1) == 0 {
             self.glance(cell((found + bound).div_ceil(2)))?;
         }
-        let judged: Vec<(usize, bool)> = (0..=bound)
-            .filter_map(|level| Some((level, self.judged(cell(level))?.meets)))
-            .collect();
+        let judged: Vec<(usize, bool)> =
+            (0..=bound).filter_map(|level| Some((level, self.judged(cell(level))?.meets))).collect();
         let first_met = judged.iter().find(|(_, meets)| *meets).map(|(level, _)| *level);
-        let missed_above = judged
-            .iter()
-            .any(|(level, meets)| !meets && first_met.is_some_and(|met| *level > met));
+        let missed_above = judged.iter().any(|(level, meets)| !meets && first_met.is_some_and(|met| *level > met));
         let mut found = found;
         if missed_above {
             for level in 0..found {
@@ -418,8 +406,8 @@ where
                 continue;
             }
             match (standing.level, best) {
-                // It was given up at a level that an earlier best left it; what counts is that it misses the target where it is as good as
-                // the final one, whichever came first.
+                // It was given up at a level that an earlier best left it; what counts is that it misses the target
+                // where it is as good as the final one, whichever came first.
                 (None, best) => {
                     let level = match best {
                         Some(_) => self.as_good(&candidates[candidate], best.map(value)),
@@ -428,8 +416,8 @@ where
                     deciding.extend(level.map(|level| Cell { candidate, level }));
                 }
                 (Some(level), Some(best)) => {
-                    // It meets the target, and would be better than the best at any level before this one. The last of them that may be,
-                    // or a more generous one, misses it.
+                    // It meets the target, and would be better than the best at any level before this one. The last of
+                    // them that may be, or a more generous one, misses it.
                     let values = &candidates[candidate].values;
                     let better = values.partition_point(|of| *of < value(best)).min(level);
                     let missed = (better.saturating_sub(1)..level).rev().filter_map(|level| {
@@ -449,8 +437,8 @@ where
         deciding
     }
 
-    /// Of a candidate's levels that were run, miss the target and would be at least as good as the best, the one of which that is least sure: where levels
-    /// are not monotone, what the last of them says is not said of it.
+    /// Of a candidate's levels that were run, miss the target and would be at least as good as the best, the one of
+    /// which that is least sure: where levels are not monotone, what the last of them says is not said of it.
     pub(super) fn nearest_miss(&self, candidates: &[Candidate], candidate: usize, best: Option<Cell>) -> Option<Cell> {
         let values = &candidates[candidate].values;
         let most = best.map(|best| candidates[best.candidate].values[best.level]);

@@ -1,9 +1,10 @@
 //! How sure a figure of a run is: batch means, and Student's t.
 //!
-//! A run's requests, in order of arrival, are cut into equal batches, whose means are nearly independent where a batch is much
-//! longer than a busy period (Law and Kelton, *Simulation Modeling and Analysis*, section 9.5.3). Whether they are is checked: while
-//! neighbours resemble each other more than chance allows, they are joined. Repeats with other seeds add batches; and they are
-//! independent whatever a run's batches are, as where bursts are longer than a batch, so that their own spread has the last word.
+//! A run's requests, in order of arrival, are cut into equal batches, whose means are nearly independent where a batch
+//! is much longer than a busy period (Law and Kelton, *Simulation Modeling and Analysis*, section 9.5.3). Whether they
+//! are is checked: while neighbours resemble each other more than chance allows, they are joined. Repeats with other
+//! seeds add batches; and they are independent whatever a run's batches are, as where bursts are longer than a batch,
+//! so that their own spread has the last word.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::function::beta::beta_reg;
@@ -52,8 +53,9 @@ impl Estimate {
         })
     }
 
-    /// The share of requests that kept a target, by the repeats' own (how many did, of how many): a ratio, since bursts bring more requests
-    /// and more misses at once (Law and Kelton, section 9.5.2). Nothing where there are no requests.
+    /// The share of requests that kept a target, by the repeats' own (how many did, of how many): a ratio, since bursts
+    /// bring more requests and more misses at once (Law and Kelton, section 9.5.2). Nothing where there are no
+    /// requests.
     pub fn of_repeats(repeats: &[(u64, u64)]) -> Option<Estimate> {
         let count = repeats.len() as f64;
         let sum = |of: fn(&(u64, u64)) -> u64| repeats.iter().map(of).sum::<u64>() as f64;
@@ -104,11 +106,12 @@ impl Estimate {
     }
 }
 
-/// How sure so many requests can be at most that the true share lies on the side of `share` on which `kept` of `judged` do: the exact
-/// binomial test, of independent requests. Those that come in bursts are late together: give the numbers divided by their index of dispersion,
-/// which is by how much the variance of such a sum exceeds that of independent ones (Cox and Lewis, *The Statistical Analysis of Series of
-/// Events*, section 4.5). Batches and repeats say how much less sure the rest makes it; but where all are alike, as where nothing is late,
-/// they would say that nothing is in doubt.
+/// How sure so many requests can be at most that the true share lies on the side of `share` on which `kept` of `judged`
+/// do: the exact binomial test, of independent requests. Those that come in bursts are late together: give the numbers
+/// divided by their index of dispersion, which is by how much the variance of such a sum exceeds that of independent
+/// ones (Cox and Lewis, *The Statistical Analysis of Series of Events*, section 4.5). Batches and repeats say how much
+/// less sure the rest makes it; but where all are alike, as where nothing is late, they would say that nothing is in
+/// doubt.
 pub fn sure_by_count(kept: f64, judged: f64, share: f64) -> f64 {
     if judged <= 0.0 || share >= 1.0 || share <= 0.0 {
         return 1.0;
@@ -129,10 +132,7 @@ fn student(freedom: f64) -> StudentsT {
 fn independent(batches: &[f64]) -> Vec<f64> {
     let mut batches = batches.to_vec();
     while batches.len() >= 2 * BATCHES_MIN && is_correlated(&batches) {
-        batches = batches
-            .chunks(2)
-            .map(|pair| pair.iter().sum::<f64>() / pair.len() as f64)
-            .collect();
+        batches = batches.chunks(2).map(|pair| pair.iter().sum::<f64>() / pair.len() as f64).collect();
     }
     batches
 }

@@ -88,10 +88,7 @@ impl Prices {
 
     /// What is read from the disk.
     pub(super) fn stored_ns(&mut self, bytes: u64, spread: &mut OpSpread) -> u64 {
-        let store = self
-            .store
-            .as_ref()
-            .expect("who reads from the disk has bound its price");
+        let store = self.store.as_ref().expect("who reads from the disk has bound its price");
         self.extrapolated.note(store.beyond(bytes), Family::ModelLoad);
         spread.of(store.cost(bytes))
     }

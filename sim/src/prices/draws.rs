@@ -9,7 +9,8 @@ use super::Prices;
 /// Keeps the draws of blocks of steps apart from those of lanes' ops.
 const BLOCK: u64 = 1 << 62;
 
-/// What the draws of a lane's `count`-th op or block are about. Counts are below 2^40, as events are, and lanes below 2^22.
+/// What the draws of a lane's `count`-th op or block are about. Counts are below 2^40, as events are, and lanes below
+/// 2^22.
 fn about(lane: u32, count: u64) -> u64 {
     let lane = u64::from(lane);
     (lane & 0x3fff) << 48 | lane >> 14 << 40 | count
@@ -100,8 +101,8 @@ impl Prices {
         spread.of_drawn(self.tell.at(rhythm))
     }
 
-    /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds; it has slept for so long. The same
-    /// instant always gives the same answer.
+    /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds; it has slept for so
+    /// long. The same instant always gives the same answer.
     pub fn alarm_ns(&self, until: Time, slept: Duration) -> u64 {
         let rhythm = Rhythm {
             pause_ns: slept.0,
@@ -123,7 +124,7 @@ mod tests {
     fn nothing_else_is_about_the_same() {
         let lanes = [0, 1, 1 << 13, 1 << 14, (1 << 14) + 1, 1 << 15, 1 << 16, (1 << 22) - 1];
         let counts = [0, 1, 1 << 39, (1 << 40) - 1];
-        let of_lanes = || { lanes.iter() }.flat_map(|lane| counts.map(|count| about(*lane, count)));
+        let of_lanes = || lanes.iter().flat_map(|lane| counts.map(|count| about(*lane, count)));
         let all: BTreeSet<u64> = of_lanes().chain(of_lanes().map(|key| BLOCK | key)).collect();
         assert_eq!(all.len(), 2 * lanes.len() * counts.len());
         assert!(

@@ -6,8 +6,9 @@ use tenantry_profiles::{Beyond, Family};
 
 use super::Prices;
 
-/// Families of which a cost was asked beyond what was measured, and the farthest of each on either side: far below the smallest, where costs are
-/// small, does not hide what lies less far above the largest. Keyed by family and whether it lies below, so that what is above comes first.
+/// Families of which a cost was asked beyond what was measured, and the farthest of each on either side: far below the
+/// smallest, where costs are small, does not hide what lies less far above the largest. Keyed by family and whether it
+/// lies below, so that what is above comes first.
 #[derive(Debug, Default)]
 pub(crate) struct Extrapolated(BTreeMap<(Family, bool), Beyond>);
 
@@ -33,7 +34,8 @@ impl Extrapolated {
 }
 
 impl Prices {
-    /// Families of which a cost was asked beyond what was measured, and how far at most: above the largest, then below the smallest.
+    /// Families of which a cost was asked beyond what was measured, and how far at most: above the largest, then below
+    /// the smallest.
     pub fn extrapolated(&self) -> impl Iterator<Item = (Family, Beyond)> + '_ {
         let farthest = self.extrapolated.0.iter();
         farthest.map(|((family, _), beyond)| (*family, *beyond))

@@ -123,10 +123,7 @@ impl Prices {
         let model = |stage: &StageSpec| {
             let prunes = stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
             let mut prices = EncoderPrices::new(card, &stage.pool, streams, prunes)?;
-            let attended = stage
-                .dispatch
-                .and_then(|dispatch| dispatch.prune_alpha)
-                .is_some_and(|alpha| alpha > 0.0);
+            let attended = stage.dispatch.and_then(|dispatch| dispatch.prune_alpha).is_some_and(|alpha| alpha > 0.0);
             prices.texts = TextPrices::new(card, stage, attended)?;
             Ok::<_, MissingTable>(ModelPrices::Encoder(Box::new(prices)))
         };
@@ -152,10 +149,7 @@ impl Prices {
         let pinned = card.device.kind == tenantry_profiles::DeviceKind::Cuda;
         let pool = pools[0];
         let model = &pool.model;
-        let resume = pools
-            .iter()
-            .map(|pool| ResumePrices::new(card, pool))
-            .collect::<Result<_, _>>()?;
+        let resume = pools.iter().map(|pool| ResumePrices::new(card, pool)).collect::<Result<_, _>>()?;
         Ok(Prices {
             models,
             lookup: match pool.plot {
@@ -166,14 +160,12 @@ impl Prices {
                 curve: card.copy(Direction::HostToDevice, pinned)?,
                 last: None,
             },
-            link: { pool.generation.as_ref() }
-                .and_then(|generation| generation.disaggregated)
-                .map(|disaggregated| LinkPrices::new(card, disaggregated.link)),
-            store: match pool
+            link: pool
                 .generation
                 .as_ref()
-                .and_then(|generation| generation.lora?.host_slots)
-            {
+                .and_then(|generation| generation.disaggregated)
+                .map(|disaggregated| LinkPrices::new(card, disaggregated.link)),
+            store: match pool.generation.as_ref().and_then(|generation| generation.lora?.host_slots) {
                 None => None,
                 Some(_) => Some(card.model_load(LoadSource::Disk)?),
             },
@@ -224,8 +216,7 @@ impl Prices {
             OpKind::Lookup(lookup) => self.lookup_ns(lookup.tokens, spread),
             OpKind::Transfer(transfer) => self.transfer_ns(transfer, spread),
             OpKind::Stage(stage) => {
-                self.extrapolated
-                    .note(self.copy.curve.beyond(stage.bytes), Family::Copy);
+                self.extrapolated.note(self.copy.curve.beyond(stage.bytes), Family::Copy);
                 spread.of(self.copy.curve.cost(stage.bytes))
             }
             OpKind::Encode(encode) => self.encode_ns(pool, encode, shape, spread),
@@ -239,8 +230,7 @@ impl Prices {
                 let mut ns = 0;
                 for &rule in plan.rules {
                     let surface = prices.planning(rule);
-                    self.extrapolated
-                        .note(surface.beyond(plan.tasks, plan.queries), Family::Plan);
+                    self.extrapolated.note(surface.beyond(plan.tasks, plan.queries), Family::Plan);
                     ns += spread.of(surface.cost(plan.tasks, plan.queries));
                 }
                 ns
@@ -249,10 +239,7 @@ impl Prices {
             // Memory is let go of at once, as far as anybody has measured.
             OpKind::Manage(Manage::Discard { .. }) => 0,
             OpKind::LoadModel(load) => {
-                let curve = self
-                    .model_load
-                    .as_ref()
-                    .expect("a system that loads models has a price for it");
+                let curve = self.model_load.as_ref().expect("a system that loads models has a price for it");
                 self.extrapolated.note(curve.beyond(load.bytes), Family::ModelLoad);
                 spread.of(curve.cost(load.bytes))
             }
@@ -316,7 +303,8 @@ impl Prices {
         }
     }
 
-    /// What these steps of a decoder's run, counted from 0, take beside nothing else and without jitter, in nanoseconds.
+    /// What these steps of a decoder's run, counted from 0, take beside nothing else and without jitter, in
+    /// nanoseconds.
     pub fn steps_ns(&mut self, members: &[Member], going_on: GoingOn, tenants: u32, steps: Range<u32>) -> u64 {
         let costs = self.run(members, going_on, tenants, steps.end);
         self.steps().worked_ns(&costs, steps.end) - self.steps().worked_ns(&costs, steps.start)

@@ -22,12 +22,13 @@ pub struct EncoderPrices {
     adapter: Option<AdapterSurface>,
     /// One layer on several instances of a card at once; absent where that was not measured.
     pub concurrent: Option<AdapterSurface>,
-    /// Of trained classifiers over texts, whole; absent where that was not measured, and a pass costs what its parts do.
+    /// Of trained classifiers over texts, whole; absent where that was not measured, and a pass costs what its parts
+    /// do.
     pub texts: Option<TextPrices>,
     /// Instances on a card.
     streams: u32,
-    /// By requests: tokens and tenants of the last such batch, and what a layer of it and its adapters cost. The ops of a batch ask for
-    /// the same.
+    /// By requests: tokens and tenants of the last such batch, and what a layer of it and its adapters cost. The ops of
+    /// a batch ask for the same.
     layers: Vec<Option<LayerCosts>>,
     embeddings: LastOfSize,
     heads: LastOfSize,
@@ -52,7 +53,8 @@ impl TextPrices {
         if stage.layers != Layers::all(model.layers) {
             return Ok(None);
         }
-        // Where it was not measured what attention adds, a whole pass without is still nearer than its parts, which may be of other lengths.
+        // Where it was not measured what attention adds, a whole pass without is still nearer than its parts, which may
+        // be of other lengths.
         let pass = match card.text_pass(model, *dtype, attended)? {
             None if attended => card.text_pass(model, *dtype, false)?,
             pass => pass,
@@ -153,8 +155,8 @@ pub struct LayerCosts {
 }
 
 impl EncoderPrices {
-    /// `streams` instances compute on a card. Where `attended`, a pass also says which words were attended to; on a card where that was
-    /// not measured it costs what it does without.
+    /// `streams` instances compute on a card. Where `attended`, a pass also says which words were attended to; on a
+    /// card where that was not measured it costs what it does without.
     pub fn new(card: &Card, pool: &PoolSpec, streams: u32, attended: bool) -> Result<EncoderPrices, MissingTable> {
         let PoolSpec {
             model, dtype, classes, ..

@@ -88,10 +88,12 @@ impl Prices {
         self.resume[pool.index()].other.is_some()
     }
 
-    /// What an op that takes `work_ns` on a warm lane of this kind takes longer on one that was idle before or had another tenant's model,
-    /// in nanoseconds: caches are cold and clocks are low. Nothing on cards where this was not measured.
+    /// What an op that takes `work_ns` on a warm lane of this kind takes longer on one that was idle before or had
+    /// another tenant's model, in nanoseconds: caches are cold and clocks are low. Nothing on cards where this was not
+    /// measured.
     ///
-    /// A lane warms up as it works, which may take it several ops: an op without any idleness before it pays what is left of that.
+    /// A lane warms up as it works, which may take it several ops: an op without any idleness before it pays what is
+    /// left of that.
     pub fn resume_ns(
         &self,
         lane: LaneKind,
@@ -134,8 +136,8 @@ impl Prices {
         anew_ns.max(left_ns)
     }
 
-    /// The kind of lane whose idleness an op pays for: what it is work for, but of a card that was measured without look-ups' idleness, on a lane of copies,
-    /// theirs is the nearest that is known.
+    /// The kind of lane whose idleness an op pays for: what it is work for, but of a card that was measured without
+    /// look-ups' idleness, on a lane of copies, theirs is the nearest that is known.
     pub fn cools_as(&self, lane: LaneKind, working_as: LaneKind) -> LaneKind {
         match (lane, working_as, &self.lookup_resume) {
             (LaneKind::Copy, LaneKind::Lookup, None) => LaneKind::Copy,

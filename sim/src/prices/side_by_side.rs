@@ -11,8 +11,9 @@ use super::{ModelPrices, Prices};
 pub enum Cores {
     /// All cards are one processor's, and whatever lanes do takes a core.
     OfAllCards(u64),
-    /// Each card is a processor of its own, on which instances that compute share the cores; what copies and look-ups take from them was measured. So
-    /// are encoders', runtimes' and cascades', and decoders' of which it was not measured what they take from each other.
+    /// Each card is a processor of its own, on which instances that compute share the cores; what copies and look-ups
+    /// take from them was measured. So are encoders', runtimes' and cascades', and decoders' of which it was not
+    /// measured what they take from each other.
     OfEachCard(u64),
 }
 
@@ -21,14 +22,15 @@ pub(super) fn cores_of(card: &Card) -> Option<u32> {
     (card.device.kind == DeviceKind::Cpu).then(|| card.device.host.cores.max(1))
 }
 
-/// Of so many instances of a card, those that compute at once: of more than there are cores nothing is measured, and they take turns.
+/// Of so many instances of a card, those that compute at once: of more than there are cores nothing is measured, and
+/// they take turns.
 pub(super) fn at_once(card: &Card, streams: u32) -> u32 {
     cores_of(card).map_or(streams, |cores| streams.min(cores))
 }
 
 impl Prices {
-    /// How much longer a layer takes while `streams` instances of the card compute, in parts of a million; nothing where that was
-    /// not measured.
+    /// How much longer a layer takes while `streams` instances of the card compute, in parts of a million; nothing
+    /// where that was not measured.
     pub fn streams_ppm(&self, pool: PoolId, kind: &OpKind, streams: u32, shape: BatchShape) -> Option<u64> {
         let prices = match (&self.models[pool.index()], kind) {
             (ModelPrices::Encoder(prices), _) => prices,
@@ -52,7 +54,8 @@ impl Prices {
         self.cores.map_or(streams, |cores| streams.min(cores))
     }
 
-    /// Notes where what ops take from each other side by side is beyond what was measured; encoders' is noted with their layers.
+    /// Notes where what ops take from each other side by side is beyond what was measured; encoders' is noted with
+    /// their layers.
     pub fn note_side_by_side(&mut self, pool: PoolId, kind: &OpKind, streams: u32, shape: BatchShape) {
         let (beyond, family) = match (&self.models[pool.index()], kind) {
             (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => {

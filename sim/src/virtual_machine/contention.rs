@@ -20,7 +20,8 @@ fn worked(ns: u64, stretch_ppm: u64) -> u64 {
     }
 }
 
-/// How much slower a lane of each kind is, by [`Beside::what`] else its card does: factors of [`Contention`] in parts of a million.
+/// How much slower a lane of each kind is, by [`Beside::what`] else its card does: factors of [`Contention`] in parts
+/// of a million.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentionPpm([[u64; Beside::WHATS]; LANE_KINDS.len()]);
 
@@ -148,8 +149,8 @@ impl VirtualMachine {
         self.prices.streams_ppm(pool, kind, streams, shape).unwrap_or(ONE)
     }
 
-    /// The instance between which and the lane's own a transfer goes: it has a link too, and no lane that transfers queue for. Nothing where
-    /// cards are threads that copy in one memory.
+    /// The instance between which and the lane's own a transfer goes: it has a link too, and no lane that transfers
+    /// queue for. Nothing where cards are threads that copy in one memory.
     #[inline(always)]
     pub(super) fn far_end(&self, kind: LaneKind, op: OpRef) -> Option<InstanceId> {
         match kind {
@@ -187,7 +188,8 @@ impl VirtualMachine {
         }
     }
 
-    /// A lane has started or ended, and so many are busy if it is alone: the others of its card go at another pace from now on.
+    /// A lane has started or ended, and so many are busy if it is alone: the others of its card go at another pace from
+    /// now on.
     #[inline(always)]
     pub(super) fn restretch_neighbours(&mut self, lane: LaneId, card: usize, alone: u32) {
         // Mostly it is.

@@ -67,7 +67,8 @@ pub struct Lane {
     pub last_work: Duration,
 }
 
-/// The kind of lane that an op is work for: the lane's own, but a look-up is one on a lane of copies too, where a card has none for look-ups.
+/// The kind of lane that an op is work for: the lane's own, but a look-up is one on a lane of copies too, where a card
+/// has none for look-ups.
 fn working_as(lane: LaneKind, op: &OpKind) -> LaneKind {
     match op {
         OpKind::Lookup(_) => LaneKind::Lookup,
@@ -133,7 +134,7 @@ impl VirtualMachine {
                 since: started,
             },
             OpKind::Inspect => {
-                let pruned = { self.answers.as_ref() }.map_or(0, |answers| answers.pruned(op.batch, pool.index()));
+                let pruned = self.answers.as_ref().map_or(0, |answers| answers.pruned(op.batch, pool.index()));
                 Work::Whole {
                     left_ns: self.prices.look_ns(pool, shape, pruned, &mut spread),
                     since: started,
@@ -166,7 +167,8 @@ impl VirtualMachine {
             let resume_ns = prices.resume_ns(cools_as, pool, before, work_ns, warmth, &mut spread);
             match &mut work {
                 Work::Whole { left_ns, .. } => *left_ns += resume_ns,
-                // The whole run's in its first step: most of it is the first steps'. So it is slowed by what runs beside it, and varies with its block.
+                // The whole run's in its first step: most of it is the first steps'. So it is slowed by what runs
+                // beside it, and varies with its block.
                 Work::Steps => self.leaps[op.batch.slot as usize].plan.costs.first_ns += resume_ns,
             }
         }
@@ -234,7 +236,8 @@ impl VirtualMachine {
         let (Some(counts), Some(plot)) = (&mut self.looked_up, &self.plot) else {
             return;
         };
-        // Of all together, so that small batches round nothing away, and fallbacks of what no domain has, so that no count falls as others rise.
+        // Of all together, so that small batches round nothing away, and fallbacks of what no domain has, so that no
+        // count falls as others rise.
         counts.tokens += fragments;
         let share = |of: u64, ppm: u32, whole_ppm: u32| {
             (u128::from(of) * u128::from(ppm) / u128::from(whole_ppm.max(1))) as u64

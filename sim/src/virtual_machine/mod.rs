@@ -1,8 +1,8 @@
 //! Lanes in virtual time.
 //!
-//! An op is priced when it starts, not when it is submitted, since only then is it known what runs beside it. Lanes of one card
-//! slow each other down by the factors that the profiler measured: when a lane starts or ends, the card's running ops are
-//! re-priced for what is left of them.
+//! An op is priced when it starts, not when it is submitted, since only then is it known what runs beside it. Lanes of
+//! one card slow each other down by the factors that the profiler measured: when a lane starts or ends, the card's
+//! running ops are re-priced for what is left of them.
 
 mod contention;
 mod lanes;
@@ -69,7 +69,8 @@ pub struct VirtualMachine {
     count_from: Time,
     /// When the loop was last awake: it sleeps between the events that it hears.
     awake: Time,
-    /// The last alarm that was drawn: for when, since when the loop slept, and when it notices. It is asked for again after each end in between.
+    /// The last alarm that was drawn: for when, since when the loop slept, and when it notices. It is asked for again
+    /// after each end in between.
     drawn_alarm: (Time, Time, Time),
     /// Reused: lanes on which an op has become ready.
     woken: Vec<LaneId>,
@@ -109,12 +110,7 @@ impl VirtualMachine {
         contention: &Contention,
         interrupt: Arc<AtomicBool>,
     ) -> VirtualMachine {
-        let gpus = topology
-            .lanes
-            .iter()
-            .map(|lane| lane.gpu.index() + 1)
-            .max()
-            .unwrap_or(0);
+        let gpus = topology.lanes.iter().map(|lane| lane.gpu.index() + 1).max().unwrap_or(0);
         let mut lanes_of_gpu = vec![Vec::new(); gpus];
         for (index, lane) in topology.lanes.iter().enumerate() {
             lanes_of_gpu[lane.gpu.index()].push(LaneId(index as u32));
@@ -139,7 +135,9 @@ impl VirtualMachine {
             prices,
             contention,
             board: Board::new(topology.lanes.len()),
-            lanes: { topology.lanes.iter() }
+            lanes: topology
+                .lanes
+                .iter()
                 .map(|lane| Lane {
                     kind: lane.kind,
                     card: if is_one_processor { 0 } else { lane.gpu.index() },
@@ -182,7 +180,8 @@ impl VirtualMachine {
         }
     }
 
-    /// Visits every step of a decoder's run instead of leaping over them. All results are the same: this is how tests know.
+    /// Visits every step of a decoder's run instead of leaping over them. All results are the same: this is how tests
+    /// know.
     pub fn step_by_step(mut self) -> VirtualMachine {
         self.one_by_one = true;
         self
@@ -342,7 +341,8 @@ impl Machine for VirtualMachine {
         }
     }
 
-    /// Inlined, since most commands are that somebody leaves, of which a machine that computes nothing has nothing to do.
+    /// Inlined, since most commands are that somebody leaves, of which a machine that computes nothing has nothing to
+    /// do.
     #[inline(always)]
     fn perform(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), MachineError> {
         self.now = now;

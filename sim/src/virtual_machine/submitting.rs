@@ -1,4 +1,5 @@
-//! What is kept of a batch when it is submitted: what its ops will be priced by, and what the server asked to be solved.
+//! What is kept of a batch when it is submitted: what its ops will be priced by, and what the server asked to be
+//! solved.
 
 use tenantry_core::Commands;
 use tenantry_core::ids::{BatchId, InstanceId};
@@ -35,8 +36,7 @@ impl VirtualMachine {
         }
         self.solve(submission, commands);
         self.split_pool(submission, commands);
-        self.board
-            .submit(now, submission.batch, submission.instance, submission.shape, ops);
+        self.board.submit(now, submission.batch, submission.instance, submission.shape, ops);
         for op in ops {
             self.try_start(op.lane);
         }
@@ -53,7 +53,7 @@ impl VirtualMachine {
             }
             // All members are of one tenant; a run without members goes on with the last one's.
             let copies = |op: &Op| matches!(op.kind, OpKind::CopyIn(_));
-            let owner = { commands.members(submission).first() }.map(|member| Owner {
+            let owner = commands.members(submission).first().map(|member| Owner {
                 tenant: member.tenant,
                 copied: commands.ops(submission).iter().any(copies),
             });
@@ -91,12 +91,10 @@ impl VirtualMachine {
         } in members.iter().filter(|member| member.sequence.completes)
         {
             let longest = sequence.output_tokens;
-            let tokens = { self.ends }.map_or(longest, |ends| ends.output_tokens(*ticket, longest));
+            let tokens = self.ends.map_or(longest, |ends| ends.output_tokens(*ticket, longest));
             last_tokens.join(*request, tokens.saturating_sub(sequence.generated_tokens).max(1));
         }
-        let steps = last_tokens
-            .steps(run.until)
-            .map_or(run.max_steps, |steps| steps.min(run.max_steps));
+        let steps = last_tokens.steps(run.until).map_or(run.max_steps, |steps| steps.min(run.max_steps));
         let costs = self.prices.run(members, run.going_on, submission.shape.tenants, steps);
         self.leaps[slot].plan = RunPlan {
             typical: self.prices.typical(&costs),
@@ -116,7 +114,8 @@ impl VirtualMachine {
         }
     }
 
-    /// Splits the pool that a submission asks about. As with [`solve`](Self::solve), the plan is told when its time has passed.
+    /// Splits the pool that a submission asks about. As with [`solve`](Self::solve), the plan is told when its time has
+    /// passed.
     fn split_pool(&mut self, submission: &Submission, commands: &Commands) {
         if commands.pools.is_empty() {
             return;

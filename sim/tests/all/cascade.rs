@@ -57,17 +57,14 @@ fn a_pass_that_words_are_pruned_by_costs_what_such_a_pass_does() {
         "nobody looks at words"
     );
     let tiny = ModelShape::builtin("tiny").expect("it is built in");
-    let layer_ns = plain
-        .encoder_layer(&tiny, DType::F32)
-        .expect("it has the table")
-        .cost(1, 40)
-        .median_ns;
+    let layer_ns = plain.encoder_layer(&tiny, DType::F32).expect("it has the table").cost(1, 40).median_ns;
     let added = compute_ns(&card, Some(0.5)) - compute_ns(&plain, Some(0.5));
     let expected = u64::from(tiny.layers) * (SLOWER - 1) * layer_ns;
     assert!(added.abs_diff(expected) < 10, "{added} {expected}");
 }
 
-/// A card that has the lanes' own passes over texts prices these, and of a look what is made of each text that goes on pruned.
+/// A card that has the lanes' own passes over texts prices these, and of a look what is made of each text that goes on
+/// pruned.
 #[test]
 fn texts_cost_what_their_lanes_took() {
     const PASS_US: [f64; 2] = [500.0, 900.0];
@@ -132,7 +129,8 @@ fn texts_cost_what_their_lanes_took() {
     assert_eq!(exit_ns(&card), exit_ns(&synthetic_card()));
 }
 
-/// Words that are gone are gone for all that come after: what pruning costs the last of three models adds up over those that prune before it, each to its degree.
+/// Words that are gone are gone for all that come after: what pruning costs the last of three models adds up over those
+/// that prune before it, each to its degree.
 #[test]
 fn each_pruning_before_it_costs_the_last_model_accuracy() {
     let AnswersSpec::Drawn(mut drawn) = common::answers() else {
@@ -210,7 +208,8 @@ fn an_average_brings_what_is_said_of_its_weights() {
     assert!(unknown.contains("outcomes.averages"), "{unknown}");
 }
 
-/// Answers from a table with these lines, whose columns call the models so; the file is there as long as what is returned first.
+/// Answers from a table with these lines, whose columns call the models so; the file is there as long as what is
+/// returned first.
 fn from_table(table: &str, models: &[[&str; 2]], reference: Option<&str>) -> (tempfile::NamedTempFile, AnswersSpec) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), table).unwrap();
@@ -246,7 +245,8 @@ fn share_right_of_a_tie(dispatch: Option<(f64, f64, Option<f64>)>, join: AnswerJ
     share_right_of_a_tie_of(2, dispatch, join)
 }
 
-/// Two models that disagree and are as sure of it are right as often as one that guesses. A single number is right or wrong, as of two classes.
+/// Two models that disagree and are as sure of it are right as often as one that guesses. A single number is right or
+/// wrong, as of two classes.
 #[test]
 fn a_tie_of_an_average_is_right_by_chance() {
     for classes in [1, 2] {
@@ -271,7 +271,8 @@ fn numbers_are_not_voted_on() {
     assert_eq!(refused(1).as_deref(), Some(why));
 }
 
-/// How often three models are right about one item of three classes, whose table has these answers of them; the first of them is right.
+/// How often three models are right about one item of three classes, whose table has these answers of them; the first
+/// of them is right.
 fn share_right_of_three(answers: [&str; 3], join: AnswerJoin) -> f64 {
     let [a, b, c] = answers;
     let table = format!("a_conf,a_pred,b_conf,b_pred,c_conf,c_pred,r_pred\n0.6,{a},0.5,{b},0.5,{c},{a}\n");
@@ -289,7 +290,8 @@ fn share_right_of_three(answers: [&str; 3], join: AnswerJoin) -> f64 {
     cascade.right[2] as f64 / cascade.judged[2] as f64
 }
 
-/// Two that give the same wrong answer outvote the third, and two that are wrong each in its own way do not: the table says which.
+/// Two that give the same wrong answer outvote the third, and two that are wrong each in its own way do not: the table
+/// says which.
 #[test]
 fn votes_and_averages_count_what_a_table_s_models_answered() {
     for join in [AnswerJoin::Vote(vec![1.0; 3]), AnswerJoin::Average(vec![1.0; 3])] {
@@ -334,11 +336,7 @@ fn models_asked_at_once_take_as_long_as_the_slowest() {
     let cascade = record.cascade.expect("there is a route");
     assert_eq!(cascade.returned, [0, 50]);
     assert!(cascade.stages.iter().all(|stage| stage.answered == 50));
-    assert!(
-        finishes(&log)
-            .iter()
-            .all(|finish| finish.returned.expect("it was answered").asked == 0b11)
-    );
+    assert!(finishes(&log).iter().all(|finish| finish.returned.expect("it was answered").asked == 0b11));
 }
 
 /// The last model's answer is the answer, whichever is done last.
@@ -419,9 +417,7 @@ fn shares_and_accuracies_are_the_outcomes() {
 /// A route with a single model is that model.
 #[test]
 fn one_stage_is_a_plain_system() {
-    let entries: Vec<Entry> = (0..200)
-        .map(|i| request(i, i * 700, (i % 3) as u32, 10 + (i * 7 % 50) as u32))
-        .collect();
+    let entries: Vec<Entry> = (0..200).map(|i| request(i, i * 700, (i % 3) as u32, 10 + (i * 7 % 50) as u32)).collect();
     let routed = alone(stage("tiny", &[0, 1], None));
     let plain = SystemSpec {
         route: None,
@@ -429,10 +425,7 @@ fn one_stage_is_a_plain_system() {
     };
     let of = |system: &SystemSpec| {
         let finishes = finishes(&logged(system, 2, entries.clone()).1);
-        finishes
-            .iter()
-            .map(|f| (f.ticket, f.verdict, f.waits, f.batch_requests))
-            .collect::<Vec<_>>()
+        finishes.iter().map(|f| (f.ticket, f.verdict, f.waits, f.batch_requests)).collect::<Vec<_>>()
     };
     assert_eq!(of(&routed), of(&plain));
 }
@@ -441,19 +434,11 @@ fn one_stage_is_a_plain_system() {
 fn models_that_do_not_fit_together_are_refused() {
     let stages = vec![stage("bert-base", &[0], ALL), stage("bert-base", &[0, 1], None)];
     let system = routed(OrderSpec::OneByOne, stages);
-    let bytes = Server::new(&cluster(2, MEMORY), &system, TENANTS)
-        .unwrap()
-        .memory()
-        .shared_bytes
-        / 3;
+    let bytes = Server::new(&cluster(2, MEMORY), &system, TENANTS).unwrap().memory().shared_bytes / 3;
     assert!(Server::new(&cluster(2, 2 * bytes), &system, TENANTS).is_ok());
-    let error = Server::new(&cluster(2, 2 * bytes - 1), &system, TENANTS)
-        .err()
-        .expect("card 0 is too small");
+    let error = Server::new(&cluster(2, 2 * bytes - 1), &system, TENANTS).err().expect("card 0 is too small");
     assert!(
-        error
-            .to_string()
-            .contains("bert-base beside the other models of card 0"),
+        error.to_string().contains("bert-base beside the other models of card 0"),
         "{error}"
     );
 }
@@ -523,21 +508,18 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
             let count = stages.len();
             // Nobody knows what the small model makes of fewer words.
             let last_small = stages.iter().rposition(|(model, ..)| *model == "tiny");
-            let stages = stages
-                .into_iter()
-                .enumerate()
-                .map(|(index, (model, max_size, instances, (gpus, scale)))| {
-                    let goes_on = order == OrderSpec::OneByOne && index + 1 < count;
-                    let prune = last_small.is_none_or(|last| last <= index).then_some(0.7);
-                    let mut stage = stage(model, &gpus, goes_on.then_some((cut_off, slope, prune)));
-                    stage.pool.instances_per_gpu = instances;
-                    stage.scale = scale;
-                    stage.pool.batch = BatchSpec::SizeOrTimeout {
-                        max_size,
-                        max_wait: Duration::from_millis(wait_ms),
-                    };
-                    stage
-                });
+            let stages = stages.into_iter().enumerate().map(|(index, (model, max_size, instances, (gpus, scale)))| {
+                let goes_on = order == OrderSpec::OneByOne && index + 1 < count;
+                let prune = last_small.is_none_or(|last| last <= index).then_some(0.7);
+                let mut stage = stage(model, &gpus, goes_on.then_some((cut_off, slope, prune)));
+                stage.pool.instances_per_gpu = instances;
+                stage.scale = scale;
+                stage.pool.batch = BatchSpec::SizeOrTimeout {
+                    max_size,
+                    max_wait: Duration::from_millis(wait_ms),
+                };
+                stage
+            });
             let mut system = routed(order, stages.collect());
             if last_small.is_some_and(|last| last > 0) {
                 system.route.as_mut().expect("it has one").join = AnswerJoin::Last;
@@ -546,7 +528,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         })
 }
 
-/// Requests of known and unknown tenants, and cancellations before, during and after service; some within moments, some over seconds.
+/// Requests of known and unknown tenants, and cancellations before, during and after service; some within moments, some
+/// over seconds.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let one = (
         0u64..6_000,
@@ -578,8 +561,8 @@ proptest! {
         prop_assert!(run_checked(&cluster(2, MEMORY), &system, TENANTS, entries) > 0);
     }
 
-    /// The ledger's laws are errors of the run; runs repeat; a fresh server told the same events gives the same commands; every answer
-    /// is returned by exactly one stage, and stages answer as often as they were asked.
+    /// The ledger's laws are errors of the run; runs repeat; a fresh server told the same events gives the same
+    /// commands; every answer is returned by exactly one stage, and stages answer as often as they were asked.
     #[test]
     fn runs_repeat_and_replay(system in systems(), entries in entries()) {
         let (record, log) = logged(&system, 2, entries.clone());

@@ -34,7 +34,8 @@ fn rush(service: Duration) -> Vec<Entry> {
     rush.chain(calm).collect()
 }
 
-/// Cards are decided about each second, start up in 300 ms, then load the model, and are given back when they were not needed twice.
+/// Cards are decided about each second, start up in 300 ms, then load the model, and are given back when they were not
+/// needed twice.
 #[test]
 fn a_stage_has_the_cards_that_its_load_needs() {
     let service = latency(&alone(stage("bert-base", &[0], None)), 1);
@@ -49,15 +50,15 @@ fn a_stage_has_the_cards_that_its_load_needs() {
     assert_eq!((scaling.added, scaling.released), (2, 2));
     let at = |index: usize| scaling.cards[index].0;
     assert!(at(1).0.abs_diff(1_000_000_000) < 1_000_000, "{scaling:?}");
-    let loads: Vec<Time> = { log.commands.iter() }
+    let loads: Vec<Time> = log
+        .commands
+        .iter()
         .filter(|logged| logged.ops.iter().any(|op| matches!(op.kind, OpKind::LoadModel(_))))
         .map(|logged| logged.at)
         .collect();
     assert_eq!(loads.len(), 2);
     assert!(
-        loads
-            .iter()
-            .all(|load| load.since(at(1)).0.abs_diff(300_000_000) < 1_000_000),
+        loads.iter().all(|load| load.since(at(1)).0.abs_diff(300_000_000) < 1_000_000),
         "{loads:?}"
     );
     // Nothing was in hand when cards were given up in the calm, so that each is counted from decision to decision.
@@ -71,13 +72,15 @@ fn a_stage_has_the_cards_that_its_load_needs() {
     assert!(record.latency.max_ns() * 2 < fixed.latency.max_ns());
 }
 
-/// The same rush, and then nobody for a minute: cards are given back as if somebody had stayed, and not paid for meanwhile.
+/// The same rush, and then nobody for a minute: cards are given back as if somebody had stayed, and not paid for
+/// meanwhile.
 #[test]
 fn a_stage_gives_cards_back_while_nobody_is_inside() {
     let service = latency(&alone(stage("bert-base", &[0], None)), 1);
     let mut system = alone(one_by_one(stage("bert-base", &[0, 1, 2], None)));
     system.route.as_mut().expect("it has one").stages[0].scale = Some(headroom(3));
-    let rushing: Vec<Entry> = { rush(service).into_iter() }
+    let rushing: Vec<Entry> = rush(service)
+        .into_iter()
         .filter(|entry| matches!(entry, Entry::Request(request) if request.arrival.0 <= 5_000_000_000))
         .collect();
     let late = request(rushing.len() as u64, 65_000_000, 0, 40);
@@ -90,7 +93,8 @@ fn a_stage_gives_cards_back_while_nobody_is_inside() {
     assert!(card_s < record.end.as_secs_f64() + 2.0 * 11.0, "{card_s} s of cards");
 }
 
-/// Cards that start up when nobody is left make no run longer. Where somebody comes much later, they have loaded and gone meanwhile.
+/// Cards that start up when nobody is left make no run longer. Where somebody comes much later, they have loaded and
+/// gone meanwhile.
 #[test]
 fn a_card_that_starts_up_in_a_silence_loads_and_goes_like_any_other() {
     let service = latency(&alone(stage("bert-base", &[0], None)), 1);
@@ -100,7 +104,8 @@ fn a_card_that_starts_up_in_a_silence_loads_and_goes_like_any_other() {
         ..headroom(3)
     };
     system.route.as_mut().expect("it has one").stages[0].scale = Some(scale);
-    let rushing: Vec<Entry> = { rush(service).into_iter() }
+    let rushing: Vec<Entry> = rush(service)
+        .into_iter()
         .filter(|entry| matches!(entry, Entry::Request(request) if request.arrival.0 <= 2_000_000_000))
         .collect();
     let run = |late: Option<Entry>| logged(&system, 3, rushing.iter().cloned().chain(late).collect());
@@ -149,8 +154,8 @@ fn each_stage_scales_by_its_own_load_on_cards_that_it_may_share() {
     assert_eq!(scaling.cards[0].1, [1, 1]);
 }
 
-/// Who waits for a batch that nobody fills any more keeps no timer going: the run ends, and says who waits. Where somebody comes much later, cards
-/// have been given back meanwhile.
+/// Who waits for a batch that nobody fills any more keeps no timer going: the run ends, and says who waits. Where
+/// somebody comes much later, cards have been given back meanwhile.
 #[test]
 fn a_run_ends_though_some_wait_for_a_full_batch() {
     let mut system = alone(stage("bert-base", &[0, 1], None));

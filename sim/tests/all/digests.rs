@@ -1,4 +1,5 @@
-//! The systems that benchmarks run, shortened, have the digests that they had: what makes them faster changes nothing else.
+//! The systems that benchmarks run, shortened, have the digests that they had: what makes them faster changes nothing
+//! else.
 //!
 //! A change that is meant to change results changes digests too, and its message says why.
 
@@ -9,8 +10,8 @@ use benched::{ALIKE, ALL, ARLO, Case, HMI, PUNICA, TABI, digest};
 
 const SIXTEEN: [&str; 2] = ["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"];
 
-/// The benchmarks' systems, and what they leave out: many cards, spread and contention on cards that have none, and a cache so small that requests are
-/// evicted.
+/// The benchmarks' systems, and what they leave out: many cards, spread and contention on cards that have none, and a
+/// cache so small that requests are evicted.
 fn cases() -> Vec<(&'static str, Case)> {
     let case = |name, yaml, requests: u32, overrides: &[&str]| {
         let requests = format!("workload.stop.requests={requests}");

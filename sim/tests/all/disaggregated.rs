@@ -1,5 +1,5 @@
-//! Cards that only take prompts in, apart from those that go on from there: known answers, and what becomes of memory, of those who give
-//! up and of those who are moved.
+//! Cards that only take prompts in, apart from those that go on from there: known answers, and what becomes of memory,
+//! of those who give up and of those who are moved.
 
 use crate::common;
 use crate::common::decoders::{PAGE_TOKENS, generation, memory, request, simulate, simulate_on, system};
@@ -138,8 +138,8 @@ fn where_cards_exchange_messages_a_transfer_is_one() {
     );
 }
 
-/// A prompt that fills the cache but for a token is parked with its first, and computed anew with that, since its tenant's adapters are
-/// others: it makes a second token, which no cache has room for.
+/// A prompt that fills the cache but for a token is parked with its first, and computed anew with that, since its
+/// tenant's adapters are others: it makes a second token, which no cache has room for.
 #[test]
 fn who_is_parked_with_more_than_a_cache_holds_fails_and_holds_nobody_back() {
     let mut system = apart(1, LINK);
@@ -153,10 +153,8 @@ fn who_is_parked_with_more_than_a_cache_holds_fails_and_holds_nobody_back() {
         request(2, 10_000, 2, 20, 3),
     ];
     let (_, log) = run(&system, 2, 64, entries);
-    let mut verdicts: Vec<(u64, Verdict)> = finished(&log)
-        .into_iter()
-        .map(|(ticket, _, verdict)| (ticket, verdict))
-        .collect();
+    let mut verdicts: Vec<(u64, Verdict)> =
+        finished(&log).into_iter().map(|(ticket, _, verdict)| (ticket, verdict)).collect();
     verdicts.sort_by_key(|&(ticket, _)| ticket);
     let no_room = Verdict::Failed(FailureReason::OutOfMemory);
     assert_eq!(verdicts, [(0, Verdict::Served), (1, no_room), (2, Verdict::Served)]);
@@ -177,10 +175,7 @@ fn whose_adapters_change_in_mid_copy_is_taken_in_anew() {
         let (record, log) = run(&system, 2, 64, entries);
         assert_eq!(record.counts.served, 1);
         // The first copy is under way when the adapters change.
-        let link_us = log
-            .commands
-            .iter()
-            .find(|logged| matches!(logged.command, Command::Finish(_)));
+        let link_us = log.commands.iter().find(|logged| matches!(logged.command, Command::Finish(_)));
         assert!(link_us.is_some_and(|logged| logged.at > Time(40_000_000)));
         transfers(&log).len()
     };
@@ -233,11 +228,13 @@ fn who_finds_no_room_waits_where_its_prompt_is() {
     // Both have their first token long before.
     assert!(record.first_token.max_ns() < first.1.0 / 2);
     // That is a wait for a card, as before a prompt: only the copy holds up a lane that is free.
-    let parked: Vec<Time> = { log.commands.iter() }
+    let parked: Vec<Time> = log
+        .commands
+        .iter()
         .filter(|logged| matches!(logged.command, Command::Park { .. }))
         .map(|logged| logged.at)
         .collect();
-    let waits = { log.commands.iter() }.find_map(|logged| match &logged.command {
+    let waits = log.commands.iter().find_map(|logged| match &logged.command {
         Command::Finish(finish) if finish.ticket == 1 => Some(finish.waits),
         _ => None,
     });
@@ -332,7 +329,8 @@ fn cards_that_go_on_are_emptied_and_those_for_prompts_are_not() {
     assert_eq!((counts.migrations, counts.transfers), (1, 9), "{:?}", transfers(&log));
 }
 
-/// Who is moved goes to the decoder that runs more, and not back to the one that was emptied and is now the least loaded.
+/// Who is moved goes to the decoder that runs more, and not back to the one that was emptied and is now the least
+/// loaded.
 #[test]
 fn who_is_moved_does_not_come_back() {
     for place in [PlaceSpec::LeastLoaded, PlaceSpec::RoundRobin] {

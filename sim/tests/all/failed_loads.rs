@@ -1,4 +1,5 @@
-//! What becomes of cards whose model cannot be loaded. The virtual machine lets no load fail: this one does, and takes as long for each of the others.
+//! What becomes of cards whose model cannot be loaded. The virtual machine lets no load fail: this one does, and takes
+//! as long for each of the others.
 
 use std::collections::BTreeMap;
 
@@ -171,7 +172,8 @@ fn every(gap_us: u64, count: u64, tokens: u32) -> impl Iterator<Item = Entry> {
     (0..count).map(move |ticket| crate::common::request(ticket, ticket * gap_us, 0, tokens))
 }
 
-/// Twice what one card does: the card that cannot load its model is given back, asked for again each second, and never used.
+/// Twice what one card does: the card that cannot load its model is given back, asked for again each second, and never
+/// used.
 #[test]
 fn a_stage_gives_a_card_back_that_could_not_load_its_model() {
     use cascades::{alone, one_by_one, stage};
@@ -232,8 +234,8 @@ fn a_card_stays_while_one_of_its_instances_could_load_its_runtime() {
     assert_eq!((fleet.added, fleet.released), (1, 1), "{fleet:?}");
 }
 
-/// All requests are of one length: instances change to its runtime, but for one, which serves nobody from then on, and is part of no
-/// later allocation.
+/// All requests are of one length: instances change to its runtime, but for one, which serves nobody from then on, and
+/// is part of no later allocation.
 #[test]
 fn an_instance_that_could_not_load_its_next_runtime_is_out_of_the_fleet() {
     let spec = runtimes::runtimes(Rule::LeastPadding, runtimes::periodic(500));

@@ -1,4 +1,5 @@
-//! What becomes of the others when a request fails in mid-run. The virtual machine lets none fail: the server hears of it by hand.
+//! What becomes of the others when a request fails in mid-run. The virtual machine lets none fail: the server hears of
+//! it by hand.
 
 use crate::common::cluster;
 use crate::common::decoders::{TENANTS, generation, memory, request, system};
@@ -68,7 +69,8 @@ impl Told {
     }
 }
 
-/// Who fails in the step that takes its prompt in has computed nothing of what its tenant's prompts begin with, and has made no token.
+/// Who fails in the step that takes its prompt in has computed nothing of what its tenant's prompts begin with, and has
+/// made no token.
 #[test]
 fn what_a_failed_prompt_began_is_found_by_nobody() {
     let system = system(GenerationSpec {

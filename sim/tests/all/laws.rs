@@ -92,8 +92,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     )
 }
 
-/// Requests of known and unknown tenants, too long ones, cancellations before, during and after service, and tenants that come, change
-/// and go meanwhile.
+/// Requests of known and unknown tenants, too long ones, cancellations before, during and after service, and tenants
+/// that come, change and go meanwhile.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let one = (
         0u64..4_000,
@@ -154,7 +154,8 @@ fn what_the_host_keeps_takes_slots_and_pages_from_a_card_that_shares_its_memory(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The server's own laws after every event: nobody is lost, nobody idles while the policy has work, memory suffices.
+    /// The server's own laws after every event: nobody is lost, nobody idles while the policy has work, memory
+    /// suffices.
     #[test]
     fn the_servers_laws_hold_after_every_event(
         system in systems(), entries in entries(), gpus in 1u32..3, slots in 1u32..14
@@ -163,8 +164,9 @@ proptest! {
         prop_assert!(run_checked(&cluster(gpus, memory), &system, TENANTS, entries) > 0);
     }
 
-    /// The ledger's laws (each latency is the sum of its parts, arrivals are accounted for, lanes are busy at most all the time) are
-    /// errors of the run; here also Little's law, exactly: the integral of the number inside is the sum of the times inside.
+    /// The ledger's laws (each latency is the sum of its parts, arrivals are accounted for, lanes are busy at most all
+    /// the time) are errors of the run; here also Little's law, exactly: the integral of the number inside is the sum
+    /// of the times inside.
     #[test]
     fn littles_law_is_exact(system in systems(), entries in entries(), slots in 1u32..14) {
         let memory = memory_for(&system, TENANTS, slots);
@@ -176,7 +178,8 @@ proptest! {
         prop_assert!((integral_ns - inside_ns as f64).abs() <= 1e-9 * integral_ns.max(1.0) + 1.0);
     }
 
-    /// The same seed gives the same log of events and commands; another machine told the same events gives the same commands.
+    /// The same seed gives the same log of events and commands; another machine told the same events gives the same
+    /// commands.
     #[test]
     fn runs_repeat_and_replay(system in systems(), entries in entries(), slots in 1u32..14) {
         let memory = memory_for(&system, TENANTS, slots);
@@ -206,7 +209,8 @@ proptest! {
         prop_assert!(record.latency.count() <= record.counts.served);
     }
 
-    /// A policy never changes the workload: every system is offered the same requests and all of them are accounted for.
+    /// A policy never changes the workload: every system is offered the same requests and all of them are accounted
+    /// for.
     #[test]
     fn nothing_is_lost(system in systems(), entries in entries(), slots in 1u32..14) {
         let offered = entries.iter().filter(|e| matches!(e, Entry::Request(_))).count() as u64;

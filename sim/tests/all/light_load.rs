@@ -1,6 +1,6 @@
-//! Cards that come and go with decoders' load: known answers on the synthetic card, on which a model of so many bytes is loaded in
-//! 100 µs and a nanosecond for each ten of them, a command takes 5 µs to begin and 20 µs to be
-//! heard of again, and the server notices arrivals and timers after 8 µs.
+//! Cards that come and go with decoders' load: known answers on the synthetic card, on which a model of so many bytes
+//! is loaded in 100 µs and a nanosecond for each ten of them, a command takes 5 µs to begin and 20 µs to be heard of
+//! again, and the server notices arrivals and timers after 8 µs.
 
 use crate::common::decoders::{generation, request, simulate, system};
 use tenantry_core::spec::{ConsolidateSpec, GenerationSpec, JoinSpec, LightLoadSpec, LoraSpec, PlaceSpec, SystemSpec};
@@ -45,16 +45,14 @@ fn cards(record: &RunRecord) -> Vec<(f64, u32)> {
 fn card_time(record: &RunRecord) -> Duration {
     let cards = &record.scaling.as_ref().expect("cards come and go").cards;
     let ends = cards[1..].iter().map(|&(at, _)| at).chain([record.end]);
-    let spans = cards
-        .iter()
-        .zip(ends)
-        .map(|((from, cards), to)| to.since(*from).0 * u64::from(cards[0]));
+    let spans = cards.iter().zip(ends).map(|((from, cards), to)| to.since(*from).0 * u64::from(cards[0]));
     Duration(spans.sum())
 }
 
 #[test]
 fn a_card_is_asked_for_when_none_is_lightly_loaded_and_returned_when_it_has_no_load() {
-    // The third, 2 ms after the first, is one too many for a light load, and the fifth finds no room. The last comes long after.
+    // The third, 2 ms after the first, is one too many for a light load, and the fifth finds no room. The last comes
+    // long after.
     let mut entries: Vec<Entry> = (0..5).map(|n| request(n, n * 1_000, 0, 20, 200)).collect();
     entries.push(request(5, 500_000, 0, 20, 2));
     let mut system = scaled();
@@ -98,7 +96,8 @@ fn a_card_is_asked_for_when_none_is_lightly_loaded_and_returned_when_it_has_no_l
     assert_eq!(scaling.card_time, card_time(&record));
 }
 
-/// A card that has few requests may have no room for another: of pages, of tenants' adapters, or since its tenant is another one.
+/// A card that has few requests may have no room for another: of pages, of tenants' adapters, or since its tenant is
+/// another one.
 #[test]
 fn a_card_is_asked_for_when_who_is_next_finds_no_room_on_a_lightly_loaded_one() {
     let of_tenants = |system: &SystemSpec, pages: u32| {
@@ -146,11 +145,7 @@ fn who_is_moved_does_not_come_back() {
 #[test]
 fn the_least_are_kept_and_the_most_not_exceeded() {
     let mut system = scaled();
-    let scale = system
-        .pool
-        .generation
-        .as_mut()
-        .and_then(|generation| generation.scale.as_mut());
+    let scale = system.pool.generation.as_mut().and_then(|generation| generation.scale.as_mut());
     let scale = scale.expect("cards come and go");
     (scale.cards_at_start, scale.cards_min) = (3, 2);
     // Twenty at once are five cards' load, and there are four.
@@ -175,11 +170,7 @@ fn what_nobody_waits_for_does_not_make_a_run_longer() {
     let mut system = scaled();
     let entries: Vec<Entry> = (0..3).map(|n| request(n, 0, 0, 20, 20)).collect();
     let (kept, _) = simulate(&system, 2, 400, Jitter::None, entries.clone(), false);
-    let scale = system
-        .pool
-        .generation
-        .as_mut()
-        .and_then(|generation| generation.scale.as_mut());
+    let scale = system.pool.generation.as_mut().and_then(|generation| generation.scale.as_mut());
     scale.expect("cards come and go").start_up = Duration::from_secs(60);
     let (record, _) = simulate(&system, 2, 400, Jitter::None, entries, false);
     assert!(record.end < Time(100_000_000), "{:?}", record.end);
@@ -191,12 +182,12 @@ fn what_nobody_waits_for_does_not_make_a_run_longer() {
     assert_eq!(kept.counts.served, 3);
 }
 
-/// Nobody is inside while it starts up and loads. Then the other one, idle for a minute, is given back at once: there are two for that minute, and
-/// not for the whole silence.
+/// Nobody is inside while it starts up and loads. Then the other one, idle for a minute, is given back at once: there
+/// are two for that minute, and not for the whole silence.
 #[test]
 fn a_card_that_starts_up_in_a_silence_takes_the_place_of_the_idle_one() {
     let mut system = scaled();
-    let scale = { system.pool.generation.as_mut() }.and_then(|generation| generation.scale.as_mut());
+    let scale = system.pool.generation.as_mut().and_then(|generation| generation.scale.as_mut());
     let scale = scale.expect("cards come and go");
     scale.start_up = Duration::from_secs(60);
     let late = request(3, 3_600_000_000, 0, 20, 20);
@@ -212,7 +203,8 @@ fn a_card_that_starts_up_in_a_silence_takes_the_place_of_the_idle_one() {
 fn adapters_are_gone_with_their_card() {
     let mut system = scaled();
     system.pool.generation.as_mut().expect("it generates").lora = generation().lora;
-    // Three of one tenant, so that a second card comes, and three again when it has gone: what lay there is loaded anew.
+    // Three of one tenant, so that a second card comes, and three again when it has gone: what lay there is loaded
+    // anew.
     let burst = |first: u64, at_us: u64| (first..first + 5).map(move |n| request(n, at_us, 1, 20, 200));
     let entries: Vec<Entry> = burst(0, 0).chain(burst(5, 500_000)).collect();
     let (record, _) = simulate(&system, 2, 400, Jitter::None, entries, false);
@@ -226,7 +218,8 @@ fn adapters_are_gone_with_their_card() {
     );
 }
 
-/// A request that waits for room in host memory, which all cards share, would wait on another card too: none is asked for.
+/// A request that waits for room in host memory, which all cards share, would wait on another card too: none is asked
+/// for.
 #[test]
 fn no_card_is_asked_for_where_host_memory_has_no_room() {
     let with = |host_slots| {

@@ -1,5 +1,5 @@
-//! Tenants and domains come, change and go while others are served (HMI, section 4.1): what becomes of their requests, and what it
-//! costs.
+//! Tenants and domains come, change and go while others are served (HMI, section 4.1): what becomes of their requests,
+//! and what it costs.
 
 use std::ops::Range;
 
@@ -67,10 +67,7 @@ fn requests_are_let_in_while_their_tenant_is_there() {
 #[test]
 fn a_tenant_deleted_in_flight() {
     let tenants = [0, 1, 0, 2, 0];
-    let mut entries: Vec<Entry> = (0..)
-        .zip(tenants)
-        .map(|(ticket, tenant)| request(ticket, 0, tenant, 64))
-        .collect();
+    let mut entries: Vec<Entry> = (0..).zip(tenants).map(|(ticket, tenant)| request(ticket, 0, tenant, 64)).collect();
     entries.push(manage(1, 0, Action::Delete));
     let record = run(&one_by_one(), entries);
     assert_eq!((record.counts.served, record.counts.failed), (3, 2));
@@ -85,11 +82,7 @@ fn a_tenant_deleted_in_flight() {
 fn an_update_makes_the_next_batch_load_again() {
     let asked = |ticket, at_us| request(ticket, at_us, 0, 8);
     let quiet = vec![asked(0, 0), asked(1, 300_000), asked(2, 600_000)];
-    let updated = quiet
-        .iter()
-        .copied()
-        .chain([manage(400_000, 0, Action::Update)])
-        .collect();
+    let updated = quiet.iter().copied().chain([manage(400_000, 0, Action::Update)]).collect();
     let misses = |entries| run(&one_by_one(), entries).swaps.expect("adapters are swapped").misses;
     assert_eq!((misses(quiet), misses(updated)), (1, 2));
 }
@@ -118,11 +111,11 @@ fn a_new_version_costs_its_reading() {
 }
 
 fn disk(record: &RunRecord) -> &LaneUse {
-    { record.lanes.iter() }.find(|lane| lane.name == "host/disk").unwrap()
+    record.lanes.iter().find(|lane| lane.name == "host/disk").unwrap()
 }
 
-/// However many cards there are, the host has one disk: what is new is read one after the other, and who copies or computes meanwhile waits for
-/// none of it.
+/// However many cards there are, the host has one disk: what is new is read one after the other, and who copies or
+/// computes meanwhile waits for none of it.
 #[test]
 fn cards_have_one_disk() {
     let run = |cards, updated: Range<u32>| {
@@ -207,7 +200,8 @@ fn changes_after_the_last_request_are_in_no_other_figure() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Every management request is answered once, and requests of tenants that nothing is done about fare as they would: they are served.
+    /// Every management request is answered once, and requests of tenants that nothing is done about fare as they
+    /// would: they are served.
     #[test]
     fn every_request_is_answered(changes in changes(TENANTS - 2, 100_000), gaps in proptest::collection::vec(0u64..3_000, 1..60)) {
         let offered = changes

@@ -1,6 +1,6 @@
-//! The whole server under random arrivals, cancellations, evictions, migrations, shared prefixes, changes of tenants, cards that come and go
-//! and prompts apart from tokens, beside an account of its own of where every page of the caches is: none is lost or shared by mistake, all
-//! come back, and each request ends once.
+//! The whole server under random arrivals, cancellations, evictions, migrations, shared prefixes, changes of tenants,
+//! cards that come and go and prompts apart from tokens, beside an account of its own of where every page of the caches
+//! is: none is lost or shared by mistake, all come back, and each request ends once.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,8 @@ enum Owner {
     Prefix(u32),
 }
 
-/// What an instance's cache holds of a request from its first step there, or since it is copied there, until it is released.
+/// What an instance's cache holds of a request from its first step there, or since it is copied there, until it is
+/// released.
 #[derive(Debug)]
 struct Held {
     pages: Vec<u32>,
@@ -70,10 +71,7 @@ impl Cache {
     }
 
     fn take(&mut self, owner: Owner) -> Result<u32, String> {
-        let page = self
-            .free
-            .pop()
-            .ok_or_else(|| format!("{owner:?} gets a page that there is not"))?;
+        let page = self.free.pop().ok_or_else(|| format!("{owner:?} gets a page that there is not"))?;
         self.operations += 1;
         match std::mem::replace(&mut self.owners[page as usize], owner) {
             Owner::Nobody => Ok(page),
@@ -175,9 +173,7 @@ impl Cache {
             };
             grown.push((request, held.cached_tokens));
         }
-        grown
-            .into_iter()
-            .try_for_each(|(request, tokens)| self.grow(request, tokens))
+        grown.into_iter().try_for_each(|(request, tokens)| self.grow(request, tokens))
     }
 
     /// What has come of a request from another cache.
@@ -321,17 +317,13 @@ impl Account {
 fn serve(system: &SystemSpec, gpus: u32, pages: u32, entries: Vec<Entry>) -> Result<u64, String> {
     let card = synthetic_card();
     let generation = system.pool.generation.as_ref().expect("it generates");
-    let mut server = Server::new(&cluster(gpus, memory(system, pages)), system, TENANTS)
-        .unwrap()
-        .with_management();
+    let mut server = Server::new(&cluster(gpus, memory(system, pages)), system, TENANTS).unwrap().with_management();
     let prices = Prices::of_system(&card, system, Jitter::None)
         .and_then(|prices| prices.with_management(&card))
         .unwrap();
     let topology = server.topology();
     let mut account = Account {
-        caches: { topology.instances.iter() }
-            .map(|_| Cache::new(pages, generation.page_tokens))
-            .collect(),
+        caches: topology.instances.iter().map(|_| Cache::new(pages, generation.page_tokens)).collect(),
         runs: BTreeMap::new(),
         arrived: BTreeSet::new(),
         ended: BTreeSet::new(),
@@ -404,8 +396,8 @@ fn no_page_is_lost_or_shared_and_each_request_ends_once() {
     assert!(operations >= OPERATIONS_MIN);
 }
 
-/// A tenant's adapters are being read from the disk for one card. Who waits for them on another gives up, and its slot becomes another
-/// tenant's: what was read does not come after that one's.
+/// A tenant's adapters are being read from the disk for one card. Who waits for them on another gives up, and its slot
+/// becomes another tenant's: what was read does not come after that one's.
 #[test]
 fn adapters_that_nobody_waits_for_any_more_are_not_copied_over_anothers() {
     let lora = generation().lora.map(|lora| LoraSpec {

@@ -1,4 +1,5 @@
-//! Runtimes of several lengths: known answers, and laws that hold while instances are replaced, cards come and go and clients give up.
+//! Runtimes of several lengths: known answers, and laws that hold while instances are replaced, cards come and go and
+//! clients give up.
 
 use crate::common::runtimes::*;
 use crate::common::{cluster, log_of, request, run_checked_on, run_listed, system};
@@ -32,19 +33,15 @@ fn a_line_is_served_one_after_the_other_and_padded() {
     assert_eq!((fleet.decisions, fleet.replaced, fleet.allocations.len()), (0, 0, 1));
 }
 
-/// Section 3.2's policy of least padding: 157 requests have come to the two instances of 128, which finish 80 each in time.
+/// Section 3.2's policy of least padding: 157 requests have come to the two instances of 128, which finish 80 each in
+/// time.
 #[test]
 fn figure_4_least_padding_makes_five_late() {
     let system = of(&runtimes(Rule::LeastPadding, fixed(&[2, 1, 1])), 1);
     let snapshot = [(157, 100), (28, 200), (6, 500)];
-    let lengths = snapshot
-        .iter()
-        .flat_map(|&(count, tokens)| std::iter::repeat_n(tokens, count));
+    let lengths = snapshot.iter().flat_map(|&(count, tokens)| std::iter::repeat_n(tokens, count));
     let lengths = lengths.chain(std::iter::repeat_n(100, 8));
-    let mut entries: Vec<Entry> = (0..)
-        .zip(lengths)
-        .map(|(ticket, tokens)| at(ticket, 0, tokens))
-        .collect();
+    let mut entries: Vec<Entry> = (0..).zip(lengths).map(|(ticket, tokens)| at(ticket, 0, tokens)).collect();
     entries.extend((0..14).map(|late| at(199 + late, 3, 400)));
     let record = record(4, &system, entries);
     // The end of a request is heard a little later than it is; Fig. 4 counts work.
@@ -97,12 +94,7 @@ fn instances_are_replaced_a_few_at_a_time() {
     assert_ms((first.0.0 - 100_000_000) as f64, SOLVE_MS as f64 + tell_ms(&card()));
     assert_eq!(fleet.replaced, 3);
     assert_eq!(record.counts.served, 64);
-    let loads: u64 = record
-        .lanes
-        .iter()
-        .filter(|lane| lane.name.contains("copy"))
-        .map(|lane| lane.busy.0)
-        .sum();
+    let loads: u64 = record.lanes.iter().filter(|lane| lane.name.contains("copy")).map(|lane| lane.busy.0).sum();
     assert_eq!(loads, 3 * LOAD_MS * 1_000_000);
 }
 
@@ -137,7 +129,8 @@ fn instances_that_leave_at_once_take_nothing_from_each_other() {
     let mut spec = runtimes(Rule::LeastPadding, two);
     spec.streams = vec![stream("all", &[128, 512], ShapeKind::Static)];
     let system = of(&spec, 1);
-    // Short ones for all but one of six instances, and long ones of just before the answer comes: two in hand of each that is long, and one in line.
+    // Short ones for all but one of six instances, and long ones of just before the answer comes: two in hand of each
+    // that is long, and one in line.
     let mut entries: Vec<Entry> = (0..200).map(|ticket| at(ticket, ticket / 2, 100)).collect();
     entries.extend((0..9).map(|ticket| at(200 + ticket, 101, 500)));
     let record = record(6, &system, entries);
@@ -164,25 +157,20 @@ fn what_cannot_be_met_is_counted_as_a_fallback() {
 #[test]
 fn a_slow_solver_is_not_asked_twice() {
     let mut slow = card();
-    slow.tables
-        .solve
-        .iter_mut()
-        .for_each(|row| row.stats = exact_us(250_000));
+    slow.tables.solve.iter_mut().for_each(|row| row.stats = exact_us(250_000));
     let system = of(&runtimes(PAPER, periodic(100)), 1);
     let entries = (0..100).map(|ticket| at(ticket, 5 * ticket, 100)).collect();
     let run = run_listed(&slow, cluster(3, MEMORY), &system, TENANTS, Jitter::None, entries);
     let fleet = run.record.fleet.unwrap();
-    // Asked at 100 and at 400 ms, not at 200, 300 and 500 ms; what is asked last is answered when nobody is left, and the run over.
+    // Asked at 100 and at 400 ms, not at 200, 300 and 500 ms; what is asked last is answered when nobody is left, and
+    // the run over.
     assert_eq!((fleet.decisions, fleet.late), (1, 3), "{fleet:?}");
 }
 
 #[test]
 fn a_runtime_longer_than_what_was_measured_is_told_of() {
     let card = synthetic_card();
-    let longest = { card.tables.encoder_layer.iter() }
-        .map(|row| row.tokens)
-        .max()
-        .unwrap();
+    let longest = card.tables.encoder_layer.iter().map(|row| row.tokens).max().unwrap();
     let farthest = |max_length, shape, tokens| {
         let mut spec = runtimes(Rule::LeastPadding, fixed(&[1]));
         spec.streams = vec![stream("all", &[max_length], shape)];
@@ -205,7 +193,8 @@ fn a_runtime_longer_than_what_was_measured_is_told_of() {
     );
 }
 
-/// What came before a minute without anybody is not what the next allocation is solved for: its period begins with who comes then.
+/// What came before a minute without anybody is not what the next allocation is solved for: its period begins with who
+/// comes then.
 #[test]
 fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
     let mut spec = runtimes(PAPER, periodic(1_000));
@@ -216,16 +205,15 @@ fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
     let long = (0..300).map(|n| at(190 + n, 60_000 + 10 * n, 500));
     let fleet = record(3, &system, short.chain(long).collect()).fleet.unwrap();
     let times: Vec<f64> = fleet.allocations.iter().map(|(at, _)| at.as_secs_f64()).collect();
-    let after: Vec<&(Time, Vec<u32>)> = { fleet.allocations.iter() }
-        .filter(|(at, _)| at.as_secs_f64() > 50.0)
-        .collect();
+    let after: Vec<&(Time, Vec<u32>)> = fleet.allocations.iter().filter(|(at, _)| at.as_secs_f64() > 50.0).collect();
     assert!(!after.is_empty(), "{fleet:?}");
     // A period after the first of them, and by long ones alone: all instances are long.
     assert!(after[0].0.as_secs_f64() >= 61.0, "{times:?}");
     assert_eq!(after[0].1, [0, 0, 3], "{fleet:?}");
 }
 
-/// What falls due while nobody has come, or hardly anybody since the last time, is not decided by the first who comes: it begins anew with them, as at the start.
+/// What falls due while nobody has come, or hardly anybody since the last time, is not decided by the first who comes:
+/// it begins anew with them, as at the start.
 #[test]
 fn no_allocation_is_made_of_one_request_after_a_silence() {
     let each = |period_ms| match periodic(period_ms) {
@@ -251,7 +239,8 @@ fn no_allocation_is_made_of_one_request_after_a_silence() {
         let last = &fleet.allocations.last().unwrap().1;
         assert!(last[0] > 0 && last[2] > 1, "{fleet:?}");
     }
-    // Decided at 300 ms and due at 1,300; the load has ended at 400, and comes back shortly before or after that, for less than 300 ms or for more.
+    // Decided at 300 ms and due at 1,300; the load has ended at 400, and comes back shortly before or after that, for
+    // less than 300 ms or for more.
     for back_ms in [1_290, 1_350] {
         for (count, decisions) in [(25, 1), (60, 2)] {
             let entries = from(0, 0, 40).chain(from(40, back_ms, count)).collect();
@@ -262,7 +251,8 @@ fn no_allocation_is_made_of_one_request_after_a_silence() {
     // Where somebody comes all the time, nothing begins anew.
     let fleet = record(6, &system, from(0, 0, 140).collect()).fleet.unwrap();
     assert_eq!(fleet.decisions, 2, "{fleet:?}");
-    // Nor where gaps between requests are short beside a period, though that is no longer than half of the time until the first.
+    // Nor where gaps between requests are short beside a period, though that is no longer than half of the time until
+    // the first.
     spec.allocate = each(100);
     let fleet = record(6, &of(&spec, 1), from(0, 0, 140).collect()).fleet.unwrap();
     assert_eq!(fleet.decisions, 12, "each 100 ms from 300 to 1,400: {fleet:?}");
@@ -280,7 +270,8 @@ fn streams_have_runtimes_of_their_own_and_share_the_cards() {
         Entry::Request(request) => Entry::Request(tenantry_traces::Request { class, ..request }),
         other => other,
     };
-    // Hardly any work for the first stream, much for the second: it starts with half of the cards and gets most of them.
+    // Hardly any work for the first stream, much for the second: it starts with half of the cards and gets most of
+    // them.
     let entries: Vec<Entry> = (0..200)
         .map(|n| classed(n, 2 * n, if n % 10 == 0 { 100 } else { 500 }, u16::from(n % 10 != 0)))
         .collect();
@@ -294,7 +285,8 @@ fn streams_have_runtimes_of_their_own_and_share_the_cards() {
     assert_eq!(refused.counts.rejected, 1);
 }
 
-/// Two streams of which the second has most to do get most cards, and a period in which nobody comes takes none from it.
+/// Two streams of which the second has most to do get most cards, and a period in which nobody comes takes none from
+/// it.
 #[test]
 fn a_period_in_which_nobody_comes_leaves_shares_as_they_are() {
     let mut spec = runtimes(PAPER, periodic(100));
@@ -426,15 +418,16 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Nobody is lost, counted twice or left in the line of an instance that does not serve, after every event of a run with
-    /// replacements, cards that come and go, and clients that give up.
+    /// Nobody is lost, counted twice or left in the line of an instance that does not serve, after every event of a run
+    /// with replacements, cards that come and go, and clients that give up.
     #[test]
     fn the_servers_laws_hold_after_every_event((spec, instances_per_gpu, gpus) in specs(), entries in entries()) {
         let system = of(&spec, instances_per_gpu);
         prop_assert!(run_checked_on(&card(), &cluster(gpus, MEMORY), &system, TENANTS, entries) > 0);
     }
 
-    /// The ledger's laws hold, all requests are accounted for, and none is left where its longest runtime is always there.
+    /// The ledger's laws hold, all requests are accounted for, and none is left where its longest runtime is always
+    /// there.
     #[test]
     fn nothing_is_lost((spec, instances_per_gpu, gpus) in specs(), entries in entries()) {
         let offered = entries.iter().filter(|e| matches!(e, Entry::Request(_))).count() as u64;

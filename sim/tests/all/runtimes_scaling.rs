@@ -14,7 +14,8 @@ fn of_long_ones(scale: ScaleSpec) -> SystemSpec {
     of(&spec, 1)
 }
 
-/// 100 long requests a second are 2.4 cards of work: three cards with 5 % to spare; then 20 a second, for which one is enough.
+/// 100 long requests a second are 2.4 cards of work: three cards with 5 % to spare; then 20 a second, for which one is
+/// enough.
 #[test]
 fn cards_come_with_the_load_and_go_with_it() {
     let system = of_long_ones(headroom(1, 5));
@@ -35,8 +36,8 @@ fn cards_come_with_the_load_and_go_with_it() {
     assert!(record.latency.max_ns() > 500_000_000);
 }
 
-/// Three cards of work for four seconds, nobody for a minute and a half, and then somebody: cards go as they would if somebody had stayed, and are
-/// not paid for meanwhile.
+/// Three cards of work for four seconds, nobody for a minute and a half, and then somebody: cards go as they would if
+/// somebody had stayed, and are not paid for meanwhile.
 #[test]
 fn cards_go_while_nobody_is_inside() {
     let system = of_long_ones(headroom(1, 5));
@@ -45,7 +46,8 @@ fn cards_go_while_nobody_is_inside() {
     let record = record(5, &system, busy.chain(late).collect());
     let fleet = record.fleet.clone().unwrap();
     assert_eq!((fleet.added, fleet.released), (2, 2), "{fleet:?}");
-    // One card all the time, and two more from 1 s until after two intervals each that needed fewer, at 6 s or 7 s and two seconds later.
+    // One card all the time, and two more from 1 s until after two intervals each that needed fewer, at 6 s or 7 s and
+    // two seconds later.
     let more_s = fleet.card_time.as_secs_f64() - record.end.as_secs_f64();
     assert!((11.9..14.1).contains(&more_s), "{more_s} s of further cards");
 }
@@ -101,8 +103,8 @@ fn tracking_the_tail_adds_the_longest_runtime() {
     let record = record(3, &system, entries);
     let fleet = record.fleet.clone().unwrap();
     assert_eq!((fleet.added, fleet.released), (1, 0), "{fleet:?}");
-    // Only the longest runtime takes these, each in 24 ms: one alone would be 300 times 9 ms behind at the end. What has queued there when
-    // the second comes, after 1.5 s or so, waits on, and what comes then does not.
+    // Only the longest runtime takes these, each in 24 ms: one alone would be 300 times 9 ms behind at the end. What
+    // has queued there when the second comes, after 1.5 s or so, waits on, and what comes then does not.
     assert!(
         record.latency.max_ns() < 1_500_000_000,
         "{} ns",
@@ -110,8 +112,8 @@ fn tracking_the_tail_adds_the_longest_runtime() {
     );
 }
 
-/// Two cards have the two longer runtimes, and the one that is added has the shortest, so that each has one: what is short takes 6 ms then,
-/// and not 12.
+/// Two cards have the two longer runtimes, and the one that is added has the shortest, so that each has one: what is
+/// short takes 6 ms then, and not 12.
 #[test]
 fn an_even_allocation_stays_even_when_a_card_is_added() {
     let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
@@ -136,20 +138,18 @@ fn an_even_allocation_stays_even_when_a_card_is_added() {
     assert!((median_ms - 6.0).abs() < 0.1, "{median_ms} ms");
 }
 
-/// A card is added at 1 s and loads the longest runtime from 1,095 to 1,105 ms, when an answer comes: it is one of three instances, and whoever serves
-/// the longest goes on until it does.
+/// A card is added at 1 s and loads the longest runtime from 1,095 to 1,105 ms, when an answer comes: it is one of
+/// three instances, and whoever serves the longest goes on until it does.
 #[test]
 fn an_instance_that_loads_is_part_of_the_next_allocation() {
     let mut spec = runtimes(PAPER, periodic(100));
     spec.scale = Some(tracking(1, 95));
     let system = of(&spec, 1);
     // Short ones but for a few, so that the solver wants most instances short, and the one that comes is long.
-    let entries = (0..300)
-        .map(|n| at(n, 5 * n, if n % 50 == 0 { 500 } else { 100 }))
-        .collect();
+    let entries = (0..300).map(|n| at(n, 5 * n, if n % 50 == 0 { 500 } else { 100 })).collect();
     let fleet = record(3, &system, entries).fleet.unwrap();
     assert_eq!(fleet.added, 1, "{fleet:?}");
-    let since = |ms: u64| { fleet.allocations.iter() }.skip_while(move |(at, _)| at.0 < ms * 1_000_000);
+    let since = |ms: u64| fleet.allocations.iter().skip_while(move |(at, _)| at.0 < ms * 1_000_000);
     let (at, counts) = since(1_095).next().unwrap();
     assert!(at.0 < 1_100_000_000 && *counts == [1, 0, 2], "{fleet:?}");
     // What the answer that comes meanwhile wants is done by the next, when the added card serves.
@@ -162,7 +162,8 @@ fn an_instance_that_loads_is_part_of_the_next_allocation() {
     );
 }
 
-/// One card serves 41 of the 100 long requests a second, and lets no more than four wait: the others are turned away, not late, and need cards as well.
+/// One card serves 41 of the 100 long requests a second, and lets no more than four wait: the others are turned away,
+/// not late, and need cards as well.
 #[test]
 fn who_is_turned_away_needs_cards_too() {
     let load = |system: &_| record(3, system, (0..1_000).map(|n| at(n, 10 * n, 500)).collect());
@@ -220,7 +221,7 @@ fn the_load_is_looked_at_as_often_as_is_said() {
         rule.interval = Duration::from_millis(interval_ms);
         let entries = (0..100).map(|n| at(n, 50 * n + 1, 500)).collect();
         let allocations = record(3, &of_long_ones(scale), entries).fleet.unwrap().allocations;
-        let released: Vec<u64> = { allocations.iter().skip(1) }.map(|(at, _)| at.0 / 1_000_000).collect();
+        let released: Vec<u64> = allocations.iter().skip(1).map(|(at, _)| at.0 / 1_000_000).collect();
         // Nobody is inside half of the time: it is decided when somebody comes.
         assert!(released[0].abs_diff(2 * interval_ms) <= 1, "{allocations:?}");
     }

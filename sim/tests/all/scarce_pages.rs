@@ -5,8 +5,8 @@ use tenantry_core::spec::{ConsolidateSpec, GenerationSpec, PlaceSpec};
 use tenantry_sim::Jitter;
 use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Time};
 
-/// Two requests fill their pages at the same step, with three left. Who comes then has room for its prompt, but for theirs and its own there is
-/// none: it waits, whenever it comes, and is not taken in to be sent away.
+/// Two requests fill their pages at the same step, with three left. Who comes then has room for its prompt, but for
+/// theirs and its own there is none: it waits, whenever it comes, and is not taken in to be sent away.
 #[test]
 fn who_comes_leaves_the_others_their_next_step() {
     let system = system(GenerationSpec {
@@ -14,7 +14,8 @@ fn who_comes_leaves_the_others_their_next_step() {
         ..generation()
     });
     for at in (0..9_000).step_by(40) {
-        // The prompt of the second is taken in a step later. In the end they have nine pages each, and the third has two.
+        // The prompt of the second is taken in a step later. In the end they have nine pages each, and the third has
+        // two.
         let pair = |n| request(n, 0, 0, 32 + n as u32, 100);
         let entries = vec![pair(0), pair(1), request(2, at, 1, 32, 1)];
         let (record, _) = simulate(&system, 1, 19, Jitter::None, entries, false);
@@ -54,7 +55,8 @@ fn what_was_not_overwritten_is_not_computed_again() {
         assert_eq!((record.counts.served, record.output_tokens), (2, 120));
         record.generation.expect("it generates").recomputed_tokens
     };
-    // The one that stays takes a page or two of those that the other left, the last first; the rest is there when it returns.
+    // The one that stays takes a page or two of those that the other left, the last first; the rest is there when it
+    // returns.
     let (with, without) = (recomputed(true), recomputed(false));
     assert!(with > 0 && with < without, "{with} of {without}");
 }
@@ -116,8 +118,8 @@ fn a_prompt_of_the_whole_cache_is_served() {
     }
 }
 
-/// Four requests fill a card and four another; soon one of each is left, whose run is promised half of the pages and uses few of them. Whoever is alone on
-/// a card goes to the other all the same.
+/// Four requests fill a card and four another; soon one of each is left, whose run is promised half of the pages and
+/// uses few of them. Whoever is alone on a card goes to the other all the same.
 #[test]
 fn pages_that_are_promised_and_not_used_are_no_reason_to_stay() {
     let system = system(GenerationSpec {
@@ -137,7 +139,8 @@ fn pages_that_are_promised_and_not_used_are_no_reason_to_stay() {
     }
 }
 
-/// Host memory holds the adapters of enough tenants, but none is there yet: cards that want four at once have one disk, whose reads take turns beside the copies.
+/// Host memory holds the adapters of enough tenants, but none is there yet: cards that want four at once have one disk,
+/// whose reads take turns beside the copies.
 #[test]
 fn cards_share_one_disk() {
     let mut generation = generation();
@@ -172,9 +175,7 @@ fn a_short_prompt_does_not_cut_what_others_have_in_common() {
     });
     let found = |prompts: &[u32]| {
         let prompts = (0..).zip(prompts);
-        let entries = prompts
-            .map(|(n, &tokens)| request(n, 100_000 * n, 0, tokens, 2))
-            .collect();
+        let entries = prompts.map(|(n, &tokens)| request(n, 100_000 * n, 0, tokens, 2)).collect();
         let (record, _) = simulate(&system, 1, 64, Jitter::None, entries, false);
         record.generation.expect("it generates").shared_tokens
     };

@@ -38,7 +38,8 @@ fn an_urgent_class_goes_first_where_batches_are_planned_online() {
     assert_eq!(order[..6], [0, 15, 16, 17, 18, 19], "the first found the card idle");
 }
 
-/// Long queries that cannot be in time any more wait while short ones can be: a batch is as urgent as those of it that are not lost.
+/// Long queries that cannot be in time any more wait while short ones can be: a batch is as urgent as those of it that
+/// are not lost.
 #[test]
 fn who_is_lost_goes_after_who_can_be_in_time() {
     let mut system = tasks(40);
@@ -61,8 +62,8 @@ fn who_is_lost_goes_after_who_can_be_in_time() {
     assert_eq!(first, Vec::from_iter(33..=40));
 }
 
-/// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait when the card is free for
-/// them; batches are of up to 16.
+/// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait
+/// when the card is free for them; batches are of up to 16.
 fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
     let mut system = tasks(40);
     let spec = of(&mut system);
@@ -98,7 +99,8 @@ fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
 #[test]
 fn batches_of_many_are_filled_only_as_far_as_the_urgent_are_in_time() {
     let greatest = |ms: &[f64]| ms.iter().copied().fold(0.0, f64::max);
-    // All of them take more than 3 ms. As if they were in one class, interactive queries are in batches with bulk ones of their lengths, first to last.
+    // All of them take more than 3 ms. As if they were in one class, interactive queries are in batches with bulk ones
+    // of their lengths, first to last.
     let [_, interactive] = latencies_ms([3, 3]);
     assert_eq!(interactive.len(), 8);
     assert!(greatest(&interactive) > 3.0, "{interactive:?}");
@@ -128,15 +130,13 @@ fn baselines_take_queries_as_they_came() {
             window: 64,
             targets: vec![Duration::from_millis(100), Duration::from_millis(1)],
         };
-        let entries = (0..20)
-            .map(|i| request(i, 100 + i, i as u32, 32))
-            .map(|entry| match entry {
-                Entry::Request(mut query) => {
-                    query.class = u16::from(query.ticket >= 15);
-                    Entry::Request(query)
-                }
-                other => other,
-            });
+        let entries = (0..20).map(|i| request(i, 100 + i, i as u32, 32)).map(|entry| match entry {
+            Entry::Request(mut query) => {
+                query.class = u16::from(query.ticket >= 15);
+                Entry::Request(query)
+            }
+            other => other,
+        });
         assert!(order(&system, entries.collect()).is_sorted(), "{engine:?}");
     }
 }

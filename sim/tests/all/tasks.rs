@@ -40,7 +40,8 @@ fn a_pool_takes_its_shared_passes_and_its_tasks_operators() {
 #[test]
 fn sequential_models_compute_one_after_another() {
     let card = synthetic_card();
-    // Of adapters, a mask and a difference the last two are merged into their models, and adapters are computed behind theirs.
+    // Of adapters, a mask and a difference the last two are merged into their models, and adapters are computed behind
+    // theirs.
     for (fine_tuned, beside_us) in [(FineTuned::AsAWhole, 0.0), (FineTuned::ByKind, beta_us(0, 2, 32))] {
         let mut system = tasks(3);
         of(&mut system).engine = EngineSpec::Sequential {
@@ -94,11 +95,7 @@ fn parallel_models_compute_side_by_side() {
     let entries = (0..4).map(|i| request(i, 100, (i % 2) as u32, 32)).collect();
     let record = run_listed(&card, cluster(1, MEMORY), &system, 2, Jitter::None, entries).record;
     assert_eq!((record.batches, record.counts.served), (2, 4));
-    let computing: Vec<_> = record
-        .lanes
-        .iter()
-        .filter(|lane| lane.name.contains("compute"))
-        .collect();
+    let computing: Vec<_> = record.lanes.iter().filter(|lane| lane.name.contains("compute")).collect();
     assert_eq!(computing.len(), 2, "a stream for each task");
     // Both start at once (to the nanosecond) and slow each other down, until one has only its adapters left to compute.
     let expected_us = 1.6 * alpha_us(2, 32) + beta_us(0, 2, 32) / 2.0;
@@ -165,13 +162,7 @@ fn each_faulty_registration_is_refused_alone() {
     };
     let record = run_listed(&card, cluster(1, MEMORY), &system, 7, Jitter::None, entries).record;
     assert_eq!((record.counts.served, record.counts.rejected), (3, 4));
-    let refused = |reason: &str| {
-        record
-            .rejected
-            .iter()
-            .find(|(of, _)| of.name() == reason)
-            .map(|(_, count)| *count)
-    };
+    let refused = |reason: &str| record.rejected.iter().find(|(of, _)| of.name() == reason).map(|(_, count)| *count);
     assert_eq!(refused("task_of_unknown_kind"), Some(1));
     assert_eq!(refused("task_of_unknown_model"), Some(1));
     assert_eq!(refused("task_of_wrong_shape"), Some(1));
@@ -214,7 +205,8 @@ fn memory_that_is_exhausted_refuses_what_does_not_fit() {
     let none = Server::on_card(&card, &cluster(1, model.parameters() * 4), &system, 40);
     assert!(matches!(none.err(), Some(ServerError::BackboneDoesNotFit { .. })));
 
-    // A full model of each task takes the card far sooner; adapters lie beside theirs, unless it is fine-tuned as a whole.
+    // A full model of each task takes the card far sooner; adapters lie beside theirs, unless it is fine-tuned as a
+    // whole.
     let three = 3 * (model.parameters() * 4 + head) + 16 * activation_bytes(&model, 64);
     let adapters = resident_bytes(PetKind::Adapters, &model, &PetSizes::PAPER);
     for (fine_tuned, memory) in [(FineTuned::AsAWhole, three), (FineTuned::ByKind, three + adapters)] {
@@ -506,9 +498,7 @@ fn parallel_models_are_placed_as_the_pool_says() {
             max_wait: None,
         };
         // In turns, all the long ones come to one card.
-        let entries = (0..400)
-            .map(|i| request(i, 46 * i, 0, if i % 2 == 0 { 64 } else { 8 }))
-            .collect();
+        let entries = (0..400).map(|i| request(i, 46 * i, 0, if i % 2 == 0 { 64 } else { 8 })).collect();
         let record = run_listed(&card, cluster(2, MEMORY), &system, 1, Jitter::None, entries).record;
         assert_eq!(record.counts.served, 400);
         record.latency.mean_ns()

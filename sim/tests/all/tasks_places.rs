@@ -16,7 +16,8 @@ fn a_refused_task_keeps_nobody_waiting_for_a_full_pool() {
     let entries = (0..12).map(|i| request(i, 100, (i % 2) as u32, 32)).collect();
     let record = run_listed(&card, cluster(1, MEMORY), &system, 2, Jitter::None, entries).record;
     assert_eq!((record.counts.served, record.counts.unfinished), (6, 0));
-    // While the first pool is planned the other ten come: the second is planned of the four that wait, and nobody is left for the third.
+    // While the first pool is planned the other ten come: the second is planned of the four that wait, and nobody is
+    // left for the third.
     assert_eq!(record.tasks.expect("it has tasks").plans, 2);
 }
 
@@ -55,7 +56,8 @@ fn a_refused_task_keeps_nobody_waiting_on_several_cards() {
     }
 }
 
-/// Where fewer may wait than pools have places, those who find the queue full fill the pools of those who wait, and not of nobody.
+/// Where fewer may wait than pools have places, those who find the queue full fill the pools of those who wait, and not
+/// of nobody.
 #[test]
 fn a_full_queue_keeps_nobody_waiting_on_many_cards() {
     let card = synthetic_card();
@@ -80,8 +82,8 @@ fn a_full_queue_keeps_nobody_waiting_on_many_cards() {
     }
 }
 
-/// Of a thousand queries at once nearly all find the queue full. Whoever comes later waits for a full pool as before: pools of nobody but
-/// those who were turned away are none.
+/// Of a thousand queries at once nearly all find the queue full. Whoever comes later waits for a full pool as before:
+/// pools of nobody but those who were turned away are none.
 #[test]
 fn who_is_turned_away_from_full_pools_fills_no_later_one() {
     let card = synthetic_card();

@@ -96,8 +96,8 @@ fn operators_of_like_intensity_on_one_stream_take_less_than_tasks_in_turn() {
         system.pool.model = shape("bert-base");
         let spec = of(&mut system);
         spec.model = "bert-base".into();
-        // Biases only move bytes, adapters compute. Two tasks of a kind follow each other, so that dealing them to two streams in turn puts a
-        // task of the same kind beside each.
+        // Biases only move bytes, adapters compute. Two tasks of a kind follow each other, so that dealing them to two
+        // streams in turn puts a task of the same kind beside each.
         let kind = |task: u32| {
             if (task / 2).is_multiple_of(2) {
                 "bit-fit"
@@ -142,7 +142,8 @@ fn planning_takes_its_time_on_the_host() {
         let entries = (0..requests).map(|i| request(i, 100, (i % 4) as u32, 32)).collect();
         run_listed(&card, cluster(1, MEMORY), system, 4, Jitter::None, entries).record
     };
-    // A pool of four: planned in 3 ms, once the loop has noticed its arrival, after the planner's wake and before its answer is heard.
+    // A pool of four: planned in 3 ms, once the loop has noticed its arrival, after the planner's wake and before its
+    // answer is heard.
     let pooled = run(&system, 4);
     assert_eq!(lane_busy(&pooled, "host/planner"), Duration::from_millis(3));
     assert_eq!(pooled.queue.max_ns(), 8_000 + 5_000 + 3_000_000 + 20_000);

@@ -125,32 +125,27 @@ impl Answers {
         Ok((text, scenario))
     }
 
-    /// The scenario with models laid out as its card has prices and memory for: as the presets say where it does, on as few cards as
-    /// hold one. Where the card cannot run it, the inner error says why.
+    /// The scenario with models laid out as its card has prices and memory for: as the presets say where it does, on as
+    /// few cards as hold one. Where the card cannot run it, the inner error says why.
     ///
     /// # Errors
     /// When an answer is wrong whatever the card.
     pub fn fitting(&self, file: &str) -> Result<Result<Fitting, String>, Failure> {
         Ok(match self.laid_out(file, LaidOut::default())? {
             Ok(found) => Ok(found),
-            Err(why) => { self.shares() }
-                .find_map(|cards| self.on_so_many(file, cards))
-                .ok_or(why),
+            Err(why) => self.shares().find_map(|cards| self.on_so_many(file, cards)).ok_or(why),
         })
     }
 
     /// Likewise where each model lies on so many cards.
     fn on_so_many(&self, file: &str, cards: u32) -> Option<Fitting> {
         let dtypes = [None, Some(DType::F16), Some(DType::Bf16), Some(DType::F32)];
-        let all = { dtypes.into_iter() }.map(|dtype| LaidOut { dtype, cards });
-        all.filter_map(|laid_out| self.laid_out(file, laid_out).ok())
-            .find_map(Result::ok)
+        let all = dtypes.into_iter().map(|dtype| LaidOut { dtype, cards });
+        all.filter_map(|laid_out| self.laid_out(file, laid_out).ok()).find_map(Result::ok)
     }
 
     fn laid_out(&self, file: &str, laid_out: LaidOut) -> Result<Result<Fitting, String>, Failure> {
-        let (text, scenario) = self
-            .scenario(file, laid_out)
-            .map_err(|errors| by_flags(&errors.to_string(), file))?;
+        let (text, scenario) = self.scenario(file, laid_out).map_err(|errors| by_flags(&errors.to_string(), file))?;
         let loaded = Loaded::of_what_fits(scenario, None).map_err(|failure| match failure {
             Failure::BadInput(errors) => by_flags(&errors, file),
             failure => failure,
@@ -162,7 +157,8 @@ impl Answers {
         })
     }
 
-    /// On how many of the cards a model may lie: on one, and where it generates on each number that divides them and its heads.
+    /// On how many of the cards a model may lie: on one, and where it generates on each number that divides them and
+    /// its heads.
     fn shares(&self) -> impl Iterator<Item = u32> {
         let gpus: u32 = self.gpus.parse().unwrap_or(1);
         let most = self.most_shared();
@@ -232,19 +228,19 @@ impl Answers {
     pub fn cards(&self, file: &str) -> Result<NamedCards, Failure> {
         let fits = |card: &String| self.on(card).fitting(file).is_ok_and(|fit| fit.is_ok());
         let found = card_names().into_iter().filter(fits);
-        let mut cards: NamedCards = found
-            .map(|name| find_card(&name).map(|card| (name, card)))
-            .collect::<Result<_, _>>()?;
+        let mut cards: NamedCards =
+            found.map(|name| find_card(&name).map(|card| (name, card))).collect::<Result<_, _>>()?;
         cards.sort_by(|(a, of_a), (b, of_b)| of_a.provenance.source.cmp(&of_b.provenance.source).then(a.cmp(b)));
         Ok(cards)
     }
 
-    /// That none of the cards can run it, of which the one that was asked for cannot because of `why`; and what would be needed.
+    /// That none of the cards can run it, of which the one that was asked for cannot because of `why`; and what would
+    /// be needed.
     pub fn no_card(&self, file: &str, why: &str) -> Failure {
         let Answers { model, card, gpus, .. } = self;
         let (model, systems) = (&model.name, self.systems.join(", "));
-        let names = std::iter::once(card.clone()).chain(card_names());
-        let more = { names }.find_map(|card| Some((self.on(&card).gpus_that_fit(file)?, card)));
+        let mut names = std::iter::once(card.clone()).chain(card_names());
+        let more = names.find_map(|card| Some((self.on(&card).gpus_that_fit(file)?, card)));
         Failure::BadInput(match more {
             Some((needed, other)) if other != *card => format!(
                 "--card: must be one that holds {model} with {systems}, as {needed} {other} do together (--gpus \
@@ -442,7 +438,7 @@ pub fn of_trace(trace: &str) -> Result<OfTrace, String> {
     Ok(OfTrace {
         holes,
         who_ask: tenants.len() as u64,
-        tenants: { largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)),
+        tenants: largest.filter(|_| all_say).and_then(|tenant| tenant.checked_add(1)),
         generates,
         silent: first.zip(last).and_then(|(first, last)| silence_before(first, last)),
         inputs,
@@ -463,12 +459,8 @@ fn by_flags(errors: &str, file: &str) -> Failure {
     ];
     let line = |error: &str| {
         let placed = error.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
-        let told = placed
-            .and_then(|rest| rest.split_once(": "))
-            .map_or(error, |(_, told)| told);
-        let named = FLAGS
-            .iter()
-            .find_map(|(key, flag)| told.strip_prefix(key).map(|rest| format!("{flag}{rest}")));
+        let told = placed.and_then(|rest| rest.split_once(": ")).map_or(error, |(_, told)| told);
+        let named = FLAGS.iter().find_map(|(key, flag)| told.strip_prefix(key).map(|rest| format!("{flag}{rest}")));
         let of_system = || {
             let (path, rest) = told.strip_prefix("systems[")?.split_once(": ")?;
             // Other keys are a preset's, of which the flag says nothing.

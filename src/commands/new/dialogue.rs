@@ -18,9 +18,7 @@ pub fn complete(args: &NewArgs) -> Result<NewArgs, Failure> {
     }
     let generates = asked.answers()?.generates();
     let usual = Usual::of(generates);
-    let has_load = [&args.rate, &args.trace, &args.input, &args.output]
-        .iter()
-        .any(|flag| flag.is_some());
+    let has_load = [&args.rate, &args.trace, &args.input, &args.output].iter().any(|flag| flag.is_some());
     if !has_load {
         asked.trace()?;
     }
@@ -94,13 +92,10 @@ impl Asked {
             *flag(&mut tried) = Some(answer.to_owned());
             let answers = Answers::of(&tried, &self.of_trace).map_err(|failure| failure.reason().to_owned())?;
             // All else is known to be right.
-            answers
-                .scenario(&self.file, LaidOut::default())
-                .map(drop)
-                .map_err(|errors| {
-                    let error = &errors.told[0];
-                    format!("must be {}, got {}", error.must, error.got)
-                })
+            answers.scenario(&self.file, LaidOut::default()).map(drop).map_err(|errors| {
+                let error = &errors.told[0];
+                format!("must be {}, got {}", error.must, error.got)
+            })
         };
         let answer = self.dialogue.text(question, usual, fits)?;
         *flag(&mut self.args) = Some(answer);
@@ -122,9 +117,7 @@ impl Asked {
         let items: Vec<String> = shapes.iter().map(item).collect();
         let usual = self.of_trace.usual_model();
         let usual = shapes.iter().position(|shape| shape.name == usual).unwrap_or(0);
-        let chosen = self
-            .dialogue
-            .one_of("Which model do tenants build on?", &items, usual)?;
+        let chosen = self.dialogue.one_of("Which model do tenants build on?", &items, usual)?;
         self.args.model = Some(shapes[chosen].name.clone());
         Ok(())
     }
@@ -146,8 +139,8 @@ impl Asked {
         Ok(())
     }
 
-    /// Only cards that have prices and memory for what is asked, measured ones first; where no single one has, as few as have together. How many
-    /// that is.
+    /// Only cards that have prices and memory for what is asked, measured ones first; where no single one has, as few
+    /// as have together. How many that is.
     fn card(&mut self, usual: &str) -> Result<String, Failure> {
         let answers = self.answers()?;
         let mut found = (answers.gpus.clone(), answers.cards(&self.file)?);

@@ -1,4 +1,5 @@
-//! `tenantry new`: a commented scenario from a few answers, given as flags or asked for. What it writes, `check` accepts.
+//! `tenantry new`: a commented scenario from a few answers, given as flags or asked for. What it writes, `check`
+//! accepts.
 
 mod answers;
 mod ask;

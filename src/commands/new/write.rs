@@ -31,11 +31,9 @@ pub fn scenario(file: &str, answers: &Answers, laid_out: LaidOut) -> String {
     } = answers;
     // Comments name the file as a shell reads it.
     let as_word = &quoted(file);
-    let name = std::path::Path::new(file)
-        .file_stem()
-        .map_or("scenario".into(), |stem| {
-            stem.to_string_lossy().replace(['.', ' '], "-")
-        });
+    let name = std::path::Path::new(file).file_stem().map_or("scenario".into(), |stem| {
+        stem.to_string_lossy().replace(['.', ' '], "-")
+    });
     let (name, card, model) = (text(&name), text(card), &model.name);
     let [tenants, latency, at, gpus] = [tenants, latency, at, gpus].map(|answer| scalar(answer));
     let (of_model, backbone) = match answers.have_own_models() {
@@ -101,7 +99,7 @@ fn scalar(answer: &str) -> String {
 /// A text as YAML reads it back, in braces too: plain where it can be, since a file or a folder may be called anything.
 fn text(text: &str) -> String {
     let read: Option<Value> = serde_yaml::from_str(&format!("{{ key: {text} }}")).ok();
-    let is_plain = { read.as_ref() }.is_some_and(|read| read.get("key").is_some_and(|value| value == text));
+    let is_plain = read.as_ref().is_some_and(|read| read.get("key").is_some_and(|value| value == text));
     match is_plain {
         true => text.to_owned(),
         false => json!(text).to_string(),

@@ -32,9 +32,7 @@ pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let (first, second) = (find_card(&args.first)?, find_card(&args.second)?);
     if let Some(path) = &args.report {
-        let folders = [&args.first, &args.second]
-            .into_iter()
-            .filter_map(|name| folder_of(name));
+        let folders = [&args.first, &args.second].into_iter().filter_map(|name| folder_of(name));
         check_page("--report", path, folders)?;
     }
     let ratios = compare(&first, &second);
@@ -58,7 +56,7 @@ pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
 /// The page with the ratios, drawn and in figures.
 fn report(cards: [&Card; 2], ratios: &[Ratios], started: &Started, path: &Path) -> Result<(), Failure> {
     let [first, second] = cards.map(|card| format!("{}: {} ({})", card.name, card.device.name, provenance(card)));
-    let rows: Vec<Vec<String>> = { ratios.iter() }.map(|ratios| cells(cards, ratios).to_vec()).collect();
+    let rows: Vec<Vec<String>> = ratios.iter().map(|ratios| cells(cards, ratios).to_vec()).collect();
     let page = RatiosPage {
         title: &format!("{} over {}", cards[1].name, cards[0].name),
         facts: &[("First", first), ("Second", second)],
@@ -88,9 +86,7 @@ fn groups(ratios: &[Ratios]) -> Vec<RatioGroup> {
         ratios: whole.map(|ratios| named(ratios.family.to_string(), ratios)).collect(),
     }];
     for family in ratios.chunk_by(|a, b| a.family == b.family) {
-        let tables = family
-            .iter()
-            .filter_map(|ratios| Some(named(short(ratios.table.as_ref()?), ratios)));
+        let tables = family.iter().filter_map(|ratios| Some(named(short(ratios.table.as_ref()?), ratios)));
         let tables: Vec<NamedRatios> = tables.collect();
         if tables.len() > 1 {
             groups.push(RatioGroup {
@@ -106,9 +102,7 @@ fn groups(ratios: &[Ratios]) -> Vec<RatioGroup> {
 
 /// A table's name without what its cells are of: `bert-mini f32`.
 fn short(table: &str) -> String {
-    let cells = table
-        .split(' ')
-        .map(|cell| cell.split_once('=').map_or(cell, |(_, value)| value));
+    let cells = table.split(' ').map(|cell| cell.split_once('=').map_or(cell, |(_, value)| value));
     cells.collect::<Vec<_>>().join(" ")
 }
 
@@ -119,11 +113,7 @@ fn origins([first, second]: [&Card; 2], ratios: &Ratios) -> String {
         None => {
             let tables = describe(card).into_iter().filter(|table| table.family == ratios.family);
             let kinds = tables.map(|table| card.origin(table.family, &table.table).kind.to_string());
-            kinds
-                .collect::<BTreeSet<String>>()
-                .into_iter()
-                .collect::<Vec<_>>()
-                .join(" and ")
+            kinds.collect::<BTreeSet<String>>().into_iter().collect::<Vec<_>>().join(" and ")
         }
     };
     let (first, second) = (of(0, first), of(1, second));
@@ -199,13 +189,7 @@ mod tests {
         let [cpu, epyc] = ["cpu", "cpu-epyc"].map(|name| find_card(name).unwrap());
         let ratios = compare(&cpu, &epyc);
         let groups = groups(&ratios);
-        let names = |group: &RatioGroup| {
-            group
-                .ratios
-                .iter()
-                .map(|ratios| ratios.name.clone())
-                .collect::<Vec<_>>()
-        };
+        let names = |group: &RatioGroup| group.ratios.iter().map(|ratios| ratios.name.clone()).collect::<Vec<_>>();
         assert!(names(&groups[0]).contains(&"encoder_layer".to_owned()));
         let layers = groups.iter().find(|group| group.option == "encoder_layer").unwrap();
         assert_eq!(names(layers), ["bert-mini f32", "tiny f32"]);

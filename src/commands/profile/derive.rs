@@ -25,10 +25,7 @@ pub fn run(args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failure> {
 }
 
 fn save(card: &Card, args: &DeriveArgs, output: &OutputArgs) -> Result<PathBuf, Failure> {
-    let out = args
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new("profiles/cards").join(&card.name));
+    let out = args.out.clone().unwrap_or_else(|| Path::new("profiles/cards").join(&card.name));
     check_card_folder("--out", &out)?;
     check_replaces(card, &out)?;
     card.save(&out)?;
@@ -36,7 +33,8 @@ fn save(card: &Card, args: &DeriveArgs, output: &OutputArgs) -> Result<PathBuf, 
     Ok(out)
 }
 
-/// A card that somebody measured or imported is not replaced by what is computed in an instant, nor hidden by one of its name.
+/// A card that somebody measured or imported is not replaced by what is computed in an instant, nor hidden by one of
+/// its name.
 fn check_replaces(card: &Card, out: &Path) -> Result<(), Failure> {
     // What cannot be read is no card of ours, and saving says whether it may go.
     let there = Card::load(out).ok();
@@ -72,22 +70,14 @@ fn datasheet(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), F
     let models = models(&args.models, &DEFAULT_MODELS)?;
     let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
     // A file by its name, without the paths of this machine.
-    let asked = Path::new(name)
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or(name);
+    let asked = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name);
     let command = format!(
         "tenantry profile derive --datasheet {} --models {}",
         quoted(asked),
         names.join(",")
     );
     let mut card = derive_card(&Roofline::new(sheet), &models, &today(), &command);
-    if let Some(name) = args
-        .out
-        .as_deref()
-        .and_then(Path::file_name)
-        .and_then(|name| name.to_str())
-    {
+    if let Some(name) = args.out.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()) {
         name.clone_into(&mut card.name);
     }
     let out = save(&card, args, output)?;
@@ -123,14 +113,8 @@ fn text(paper: &Paper, outcomes: &[Outcome], sensitivities: &[Sensitivity]) -> S
         let off = 100.0 * (outcome.ours / outcome.paper - 1.0);
         [
             outcome.what.to_owned(),
-            format!("{:.4}", outcome.paper)
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .to_owned(),
-            format!("{:.4}", outcome.ours)
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .to_owned(),
+            format!("{:.4}", outcome.paper).trim_end_matches('0').trim_end_matches('.').to_owned(),
+            format!("{:.4}", outcome.ours).trim_end_matches('0').trim_end_matches('.').to_owned(),
             format!("{off:+.1} %"),
             role(outcome.role).to_owned(),
         ]

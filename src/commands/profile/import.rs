@@ -24,14 +24,12 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let imported = import.run(&name, &today())?;
     let mut card = if args.out.join("card.yaml").is_file() {
         let mut card = Card::load(&args.out)?;
-        card.add_imported(&imported)
-            .map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
+        card.add_imported(&imported).map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
         card
     } else {
         imported
     };
-    card.fill_from_datasheet(&args.gpu)
-        .map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
+    card.fill_from_datasheet(&args.gpu).map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
     card.save(&args.out)?;
     let tables = describe(&card);
     let value = json!({ "name": card.name, "folder": args.out, "digest": card.digest(), "tables": tables.len() });

@@ -30,9 +30,7 @@ pub fn run(command: &ProfileCommand, beside: &ProfileArgs, output: &OutputArgs) 
 /// A table for the terminal, with these columns to the right.
 fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>, figures: &[usize]) -> String {
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header);
     for row in rows {
         table.add_row(row);
@@ -44,7 +42,8 @@ fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; 
     table.trim_fmt()
 }
 
-/// An option that says what is measured, where another than its default was given. That all commands have `--json` and `--quiet` keeps this from being left to clap.
+/// An option that says what is measured, where another than its default was given. That all commands have `--json` and
+/// `--quiet` keeps this from being left to clap.
 fn measuring(args: &ProfileArgs) -> Option<&'static str> {
     let given = [
         ("--device", args.device.is_some()),
@@ -57,9 +56,7 @@ fn measuring(args: &ProfileArgs) -> Option<&'static str> {
         ("--again", args.again),
         ("--out", args.out.is_some()),
     ];
-    given
-        .into_iter()
-        .find_map(|(option, is_given)| is_given.then_some(option))
+    given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
 }
 
 /// The built-in models of `--models`, or these where it names none.
@@ -73,7 +70,7 @@ pub fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, F
 
 /// The built-in models that an option names, each once.
 fn built_in(option: &str, names: &[&str]) -> Result<Vec<ModelShape>, Failure> {
-    if let Some((_, again)) = { names.iter().enumerate() }.find(|(index, name)| names[..*index].contains(name)) {
+    if let Some((_, again)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(Failure::BadInput(format!(
             "{option}: must be each model once, got {again} twice"
         )));

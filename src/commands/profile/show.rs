@@ -167,8 +167,8 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
     })
 }
 
-/// The error of interpolation, where it says something: of what was computed, how well lines follow a formula says nothing of how far it is from a
-/// card.
+/// The error of interpolation, where it says something: of what was computed, how well lines follow a formula says
+/// nothing of how far it is from a card.
 fn told_error(table: &TableSummary) -> Option<&TableError> {
     table.error.as_ref().filter(|_| table.measurements.is_some())
 }
@@ -184,7 +184,7 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         summary.table.clone(),
         origin(card, summary),
         summary.points.to_string(),
-        { summary.measurements }.map_or_else(|| "–".to_owned(), |measurements| measurements.to_string()),
+        summary.measurements.map_or_else(|| "–".to_owned(), |measurements| measurements.to_string()),
         known_to(card, summary),
         moved(summary),
         summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
@@ -285,11 +285,7 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     let sources = sources(card, tables);
     if !sources.is_empty() {
         lines.push("\nWhere tables come from:".to_owned());
-        lines.extend(
-            sources
-                .iter()
-                .map(|(families, source)| format!("  {families}: {source}")),
-        );
+        lines.extend(sources.iter().map(|(families, source)| format!("  {families}: {source}")));
     }
     lines.join("\n")
 }

@@ -1,4 +1,5 @@
-//! What figures rest on beside their scenarios: where the tables that priced them are from, and what was priced beyond these.
+//! What figures rest on beside their scenarios: where the tables that priced them are from, and what was priced beyond
+//! these.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -87,8 +88,7 @@ impl Grounds {
 impl Collected {
     fn priced(&mut self, extrapolated: impl IntoIterator<Item = (Family, Beyond)>) {
         let before = self.extrapolated.len();
-        self.extrapolated
-            .extend(extrapolated.into_iter().map(Extrapolated::from));
+        self.extrapolated.extend(extrapolated.into_iter().map(Extrapolated::from));
         let [all, beyond] = &mut self.priced;
         *all += 1;
         *beyond += u32::from(self.extrapolated.len() > before);

@@ -131,10 +131,7 @@ impl Lab {
     /// Those of these systems alone.
     pub fn runs_of(&self, systems: &[&str], scenario: &str, set: &[&str]) -> Result<Runs, Failure> {
         let loaded = self.load(scenario, set)?;
-        let asked = loaded
-            .runs
-            .iter()
-            .filter(|run| systems.contains(&run.system.name.as_str()));
+        let asked = loaded.runs.iter().filter(|run| systems.contains(&run.system.name.as_str()));
         let runs = asked.map(|run| (run, loaded.card(run)));
         self.side_by_side(&runs.collect::<Vec<_>>()).map(Runs)
     }
@@ -197,7 +194,8 @@ impl Lab {
         Ok(record)
     }
 
-    /// Runs on their cards, as many at once as there are cores. Their order, and so what comes of them, is that of `runs`.
+    /// Runs on their cards, as many at once as there are cores. Their order, and so what comes of them, is that of
+    /// `runs`.
     fn side_by_side(&self, runs: &[(&RunSpec, &Card)]) -> Result<Vec<LabRun>, Failure> {
         let interrupt = &self.interrupt;
         let one = |&(run, card): &(&RunSpec, &Card)| {
@@ -270,10 +268,11 @@ fn summary_of(run: &RunSpec, record: &RunRecord) -> RunSummary {
     summarized(run, VIRTUAL, run.repeat, record).summary
 }
 
-/// The number format that a card knows a model in, or else others of its kind: papers' cards have single precision, most others half of it.
+/// The number format that a card knows a model in, or else others of its kind: papers' cards have single precision,
+/// most others half of it.
 fn dtype_on(card: &Card, model: &ModelShape) -> Option<DType> {
-    let encoders = || { card.tables.encoder_layer.iter() }.map(|row| (&row.model, row.dtype));
-    let decoders = || { card.tables.decoder_dense.iter() }.map(|row| (&row.model, row.dtype));
+    let encoders = || card.tables.encoder_layer.iter().map(|row| (&row.model, row.dtype));
+    let decoders = || card.tables.decoder_dense.iter().map(|row| (&row.model, row.dtype));
     let own = encoders().chain(decoders()).find(|(name, _)| **name == model.name);
     let of_kind = match model.kind {
         ModelKind::Encoder => encoders().next(),
@@ -302,13 +301,15 @@ impl Runs {
         let matches = |run: &&RunSummary| {
             run.system == system && at.iter().all(|(path, value)| run.parameters.get(*path) == Some(value))
         };
-        { self.0.iter() }
+        self.0
+            .iter()
             .map(|run| &run.summary)
             .find(matches)
             .unwrap_or_else(|| panic!("the scenario has a run of {system} at {at:?}"))
     }
 
-    /// Whether any run of these systems, or of all where none is named, was priced beyond the range of its card's tables.
+    /// Whether any run of these systems, or of all where none is named, was priced beyond the range of its card's
+    /// tables.
     pub fn beyond(&self, systems: &[&str]) -> bool {
         let asked = |run: &LabRun| systems.is_empty() || systems.contains(&run.summary.system.as_str());
         self.0.iter().any(|run| run.beyond && asked(run))

@@ -1,8 +1,9 @@
 //! `tenantry reproduce`: the papers' tables and figures beside what the simulator says of the papers' own cards.
 //!
-//! Every figure of ours comes from a simulated run of a shipped scenario (`scenarios/hmi`, `scenarios/pets`, `scenarios/punica`, `scenarios/arlo`), from a server's memory
-//! plan, from the formulas of a table's size, or, where the paper timed a kernel or a layer alone, from the card's tables. What each
-//! comparison is worth stands beside it: see `docs/reproduce.md`. `--sensitivity` asks instead what the assumptions of the cards are worth.
+//! Every figure of ours comes from a simulated run of a shipped scenario (`scenarios/hmi`, `scenarios/pets`,
+//! `scenarios/punica`, `scenarios/arlo`), from a server's memory plan, from the formulas of a table's size, or, where
+//! the paper timed a kernel or a layer alone, from the card's tables. What each comparison is worth stands beside it:
+//! see `docs/reproduce.md`. `--sensitivity` asks instead what the assumptions of the cards are worth.
 
 mod arlo;
 mod grounds;
@@ -137,7 +138,7 @@ fn chosen(paper: PaperName) -> Vec<(&'static str, &'static str, &'static [Figure
         (PaperName::Arlo, "arlo", arlo::TITLE, arlo::FIGURES),
         (PaperName::Tabi, "tabi", tabi::TITLE, tabi::FIGURES),
     ];
-    let chosen = { papers.into_iter() }.filter(|(name, ..)| paper == PaperName::All || paper == *name);
+    let chosen = papers.into_iter().filter(|(name, ..)| paper == PaperName::All || paper == *name);
     chosen.map(|(_, name, title, figures)| (name, title, figures)).collect()
 }
 
@@ -152,7 +153,8 @@ struct OfPaper {
     interrupted: bool,
 }
 
-/// A paper's figures one after the other. Where the user stops, what there is is kept: of this paper, or of others before it (`others`).
+/// A paper's figures one after the other. Where the user stops, what there is is kept: of this paper, or of others
+/// before it (`others`).
 fn of_paper(lab: &Lab, figures: &[Figure], others: bool, bar: &ProgressBar) -> Result<OfPaper, Failure> {
     let mut all = OfPaper::default();
     for (index, figure) in figures.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Numbers in sentences: with a minus for the hyphen that they are formatted with, and no sign where nothing is left after rounding.
+//! Numbers in sentences: with a minus for the hyphen that they are formatted with, and no sign where nothing is left
+//! after rounding.
 
 use tenantry_reports::human;
 
@@ -14,15 +15,14 @@ pub fn signed(value: f64, decimals: usize) -> String {
 
 /// As [`human::number`] has it, with its unit behind it where it has one: `12.0 ×`.
 pub fn with_unit(value: f64, unit: &str) -> String {
-    proper(&format!("{} {unit}", human::number(value)))
-        .trim_end()
-        .to_owned()
+    proper(&format!("{} {unit}", human::number(value))).trim_end().to_owned()
 }
 
 /// A formatted number, or one with its unit behind it.
 pub fn proper(number: &str) -> String {
     let digits = number.trim_start_matches(['+', '-']);
-    let nothing = { digits.chars() }
+    let nothing = digits
+        .chars()
         .take_while(|digit| !digit.is_whitespace())
         .all(|digit| ['0', '.', ','].contains(&digit));
     match nothing {

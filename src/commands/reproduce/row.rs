@@ -95,7 +95,8 @@ pub struct Row {
     /// Whether it is no larger or, for a shape, whether it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<bool>,
-    /// Whether it was priced beyond the range of the card's tables; undecided until its figure is done, where any of the figure's runs was.
+    /// Whether it was priced beyond the range of the card's tables; undecided until its figure is done, where any of
+    /// the figure's runs was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extrapolated: Option<bool>,
     /// The assumption with what depends on it, or the reason.
@@ -148,9 +149,7 @@ impl Row {
 
     /// A share in percent that `draws` outcomes were made to have: it must come out within three standard errors.
     pub fn drawn(figure: &'static str, what: impl Into<String>, paper: f64, ours: f64, draws: f64) -> Row {
-        let row = Row::new(Kind::Input, figure, what, "%")
-            .compared(Said::Number(paper), ours)
-            .in_points();
+        let row = Row::new(Kind::Input, figure, what, "%").compared(Said::Number(paper), ours).in_points();
         let share = paper / 100.0;
         row.judged(300.0 * (share * (1.0 - share) / draws).sqrt())
     }
@@ -208,9 +207,7 @@ impl Row {
         [paper, ours]: [f64; 2],
         why: impl Into<String>,
     ) -> Row {
-        Row::new(Kind::Contradicted, figure, what, unit)
-            .compared(Said::Number(paper), ours)
-            .note(why)
+        Row::new(Kind::Contradicted, figure, what, unit).compared(Said::Number(paper), ours).note(why)
     }
 
     /// An order or a direction, and a figure of ours that shows it.
@@ -235,7 +232,8 @@ impl Row {
         Row::new(Kind::NotCheckable, figure, what, "").note(reason)
     }
 
-    /// An unjudged share in percent, set against the paper's in points: of shares near 100 % a relative difference says little.
+    /// An unjudged share in percent, set against the paper's in points: of shares near 100 % a relative difference says
+    /// little.
     pub fn in_points(self) -> Row {
         let pair = self.ours.zip(self.paper);
         let difference = pair.map(|(ours, paper)| rounded(ours - paper.nearest(ours)));
@@ -262,7 +260,8 @@ impl Row {
         }
     }
 
-    /// The same where it is known whether its own runs were priced beyond the tables' range, whatever others of its figure were.
+    /// The same where it is known whether its own runs were priced beyond the tables' range, whatever others of its
+    /// figure were.
     pub fn extrapolated(self, beyond: bool) -> Row {
         Row {
             extrapolated: Some(beyond),
@@ -287,8 +286,8 @@ impl Row {
         }
     }
 
-    /// Whether it is a prediction that missed, or an input that did not come out again: then the fit, or its arithmetic, is off, and what is
-    /// predicted from it as well.
+    /// Whether it is a prediction that missed, or an input that did not come out again: then the fit, or its
+    /// arithmetic, is off, and what is predicted from it as well.
     pub fn missed(&self) -> bool {
         matches!(self.kind, Kind::Predicted | Kind::Input) && self.within != Some(true)
     }

@@ -43,7 +43,8 @@ impl Seeds {
         }
     }
 
-    /// One figure over another: the quotient of their medians, which is what a reader makes of the two, and the range of the seeds' own.
+    /// One figure over another: the quotient of their medians, which is what a reader makes of the two, and the range
+    /// of the seeds' own.
     pub fn ratio(&self, of: impl Fn(&Runs) -> f64, over: impl Fn(&Runs) -> f64) -> Spread {
         Spread {
             median: self.spread(&of).median / self.spread(&over).median,
@@ -57,7 +58,8 @@ impl Seeds {
         format!("{holding} of {} seeds", self.0.len())
     }
 
-    /// Whether any run of these systems, or of all where none is named, was priced beyond the range of its card's tables.
+    /// Whether any run of these systems, or of all where none is named, was priced beyond the range of its card's
+    /// tables.
     pub fn beyond(&self, systems: &[&str]) -> bool {
         self.0.iter().any(|runs| runs.beyond(systems))
     }

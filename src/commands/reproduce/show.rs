@@ -33,9 +33,10 @@ const HEADER: [&str; 6] = ["What", "Paper", "Ours", "Off", "Kind", "Within"];
 /// What rows say of themselves whose figure has prices from beyond its tables.
 const EXTRAPOLATED: &str = "extrapolated";
 
-/// What a paper's figures rest on: where their tables are from, once for all of them, what is unpriced, and which figures go beyond the tables.
+/// What a paper's figures rest on: where their tables are from, once for all of them, what is unpriced, and which
+/// figures go beyond the tables.
 fn grounds(of_figures: &[OfFigure]) -> Vec<String> {
-    let tables = { of_figures.iter() }.flat_map(|of| of.ground.tables.iter().cloned());
+    let tables = of_figures.iter().flat_map(|of| of.ground.tables.iter().cloned());
     let mut sentences = table_caveats(&tables.collect());
     for OfFigure { figure, ground } in of_figures {
         sentences.extend(ground.unpriced.iter().map(|sentence| format!("{figure}: {sentence}")));

@@ -9,7 +9,8 @@ use crate::failure::Failure;
 const OURS: [&str; 5] = ["arrival", "tenant", "input_tokens", "output_tokens", "class"];
 const EXAMPLE: &str = "arrival=time_ms:ms,tenant=customer,input_tokens=prompt_len,output_tokens=completion_len";
 
-/// `OUR=THEIRS[:UNIT]`, separated by commas. Theirs may stand in double quotes, as in a CSV: with commas, and quotes doubled.
+/// `OUR=THEIRS[:UNIT]`, separated by commas. Theirs may stand in double quotes, as in a CSV: with commas, and quotes
+/// doubled.
 pub fn parse(text: &str) -> Result<Columns, Failure> {
     let wrong = |message: String| Failure::BadInput(format!("--columns: {message}"));
     let mut columns = Columns::default();

@@ -202,7 +202,8 @@ fn requests(
         };
         if request.arrival.0 / NS_PER_S >= MAX_SECONDS {
             let number = converted.requests + sorted.len() as u64;
-            // A clock that counts from 1970 is no long recording. Of what is to be put in order, the first may not be the earliest.
+            // A clock that counts from 1970 is no long recording. Of what is to be put in order, the first may not be
+            // the earliest.
             let end = args.cut.as_deref().and_then(|cut| cut.split_once(".."));
             let silence = match number {
                 0 if !args.sort => format!(

@@ -23,11 +23,8 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let formats = args.files.iter().map(|file| format_of(file, &args.read));
     let formats: Vec<Format> = formats.collect::<Result<_, _>>()?;
     must_have_texts(&args.files[0], &args.read, &formats)?;
-    let mut traces: Vec<Trace> = args
-        .files
-        .iter()
-        .map(|file| read(file, &args.read, &mut watchdog))
-        .collect::<Result<_, _>>()?;
+    let mut traces: Vec<Trace> =
+        args.files.iter().map(|file| read(file, &args.read, &mut watchdog)).collect::<Result<_, _>>()?;
     // A file's name is enough where it tells the files apart.
     let short = |file: &PathBuf| file.file_name().map(|name| name.to_string_lossy().into_owned());
     for (file, trace) in args.files.iter().zip(&mut traces) {
@@ -77,12 +74,11 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a reader must know of a file's figures, and what to do where it is to be replayed; `file` is as a shell takes it.
+/// What a reader must know of a file's figures, and what to do where it is to be replayed; `file` is as a shell takes
+/// it.
 fn notes(file: &str, format: Format, figures: &TraceFigures) -> Vec<String> {
     let requests = figures.requests;
-    let mut notes: Vec<String> = columns::left_out(file, format, &figures.unread_columns)
-        .into_iter()
-        .collect();
+    let mut notes: Vec<String> = columns::left_out(file, format, &figures.unread_columns).into_iter().collect();
     notes.extend(source::distorted_rate(figures));
     // Of activity, silent tenants count too, and rows are told by their numbers.
     if let Some(tenants) = figures.tenants

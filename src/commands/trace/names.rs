@@ -19,7 +19,5 @@ pub fn file(trace: &Path, of: &str) -> PathBuf {
 
 /// Removes those of the trace that had this name before: they would be taken for the new one's.
 pub fn remove(trace: &Path) -> Result<(), Failure> {
-    OF.iter()
-        .try_for_each(|of| remove_earlier(&file(trace, of)))
-        .map_err(Failure::running)
+    OF.iter().try_for_each(|of| remove_earlier(&file(trace, of))).map_err(Failure::running)
 }

@@ -75,9 +75,7 @@ pub fn format_of(path: &Path, args: &ReadArgs) -> Result<Format, Failure> {
     let Some(format) = args.format else {
         return Format::of(path).map_err(Failure::bad_input);
     };
-    format
-        .confirm(path)
-        .map_err(|error| Failure::BadInput(format!("--format: {error}")))?;
+    format.confirm(path).map_err(|error| Failure::BadInput(format!("--format: {error}")))?;
     Ok(format)
 }
 
@@ -105,7 +103,8 @@ pub fn create(out: &Path, with_changes: bool) -> Result<TraceFile, Failure> {
     }
 }
 
-/// What is said of tenants whose numbers are far beyond how many ask: all below the highest are tenants of a replay too.
+/// What is said of tenants whose numbers are far beyond how many ask: all below the highest are tenants of a replay
+/// too.
 pub fn sparse_tenants(file: &str, tenants: u64, highest: u32) -> Option<String> {
     is_sparse(tenants, highest).then(|| {
         let ask = match tenants {
@@ -164,12 +163,11 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
             let mut counts = Counts::open(path, args.skip_bad_lines).map_err(Failure::bad_input)?;
             for (second, count) in counts.by_ref().enumerate() {
                 watchdog.check()?;
-                collector
-                    .window(second as u64, count.map_err(Failure::bad_input)?)
-                    .map_err(located)?;
+                collector.window(second as u64, count.map_err(Failure::bad_input)?).map_err(located)?;
             }
             let mut trace = collector.finish(&name, format.name(), counts.skipped());
-            // Windows are counted from the first line on, since a clock may count from 1970; what is said of when is by the clock.
+            // Windows are counted from the first line on, since a clock may count from 1970; what is said of when is by
+            // the clock.
             if let Some(gaps) = &mut trace.figures.gaps {
                 gaps.longest_from_s += counts.first_second() as f64;
             }

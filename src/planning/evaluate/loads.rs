@@ -11,7 +11,8 @@ use crate::planning::dispersion::{Evenness, of_seeds};
 use crate::planning::judge::{Judged, is_drawn, is_recorded};
 
 impl Evaluator<'_> {
-    /// Whether another seed brings the same requests, of which the same becomes, or a recording's bursts again. Repeats would be the same evidence again.
+    /// Whether another seed brings the same requests, of which the same becomes, or a recording's bursts again. Repeats
+    /// would be the same evidence again.
     pub(super) fn has_one_workload(&self) -> Result<bool, Failure> {
         let runs = |candidate: usize| {
             let level = self.levels[candidate].len() - 1;
@@ -56,7 +57,8 @@ impl Evaluator<'_> {
         repeats.find_map(|(_, judged)| (judged.requests() > 0).then_some(*judged))
     }
 
-    /// How evenly a cell's requests come; as if evenly where there is but one workload, of which the parts are compared.
+    /// How evenly a cell's requests come; as if evenly where there is but one workload, of which the parts are
+    /// compared.
     pub fn evenness(&self, cell: Cell) -> Result<Evenness, Failure> {
         remembered(&self.known.evenness, self.load(cell), || {
             // What is not valid is refused when it is to be run.

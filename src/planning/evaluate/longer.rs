@@ -20,8 +20,9 @@ use crate::runs::simulate_watched;
 const LONGER: u64 = 16;
 
 impl Evaluator<'_> {
-    /// Whether a cell that keeps the target no longer does, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
-    /// is not seen in a run of the scenario's length. Never where there is no target, or no one rate.
+    /// Whether a cell that keeps the target no longer does, over [`LONGER`] times as many requests that come at the
+    /// same rate: a queue that grows by little is not seen in a run of the scenario's length. Never where there is no
+    /// target, or no one rate.
     pub fn falls_behind(&self, cell: Cell) -> Result<bool, Failure> {
         let share = remembered(&self.known.longer, self.served(cell), || self.share_of_longer(cell))?;
         if let Some(share) = share {
@@ -68,8 +69,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// Whether requests that are alike come at one rate, by whatever chance, for however long. Tenants that have a day, that appear and go, and lengths that
-/// drift make of a longer run another load.
+/// Whether requests that are alike come at one rate, by whatever chance, for however long. Tenants that have a day,
+/// that appear and go, and lengths that drift make of a longer run another load.
 fn is_steady(workload: &WorkloadSpec) -> bool {
     let at_one_rate = matches!(
         unscaled(&workload.arrivals),

@@ -48,7 +48,7 @@ where
                 true,
                 turns,
             )),
-            None => { self.evaluator.seen(lesser) }.map(|seen| binds(&seen, at, "of the time", true, turns)),
+            None => self.evaluator.seen(lesser).map(|seen| binds(&seen, at, "of the time", true, turns)),
         })
     }
 
@@ -73,7 +73,8 @@ where
         }))
     }
 
-    /// What is refused whatever the cards do, where that is so much that the target is missed: all but those whom a full queue keeps out.
+    /// What is refused whatever the cards do, where that is so much that the target is missed: all but those whom a
+    /// full queue keeps out.
     fn refused_by_any_cards(&self, seen: &RunSummary) -> Option<String> {
         let of_cards = RejectReason::QueueFull.name();
         let reasons = || seen.rejected_by.iter().filter(move |(reason, _)| *reason != of_cards);
@@ -125,15 +126,10 @@ where
              is derived or extrapolated, is not in it."
                 .to_owned(),
         );
-        let foretold = self
-            .found
-            .best
-            .filter(|best| self.search.judged(*best).is_some_and(|judged| judged.foretold));
+        let foretold = self.found.best.filter(|best| self.search.judged(*best).is_some_and(|judged| judged.foretold));
         notes.extend(foretold.and_then(|best| self.carried_over(best)));
         let prices = self.evaluator.plan.cards.iter();
-        let prices: Vec<String> = prices
-            .filter_map(|(card, price)| Some(format!("{card} {}", (*price)?)))
-            .collect();
+        let prices: Vec<String> = prices.filter_map(|(card, price)| Some(format!("{card} {}", (*price)?))).collect();
         if !prices.is_empty() {
             notes.push(format!(
                 "Costs are by the prices that the scenario gives, a card and hour, all cards paid all the time: {}.",

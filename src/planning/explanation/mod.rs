@@ -1,5 +1,5 @@
-//! What is said of a search that is over: the answer in a sentence, with how sure it is and what would make it surer; in files of their own what is
-//! said of each option, and what the answer rests on.
+//! What is said of a search that is over: the answer in a sentence, with how sure it is and what would make it surer;
+//! in files of their own what is said of each option, and what the answer rests on.
 
 mod grounds;
 mod nearest;
@@ -62,10 +62,7 @@ where
         let right = right.map_or(String::new(), |share| {
             format!(", {} of the answers are right", human::percent(share))
         });
-        let lesser = best
-            .level
-            .checked_sub(1)
-            .map(|level| self.evaluator.point(Cell { level, ..best }));
+        let lesser = best.level.checked_sub(1).map(|level| self.evaluator.point(Cell { level, ..best }));
         let answer = match (self.evaluator.plan.find, lesser) {
             (Objective::FewestCards | Objective::LeastCost, lesser) => {
                 let lesser = lesser.map_or("fewer were not tried".to_owned(), |point| {
@@ -148,7 +145,8 @@ where
         }
     }
 
-    /// What would settle a decision that is close; where bursts leave the doubt, how long a run would see enough of them.
+    /// What would settle a decision that is close; where bursts leave the doubt, how long a run would see enough of
+    /// them.
     fn what_would_tell(&self, best: Cell) -> Result<String, Failure> {
         let evenness = self.evaluator.evenness(best)?;
         if let (Some(span_s), Some(times)) = (self.evaluator.span_s(best), evenness.longer()) {
@@ -220,9 +218,7 @@ where
 
     /// All that was run.
     fn run(&self) -> Vec<Cell> {
-        { self.search.cells() }
-            .filter(|cell| self.judged(*cell).is_some())
-            .collect()
+        self.search.cells().filter(|cell| self.judged(*cell).is_some()).collect()
     }
 
     /// Whether no request came after the warm-up.
@@ -238,7 +234,8 @@ where
         }
     }
 
-    /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency: in its first run.
+    /// What became of so many requests that were not answered that a cell misses the target whatever the others'
+    /// latency: in its first run.
     fn unanswered(&self, cell: Cell) -> Option<String> {
         let (share, why) = unanswered(&self.evaluator.seen(cell)?)?;
         let which = match self.search.samples(cell).len() {

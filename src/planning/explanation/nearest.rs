@@ -83,11 +83,8 @@ where
         let open = open.into_par_iter().map(in_full);
         all.extend(open.collect::<Result<Vec<_>, Failure>>()?);
         // Of equals the fastest, as where nothing is in time.
-        let order = |a: &Nearest, b: &Nearest| {
-            b.in_time
-                .total_cmp(&a.in_time)
-                .then(a.latency_ms.total_cmp(&b.latency_ms))
-        };
+        let order =
+            |a: &Nearest, b: &Nearest| b.in_time.total_cmp(&a.in_time).then(a.latency_ms.total_cmp(&b.latency_ms));
         all.sort_by(order);
         Ok(all.first().copied())
     }

@@ -68,19 +68,14 @@ where
                 offered_rps: rate.map(rounded),
                 cost_per_hour: point.cost.map(rounded),
                 // Of an option that was given up it would be of requests that it does not answer.
-                cost_per_million_requests: { point.cost.and_then(per_million) }.filter(|_| keeps),
-                within: to_its_end
-                    .filter(|_| self.scenario.slo.is_some())
-                    .map(|judged| rounded(judged.share.mean)),
+                cost_per_million_requests: point.cost.and_then(per_million).filter(|_| keeps),
+                within: to_its_end.filter(|_| self.scenario.slo.is_some()).map(|judged| rounded(judged.share.mean)),
                 within_half_width: to_its_end
                     .map(|judged| judged.share.half_width(0.95))
                     .filter(|width| width.is_finite())
                     .map(rounded),
                 accuracy: self.evaluator.answers(cell).and_then(Answers::share).map(rounded),
-                latency_ms: to_its_end
-                    .map(|judged| judged.score)
-                    .filter(|score| score.is_finite())
-                    .map(rounded),
+                latency_ms: to_its_end.map(|judged| judged.score).filter(|score| score.is_finite()).map(rounded),
                 ttft_ms: part_ms(|sample| sample.first_token.as_ref()),
                 tpot_ms: part_ms(|sample| sample.per_token.as_ref()),
                 confidence: judged.map(|judged| rounded(judged.confidence)),
@@ -92,7 +87,8 @@ where
         standings.map(option).collect()
     }
 
-    /// Where the arrivals of many seeds decide otherwise than a cell's own runs do, of which its latencies are: what these say.
+    /// Where the arrivals of many seeds decide otherwise than a cell's own runs do, of which its latencies are: what
+    /// these say.
     fn against_its_runs(&self, cell: Cell) -> Option<String> {
         let judged = self.judged(cell).filter(|judged| judged.foretold && !judged.hopeless)?;
         let samples = self.search.samples(cell);
@@ -130,7 +126,8 @@ where
         .to_owned()
     }
 
-    /// The latency decides between equals, by the seeds that both were run with: that of the table is over all of a cell's own.
+    /// The latency decides between equals, by the seeds that both were run with: that of the table is over all of a
+    /// cell's own.
     fn between_equals(&self, cell: Cell) -> String {
         let runs = |cell: Cell| self.search.samples(cell).len();
         let is_slower = self.found.best.is_some_and(|best| self.search.is_faster(best, cell));

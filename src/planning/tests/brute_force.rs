@@ -80,8 +80,8 @@ pub const QUESTIONS: [Question; 10] = [
     },
 ];
 
-/// Answers a question by the search and by trying every level of every option, by the same rules: as many repeats as each decision needs.
-/// The answers must be the same; how many runs each took.
+/// Answers a question by the search and by trying every level of every option, by the same rules: as many repeats as
+/// each decision needs. The answers must be the same; how many runs each took.
 fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     let evaluator = evaluator(scenario);
     let mut search = Search::new(rules(&evaluator), |cells: &[(Cell, u32)]| evaluator.run(cells));
@@ -129,10 +129,8 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
 
 #[test]
 fn the_search_answers_as_brute_force_does_at_a_tenth_of_the_runs() {
-    let outcomes: Vec<(usize, usize)> = QUESTIONS
-        .par_iter()
-        .map(|question| both_ways(question.name, &scenario(question)))
-        .collect();
+    let outcomes: Vec<(usize, usize)> =
+        QUESTIONS.par_iter().map(|question| both_ways(question.name, &scenario(question))).collect();
     for (question, (runs, everything)) in QUESTIONS.iter().zip(&outcomes) {
         assert!(
             runs * 10 <= *everything,

@@ -55,7 +55,8 @@ fn what_is_not_sure_is_not_said_to_be_far_off() {
     assert_eq!(option.verdict, "given up: misses it");
 }
 
-/// Latencies are of the runs that were made: where other seeds' arrivals decide, they need not be those of what was decided.
+/// Latencies are of the runs that were made: where other seeds' arrivals decide, they need not be those of what was
+/// decided.
 #[test]
 fn a_verdict_against_its_own_runs_says_so() {
     let told = |(rate, seed): (u32, u32)| {
@@ -117,7 +118,8 @@ fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
     assert!(!evaluator(&cascade).one_workload);
 }
 
-/// Bursts, or queues near capacity, that a run sees some of: cards that are too few by little keep the target in most runs, and miss it in the long run.
+/// Bursts, or queues near capacity, that a run sees some of: cards that are too few by little keep the target in most
+/// runs, and miss it in the long run.
 #[test]
 fn of_answers_that_are_sure_nine_in_ten_are_right() {
     /// A load, for how long, the target, and how many of twenty plans must be sure of their answer.
@@ -210,25 +212,16 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
         let evaluator = super::evaluator(&truth);
         let share = |level: usize| {
             let cells: Vec<(Cell, u32)> = (0..100).map(|repeat| (Cell { candidate: 0, level }, repeat)).collect();
-            let samples: Vec<Sample> = cells
-                .par_iter()
-                .map(|cell| evaluator.in_full(cell.0, cell.1).unwrap())
-                .collect();
+            let samples: Vec<Sample> =
+                cells.par_iter().map(|cell| evaluator.in_full(cell.0, cell.1).unwrap()).collect();
             let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64;
             sum(|sample| sample.kept) / sum(|sample| sample.judged)
         };
         let answered = plans.iter().map(|(level, ..)| *level);
         let (low, high) = (answered.clone().min().unwrap(), answered.max().unwrap());
-        let shares: Vec<(usize, f64)> = (low.saturating_sub(1)..=high)
-            .map(|level| (level + 1, share(level)))
-            .collect();
+        let shares: Vec<(usize, f64)> = (low.saturating_sub(1)..=high).map(|level| (level + 1, share(level))).collect();
         let target = truth.slo.unwrap().quantile;
-        let right = shares
-            .iter()
-            .find(|(_, share)| *share >= target)
-            .expect("one of the answers is enough")
-            .0
-            - 1;
+        let right = shares.iter().find(|(_, share)| *share >= target).expect("one of the answers is enough").0 - 1;
         let is_sure = |plan: &&(usize, f64, usize)| plan.1 >= 0.95;
         let of_load = plans.iter().filter(is_sure).count();
         let of_load_right = plans.iter().filter(is_sure).filter(|plan| plan.0 == right).count();

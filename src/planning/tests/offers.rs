@@ -37,7 +37,8 @@ fn numbers_of_cards_that_are_not_valid_are_left_out() {
     assert_eq!(most, [vec![7, 7, 7], vec![6, 6, 6]]);
 }
 
-/// What a choice needs and the card was not measured with is derived for it as for a scenario that says so, and its numbers of cards are the plan's.
+/// What a choice needs and the card was not measured with is derived for it as for a scenario that says so, and its
+/// numbers of cards are the plan's.
 #[test]
 fn a_choice_is_priced_and_placed_as_if_the_scenario_had_it() {
     let set = [
@@ -67,9 +68,7 @@ fn a_choice_is_priced_and_placed_as_if_the_scenario_had_it() {
     ];
     let apart: Vec<String> = set.into_iter().chain(apart).map(str::to_owned).collect();
     assert_eq!(
-        Scenario::from_yaml("choices", BASE, &apart)
-            .err()
-            .map(|errors| errors.to_string()),
+        Scenario::from_yaml("choices", BASE, &apart).err().map(|errors| errors.to_string()),
         None
     );
     // No number of cards that is tried is one for it.

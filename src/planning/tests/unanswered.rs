@@ -31,7 +31,8 @@ fn nobody_is_the_fastest_by_turning_requests_away() {
     );
 }
 
-/// Who gives up by himself does not count, as where there is a target: of a twelfth that does so the others are answered.
+/// Who gives up by himself does not count, as where there is a target: of a twelfth that does so the others are
+/// answered.
 #[test]
 fn who_gives_up_is_not_turned_away() {
     let report = tightest(&[
@@ -80,7 +81,8 @@ fn ties_are_named_with_their_cards() {
     assert!(report.answer.contains(&tie), "{}", report.answer);
 }
 
-/// A sentence on what comes nearest says of its requests what the table of options does: of all of them after the warm-up, in all runs.
+/// A sentence on what comes nearest says of its requests what the table of options does: of all of them after the
+/// warm-up, in all runs.
 #[test]
 fn the_nearest_is_told_of_as_its_option_is() {
     let report = planned(&scenario(&Question {

@@ -29,11 +29,7 @@ pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure
     let value = json!({ "folder": args.out, "wall_s": started.wall_s() });
     print(output, &value, || {
         let out = args.out.display();
-        let models: Vec<String> = size
-            .models
-            .iter()
-            .map(|model| format!("{out}/{}", model.name))
-            .collect();
+        let models: Vec<String> = size.models.iter().map(|model| format!("{out}/{}", model.name)).collect();
         format!(
             "{} are trained; {out}/profile.csv and {out}/test.csv are items that they have not seen.\n\
              Next: tenantry cascade profile {} --items {out}/profile.csv --out {out}/profiled",

@@ -169,12 +169,7 @@ fn row(judged: &Judged) -> Vec<String> {
         quantile(0.5),
         quantile(0.98),
         quantile(0.99),
-        judged
-            .returned
-            .iter()
-            .map(|&share| percent(share))
-            .collect::<Vec<_>>()
-            .join(", "),
+        judged.returned.iter().map(|&share| percent(share)).collect::<Vec<_>>().join(", "),
         judged.words_left.map_or(String::new(), percent),
         judged.re_routed_accuracy.map_or(String::new(), percent),
     ]
@@ -211,7 +206,8 @@ fn not_profiled(asked: &Asked, args: &CascadeJudgeArgs, models: &[String]) -> St
     )
 }
 
-/// What each model made of the profiled items as `pruned` has them at its level; of whole ones, where those were not profiled, and of which models that is.
+/// What each model made of the profiled items as `pruned` has them at its level; of whole ones, where those were not
+/// profiled, and of which models that is.
 fn profiles(
     asked: &Asked,
     args: &CascadeJudgeArgs,
@@ -230,17 +226,10 @@ fn profiles(
             &profiled.whole
         });
         let place = args.profiled.join(saved.file_name());
-        model
-            .check_profiled(&saved.model_hash, &place)
-            .map_err(Failure::bad_input)?;
+        model.check_profiled(&saved.model_hash, &place).map_err(Failure::bad_input)?;
         Outputs::of_saved(saved.clone()).map_err(Failure::bad_input)
     };
-    let all = asked
-        .models
-        .iter()
-        .enumerate()
-        .map(&mut outputs)
-        .collect::<Result<_, _>>()?;
+    let all = asked.models.iter().enumerate().map(&mut outputs).collect::<Result<_, _>>()?;
     Ok((all, of_whole_items))
 }
 

@@ -50,12 +50,7 @@ impl Asked {
     fn read(args: &CascadeModelsArgs) -> Result<Asked, Failure> {
         let device = Device::find(&args.device)?.torch();
         let model = |folder: &PathBuf| TextModel::read(folder, DType::F32, device);
-        let models: Vec<TextModel> = args
-            .models
-            .iter()
-            .map(model)
-            .collect::<Result<_, _>>()
-            .map_err(of_input)?;
+        let models: Vec<TextModel> = args.models.iter().map(model).collect::<Result<_, _>>().map_err(of_input)?;
         for (index, model) in models.iter().enumerate() {
             if models[..index].iter().any(|other| other.name() == model.name()) {
                 let message = format!("MODEL: must be folders of different names, got {} twice", model.name());
@@ -137,8 +132,8 @@ fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: impl Iterator<Item
     terminal::figures(&table, style())
 }
 
-/// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not. Models that
-/// are half trained are good for nothing.
+/// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without
+/// memory, is not. Models that are half trained are good for nothing.
 fn failure(error: ExecutorError) -> Failure {
     match error {
         ExecutorError::Interrupted => Failure::Interrupted("nothing was written".into()),

@@ -78,14 +78,10 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         )),
         error => failure(error),
     })?;
-    let all: Vec<&Outputs> = profiled
-        .iter()
-        .flat_map(|model| std::iter::once(&model.whole).chain(&model.pruned))
-        .collect();
+    let all: Vec<&Outputs> =
+        profiled.iter().flat_map(|model| std::iter::once(&model.whole).chain(&model.pruned)).collect();
     for outputs in &all {
-        outputs
-            .write(&unfinished.path().join(outputs.file_name()))
-            .map_err(failure)?;
+        outputs.write(&unfinished.path().join(outputs.file_name())).map_err(failure)?;
     }
     unfinished.finish()?;
     partial.remove()?;
@@ -96,7 +92,8 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             }
         }
     }
-    let passes = { profiled.iter() }
+    let passes = profiled
+        .iter()
         .map(|model| (model.whole.model.as_str(), median(&model.whole.observed.service_us)))
         .collect::<Vec<(&str, f32)>>();
     if let Some(note) = not_the_fastest_first(&passes) {
@@ -179,7 +176,7 @@ impl Partial {
         let entries = partial.folder.read_dir().map_err(failed)?;
         let paths = entries.map(|entry| Ok(entry?.path()));
         let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed)?;
-        let outputs = { paths.iter() }.filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
+        let outputs = paths.iter().filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
         let kept = outputs.map(|path| Outputs::read(path).map_err(Failure::bad_input));
         let kept = kept.collect::<Result<_, _>>()?;
         Ok((partial, kept))
@@ -209,7 +206,8 @@ impl Partial {
     }
 }
 
-/// That confidences are by a temperature that was not asked for, or were fitted to items that do not tell how sure a model may be.
+/// That confidences are by a temperature that was not asked for, or were fitted to items that do not tell how sure a
+/// model may be.
 fn of_calibration(calibration: &Calibration) -> Vec<String> {
     let (temperature, no_weights) = match calibration {
         Calibration::Classes(temperature) => (Some(*temperature), None),
@@ -291,8 +289,8 @@ fn text(rows: &[Value]) -> String {
     table(header, rows.iter().map(line))
 }
 
-/// That words are pruned by a model that takes longer than another does: `passes` are models' names and what a pass takes them, in the order of
-/// the command line.
+/// That words are pruned by a model that takes longer than another does: `passes` are models' names and what a pass
+/// takes them, in the order of the command line.
 fn not_the_fastest_first(passes: &[(&str, f32)]) -> Option<String> {
     let (first, first_us) = passes.first()?;
     let (fastest, fastest_us) = passes.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
@@ -307,16 +305,15 @@ fn not_the_fastest_first(passes: &[(&str, f32)]) -> Option<String> {
     })
 }
 
-/// How the models were calibrated that an earlier profile has; those of them that are `asked` about must be the same to the bit.
+/// How the models were calibrated that an earlier profile has; those of them that are `asked` about must be the same to
+/// the bit.
 fn calibrations(folder: &Path, asked: &[TextModel]) -> Result<BTreeMap<String, Fitted>, Failure> {
     let models = profiled_in(folder)?.models;
     let calibrated = models.into_iter().map(|model| {
         let whole = model.whole;
         if let Some(asked) = asked.iter().find(|asked| asked.name() == whole.model) {
             let place = folder.join(whole.file_name());
-            asked
-                .check_profiled(&whole.model_hash, &place)
-                .map_err(Failure::bad_input)?;
+            asked.check_profiled(&whole.model_hash, &place).map_err(Failure::bad_input)?;
         }
         let fitted = Fitted {
             calibration: Calibration::of_saved(whole.calibration).map_err(Failure::bad_input)?,

@@ -1,4 +1,5 @@
-//! A chosen candidate as a scenario: a system like any other, to be simulated, executed, swept and planned, beside its models alone.
+//! A chosen candidate as a scenario: a system like any other, to be simulated, executed, swept and planned, beside its
+//! models alone.
 
 use std::fmt::Write as _;
 use std::path::Path;

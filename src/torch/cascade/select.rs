@@ -44,7 +44,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     let search = match args.early_stops {
         EarlyStopsName::None => best(&repository, &rules, &targets),
         EarlyStopsName::Paper => {
-            { repository.candidates(&rules, Some(&EarlyStops::PAPER)) }.map(|left| chosen_of(left, &targets))
+            repository.candidates(&rules, Some(&EarlyStops::PAPER)).map(|left| chosen_of(left, &targets))
         }
     };
     let search = search.map_err(Failure::bad_input)?;
@@ -163,7 +163,8 @@ fn check_percent(accuracy: f64) -> Result<(), Failure> {
 /// What a model's folder has.
 const MODEL_FILES: [&str; 3] = ["config.json", "model.safetensors", "tokenizer.json"];
 
-/// The files that candidates are made of, under whichever name they are given: the profile's, and those of its models and items, where they were when it was made.
+/// The files that candidates are made of, under whichever name they are given: the profile's, and those of its models
+/// and items, where they were when it was made.
 fn read_for(profiled: &ProfiledModels, folder: &Path) -> Vec<PathBuf> {
     let of_model = |model: &ProfiledModel| {
         let passes = iter::once(&model.whole).chain(&model.pruned);
@@ -174,8 +175,8 @@ fn read_for(profiled: &ProfiledModels, folder: &Path) -> Vec<PathBuf> {
     profiled.models.iter().flat_map(of_model).collect()
 }
 
-/// The fastest that meets the targets, or the nearest to them. That a cascade whose last model nobody reaches is faster than the same without it is chance:
-/// then it is looked for among the others.
+/// The fastest that meets the targets, or the nearest to them. That a cascade whose last model nobody reaches is faster
+/// than the same without it is chance: then it is looked for among the others.
 fn best(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Search, CascadeError> {
     let search = repository.best(rules, targets)?;
     let is_chance = match &search.chosen {
@@ -207,12 +208,13 @@ fn asks_nobody(candidate: &Candidate) -> bool {
     candidate.models.len() > 1 && *last < TOLD_AS_NONE
 }
 
-/// On targets that the items say little of. Ten wrong answers of the `nearest` candidate tell as much as ten that may be.
+/// On targets that the items say little of. Ten wrong answers of the `nearest` candidate tell as much as ten that may
+/// be.
 fn few_items(targets: &Targets, items: usize, nearest: &Candidate) -> impl Iterator<Item = String> {
     let wrong = (1.0 - nearest.accuracy) * items as f64;
     let allowed = 1.0 - targets.accuracy;
     let of_accuracy = few_items_caveat("Whether --accuracy is met", items, allowed, "may be answered wrongly");
-    let of_tail = { targets.p99_ms }.and_then(|_| few_beyond_p99("Whether --p99-ms is met", items));
+    let of_tail = targets.p99_ms.and_then(|_| few_beyond_p99("Whether --p99-ms is met", items));
     [of_accuracy.filter(|_| wrong < 10.0), of_tail].into_iter().flatten()
 }
 
@@ -296,12 +298,7 @@ fn cells(candidate: &Candidate, targets: &Targets) -> Vec<String> {
         ms_apart(candidate.mean_ms, targets.mean_ms),
         format!("{:.3}", candidate.p75_ms),
         ms_apart(candidate.p99_ms, targets.p99_ms),
-        candidate
-            .returned
-            .iter()
-            .map(|&share| percent(share))
-            .collect::<Vec<_>>()
-            .join(", "),
+        candidate.returned.iter().map(|&share| percent(share)).collect::<Vec<_>>().join(", "),
     ]
 }
 
@@ -351,11 +348,7 @@ fn pass(saved: &SavedOutputs) -> Result<PassProfile, Failure> {
 
 fn probabilities(outputs: &SavedOutputs) -> Vec<Vec<f64>> {
     let share = |&share: &f32| f64::from(share).clamp(0.0, 1.0);
-    outputs
-        .softmax
-        .iter()
-        .map(|shares| shares.iter().map(share).collect())
-        .collect()
+    outputs.softmax.iter().map(|shares| shares.iter().map(share).collect()).collect()
 }
 
 #[cfg(test)]

@@ -28,11 +28,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         needs.served.tokens = Some(u32::MAX);
     }
     let out = out_folder(args, device_name)?;
-    let name = out
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or(device_name)
-        .to_owned();
+    let name = out.file_name().and_then(|name| name.to_str()).unwrap_or(device_name).to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
     if args.again && args.suite != Suite::Full {
         let must = "--again: must be with --suite full, whose points held out say what is off";
@@ -56,10 +52,8 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let plan = Plan {
         name,
         time: args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
-        there: there
-            .as_ref()
-            .map_or_else(Tables::default, |there| there.tables.without(&again)),
-        has_limits: { there.as_ref() }.is_some_and(|there| there.limits_of(plan.dtype).is_some()),
+        there: there.as_ref().map_or_else(Tables::default, |there| there.tables.without(&again)),
+        has_limits: there.as_ref().is_some_and(|there| there.limits_of(plan.dtype).is_some()),
         partial: Some(partial.clone()),
         command: command(args, device_name),
         ..plan
@@ -247,7 +241,8 @@ mod tests {
         profile(&plan, &mut count, &interrupted).unwrap().card
     }
 
-    /// What is measured for a scenario prices all its systems, and what no system does is not measured. With the smallest of models.
+    /// What is measured for a scenario prices all its systems, and what no system does is not measured. With the
+    /// smallest of models.
     fn a_scenario_gets_what_it_needs_and_no_more(name: &str, set: &[&str]) {
         let runs = runs(name, set);
         let card = card_for(&runs);

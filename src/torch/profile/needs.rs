@@ -18,14 +18,15 @@ use tenantry::runs::scenario;
 /// What is measured where neither models nor a scenario are given.
 const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];
 const DEFAULT_BOTTLENECKS: [u32; 2] = [16, 64];
-/// What heads of other numbers of classes lie between: a product of three columns or of nine mostly takes longer than a line between two and sixteen
-/// says, and these are what tokens are labelled with (nine for names of persons, places, organizations and others).
+/// What heads of other numbers of classes lie between: a product of three columns or of nine mostly takes longer than a
+/// line between two and sixteen says, and these are what tokens are labelled with (nine for names of persons, places,
+/// organizations and others).
 const DEFAULT_CLASSES: [u32; 4] = [2, 3, 9, 16];
 /// Of decoders' LoRA; a full suite takes all of them.
 const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];
 const QUICK_RANKS: usize = 2;
-/// An encoder's longest input is rounded up to a power of two up to these tokens, and beyond to a multiple of half of them: another seed's may
-/// be longer.
+/// An encoder's longest input is rounded up to a power of two up to these tokens, and beyond to a multiple of half of
+/// them: another seed's may be longer.
 const SHORT_TOKENS: u32 = 128;
 /// Requests that are looked at for the longest input.
 const REQUESTS_LOOKED_AT: u64 = 1_000_000;
@@ -112,8 +113,8 @@ pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
 }
 
 impl Needs {
-    /// The same for inputs as long as these runs' workloads bring. Pools of tasks say themselves how long theirs are, and decoders' grids do not depend
-    /// on it: a prompt may be cut, and what is cached grows with the answer.
+    /// The same for inputs as long as these runs' workloads bring. Pools of tasks say themselves how long theirs are,
+    /// and decoders' grids do not depend on it: a prompt may be cut, and what is cached grows with the answer.
     fn with_inputs_of(mut self, runs: &[RunSpec]) -> Result<Needs, Failure> {
         let mut seen: Distinct<&WorkloadSpec> = Distinct::default();
         let depends = |pool: &PoolSpec| {
@@ -250,9 +251,7 @@ pub(crate) mod tests {
             set: set.iter().map(|text| (*text).to_owned()).collect(),
             seed: None,
         };
-        scenario(&args, None)
-            .unwrap_or_else(|error| panic!("{name}: {error}"))
-            .runs()
+        scenario(&args, None).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
     }
 
     fn served(name: &str, set: &[&str]) -> Served {
@@ -260,7 +259,8 @@ pub(crate) mod tests {
         needs_of(&runs).unwrap().with_inputs_of(&runs).unwrap().served
     }
 
-    /// On a GPU one profile does for all scenarios of a number format: none asks for more than those for which it is measured.
+    /// On a GPU one profile does for all scenarios of a number format: none asks for more than those for which it is
+    /// measured.
     #[test]
     fn what_is_run_on_a_gpu_needs_no_more_than_its_profile() {
         const SCRIPT: &str = include_str!("../../../scripts/on-gpu.sh");
@@ -341,10 +341,7 @@ pub(crate) mod tests {
     fn a_models_ops_are_its_own() {
         let both = [runs("h200/tabi-tweets", &[]), runs("h200/hmi-tenants", &[])].concat();
         let needs = needs_of(&both).unwrap();
-        let looked_up = needs
-            .models
-            .iter()
-            .filter(|model| !needs.ops.of(&model.name).lookups.is_empty());
+        let looked_up = needs.models.iter().filter(|model| !needs.ops.of(&model.name).lookups.is_empty());
         let looked_up: Vec<&str> = looked_up.map(|model| model.name.as_str()).collect();
         assert_eq!(looked_up, ["bert-base"]);
         let (small, large) = (needs.ops.of("distilbert"), needs.ops.of("bert-large"));
@@ -362,7 +359,8 @@ pub(crate) mod tests {
         assert!(small.concurrent && !needs.ops.of("bert-base").concurrent);
     }
 
-    /// Inputs are measured as far as the workload brings them, a little rounded up, and so are batches beyond the usual ones.
+    /// Inputs are measured as far as the workload brings them, a little rounded up, and so are batches beyond the usual
+    /// ones.
     #[test]
     fn the_inputs_that_a_workload_brings_are_measured() {
         assert_eq!(served("quickstart", &[]), of(Some(8), Some(128)));

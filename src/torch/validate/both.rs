@@ -52,7 +52,8 @@ impl Executed {
         }
     }
 
-    /// What there is where something failed, or the user stopped it while nothing ran; `is_simulated` says that there is something to be kept besides.
+    /// What there is where something failed, or the user stopped it while nothing ran; `is_simulated` says that there
+    /// is something to be kept besides.
     fn ended_by(mut self, why: Failure, is_simulated: bool) -> Result<Executed, Failure> {
         match why {
             why if !is_simulated && self.runs.is_empty() => return Err(why),
@@ -80,7 +81,8 @@ impl Both<'_> {
         Ok((simulated, executed))
     }
 
-    /// Where the machine is gauged: how fast it was meanwhile is known only afterwards, and is what the cards' ops are then priced by.
+    /// Where the machine is gauged: how fast it was meanwhile is known only afterwards, and is what the cards' ops are
+    /// then priced by.
     pub fn execute_then_simulate(
         &self,
         loaded: &mut Loaded,
@@ -131,8 +133,8 @@ impl Both<'_> {
         (simulated, Ok(false))
     }
 
-    /// Executes all, round by round, so that a machine that drifts does not favour the system that came first; `is_simulated` says that there is something
-    /// to be kept where it ends early.
+    /// Executes all, round by round, so that a machine that drifts does not favour the system that came first;
+    /// `is_simulated` says that there is something to be kept where it ends early.
     fn execute(
         &self,
         loaded: &Loaded,
@@ -152,8 +154,7 @@ impl Both<'_> {
                 let index = loaded.runs.len() + executed.runs.len();
                 let watch = self.keep.watch(index, spec, &labels(spec, self.device.name(), repeat));
                 let run = watch.and_then(|watch| {
-                    self.device
-                        .execute(spec, loaded.card(spec), repeat, interrupt, &self.bar, watch)
+                    self.device.execute(spec, loaded.card(spec), repeat, interrupt, &self.bar, watch)
                 });
                 let run = match run {
                     Err(why) => return executed.ended_by(why, is_simulated),

@@ -3,8 +3,8 @@
 use tenantry_reports::validation::TOKENS_PER_REQUEST;
 use tenantry_reports::{Comparison, Validation, human};
 
-/// A sentence on each system whose batches computed much faster or slower than their card says: then it is the profile that is not this
-/// machine's any more, and no policy. Or, where the machine was `gauged`, what is left beside that.
+/// A sentence on each system whose batches computed much faster or slower than their card says: then it is the profile
+/// that is not this machine's any more, and no policy. Or, where the machine was `gauged`, what is left beside that.
 pub fn drift_caveats(validation: &Validation, gauged: bool) -> Vec<String> {
     const DRIFT: f64 = 0.1;
     let drifted = validation.comparisons.iter().filter_map(|comparison| {

@@ -59,10 +59,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let kept = kept_simulated.chain(std::mem::take(&mut executed.kept)).collect();
     caveats.extend(keep.write(kept, folder)?);
     caveats.append(&mut executed.caveats);
-    let runs: Vec<Run> = { simulated.iter().map(|run| &run.run) }
-        .chain(&executed.runs)
-        .cloned()
-        .collect();
+    let runs: Vec<Run> = simulated.iter().map(|run| &run.run).chain(&executed.runs).cloned().collect();
     if is_stopped {
         let asked = loaded.runs.len() * repeats as usize;
         caveats.push(interrupted_caveat(asked, &loaded.runs, &executed.runs));

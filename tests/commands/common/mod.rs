@@ -30,8 +30,8 @@ systems:
   - preset: bert-shared
 ";
 
-/// The public recording `name`: in `TENANTRY_DATA`, or in `shared/data` beside the checkout. Where it is absent the test is skipped,
-/// and says so.
+/// The public recording `name`: in `TENANTRY_DATA`, or in `shared/data` beside the checkout. Where it is absent the
+/// test is skipped, and says so.
 pub fn recording(name: &str) -> Option<PathBuf> {
     let data = std::env::var_os("TENANTRY_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
@@ -51,9 +51,7 @@ pub fn recording(name: &str) -> Option<PathBuf> {
 /// With a card and `s.yaml`.
 pub fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    synthetic_card()
-        .save(&folder.path().join("card"))
-        .expect("the card is saved");
+    synthetic_card().save(&folder.path().join("card")).expect("the card is saved");
     fs::write(folder.path().join("s.yaml"), SCENARIO).unwrap();
     folder
 }
@@ -61,11 +59,7 @@ pub fn folder() -> TempDir {
 /// Runs the program.
 pub fn tenantry(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenantry"));
-    command
-        .current_dir(folder)
-        .args(args)
-        .output()
-        .expect("the program starts")
+    command.current_dir(folder).args(args).output().expect("the program starts")
 }
 
 /// Runs the program, which must succeed; its standard output.
@@ -100,10 +94,7 @@ pub fn check_bad(folder: &Path, cases: &[Case<'_>]) {
     for (args, code, fragments) in cases {
         let output = tenantry(folder, args);
         let message = String::from_utf8_lossy(&output.stderr);
-        let missing: Vec<_> = fragments
-            .iter()
-            .filter(|fragment| !message.contains(**fragment))
-            .collect();
+        let missing: Vec<_> = fragments.iter().filter(|fragment| !message.contains(**fragment)).collect();
         if output.status.code() != Some(*code) || !missing.is_empty() || message.contains("panicked") {
             wrong.push(format!(
                 "{args:?}: exit {:?}, not in the message: {missing:?}\n  {message}",
@@ -114,8 +105,8 @@ pub fn check_bad(folder: &Path, cases: &[Case<'_>]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Runs a command in `folder` that is told to stop (Ctrl-C) by the first line of standard error which says that it is time, and ends as one that was:
-/// what it said.
+/// Runs a command in `folder` that is told to stop (Ctrl-C) by the first line of standard error which says that it is
+/// time, and ends as one that was: what it said.
 #[cfg(unix)]
 pub fn interrupted_when(folder: &Path, args: &[&str], is_time: impl Fn(&str) -> bool) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))

@@ -12,22 +12,9 @@ pub type Cells = BTreeMap<String, Field>;
 
 pub fn rows(path: &Path) -> Vec<Cells> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-    let cells = |row: Row| {
-        row.get_column_iter()
-            .map(|(name, cell)| (name.clone(), cell.clone()))
-            .collect()
-    };
-    let rows: Vec<Cells> = reader
-        .get_row_iter(None)
-        .unwrap()
-        .map(|row| cells(row.unwrap()))
-        .collect();
-    let counted: i64 = reader
-        .metadata()
-        .row_groups()
-        .iter()
-        .map(|group| group.num_rows())
-        .sum();
+    let cells = |row: Row| row.get_column_iter().map(|(name, cell)| (name.clone(), cell.clone())).collect();
+    let rows: Vec<Cells> = reader.get_row_iter(None).unwrap().map(|row| cells(row.unwrap())).collect();
+    let counted: i64 = reader.metadata().row_groups().iter().map(|group| group.num_rows()).sum();
     assert_eq!(rows.len() as i64, counted);
     rows
 }

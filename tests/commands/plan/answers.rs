@@ -22,11 +22,7 @@ fn a_plan_leaves_an_answer_that_can_be_simulated() {
     assert_eq!(simulated["runs"][0]["slo"]["met"], true);
 
     let page = fs::read_to_string(at.join("p/plan.html")).unwrap();
-    let answer = report["answer"]
-        .as_str()
-        .unwrap()
-        .replace('>', "&gt;")
-        .replace('/', "&#x2f;");
+    let answer = report["answer"].as_str().unwrap().replace('>', "&gt;").replace('/', "&#x2f;");
     assert!(page.contains(&answer), "{answer}");
     assert!(!page.contains("http://") && !page.contains("src=\"http"));
     let text = good(at, &plan(&["--out", "p"]));
@@ -85,16 +81,13 @@ fn what_prices_rest_on_is_said_beside_the_answer() {
         tables > 0 && is_beyond(&planned) >= is_beyond(&simulated),
         "{simulated:#?}"
     );
-    assert!(
-        planned
-            .iter()
-            .any(|caveat| caveat.starts_with("How sure an answer is takes"))
-    );
+    assert!(planned.iter().any(|caveat| caveat.starts_with("How sure an answer is takes")));
     let page = fs::read_to_string(at.join("p/plan.html")).unwrap();
     assert!(page.contains("How sure an answer is takes"));
 }
 
-/// Whoever runs the answer may be in another folder than who planned: its recording and its card are found all the same.
+/// Whoever runs the answer may be in another folder than who planned: its recording and its card are found all the
+/// same.
 #[test]
 fn an_answer_is_run_from_any_folder() {
     let place = folder();
@@ -124,7 +117,8 @@ fn an_answer_is_run_from_any_folder() {
         "{from_elsewhere}"
     );
 
-    // A card that comes with the program is called by its name; one of one's own under profiles/cards is not everywhere.
+    // A card that comes with the program is called by its name; one of one's own under profiles/cards is not
+    // everywhere.
     let card_of = |card: &str, dtype: &str| {
         good(
             at,
@@ -197,9 +191,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
             .spawn()
             .unwrap();
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
-        let killed = std::process::Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status();
+        let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(killed.unwrap().success());
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -285,7 +277,8 @@ fn what_is_made_scarce_is_what_binds() {
     );
     assert!(much.2 > 2.0 * little.2, "{little:?} {much:?}");
 
-    // Whole models for ten thousand tenants have to be copied all the time; were they all there, the card would compute.
+    // Whole models for ten thousand tenants have to be copied all the time; were they all there, the card would
+    // compute.
     let models = |tenants: &str| {
         let set = [
             find,
@@ -319,10 +312,7 @@ fn what_is_made_scarce_is_what_binds() {
     ];
     let turns = asked("plan/highest-rate", &set);
     assert!(
-        turns.0 == "link"
-            && turns
-                .1
-                .starts_with("the link to the card and compute, which take turns: "),
+        turns.0 == "link" && turns.1.starts_with("the link to the card and compute, which take turns: "),
         "{turns:?}"
     );
 

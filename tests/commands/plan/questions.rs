@@ -31,10 +31,7 @@ fn a_closed_loop_is_planned() {
     let set = set.iter().flat_map(|set| ["--set", *set]);
     let of_two = good_json(
         at,
-        &["plan", "s.yaml", "--out", "p"]
-            .into_iter()
-            .chain(set)
-            .collect::<Vec<_>>(),
+        &["plan", "s.yaml", "--out", "p"].into_iter().chain(set).collect::<Vec<_>>(),
     );
     let moves = of_two["moves"].as_array().unwrap();
     assert_eq!(moves.len(), 2, "{of_two}");
@@ -46,7 +43,8 @@ fn a_closed_loop_is_planned() {
     }
 }
 
-/// Shipped plans for systems of other kinds, at small scale: a few numbers of cards, and as many requests as a second decision needs.
+/// Shipped plans for systems of other kinds, at small scale: a few numbers of cards, and as many requests as a second
+/// decision needs.
 #[test]
 fn cascades_tasks_and_runtimes_are_planned() {
     let place = folder();
@@ -54,11 +52,7 @@ fn cascades_tasks_and_runtimes_are_planned() {
         let set = set.iter().flat_map(|set| ["--set", *set]);
         let arguments: Vec<&str> = ["plan", scenario, "--out", "p"].into_iter().chain(set).collect();
         let report = good_json(place.path(), &arguments);
-        let chosen = report["options"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|option| option["chosen"] == true);
+        let chosen = report["options"].as_array().unwrap().iter().find(|option| option["chosen"] == true);
         let chosen = chosen.unwrap_or_else(|| panic!("{report}")).clone();
         // What is found can be run, and keeps the target: over all its repeats, of which this is the first.
         let answer = good_json(place.path(), &["simulate", "p/answer.yaml"]);
@@ -84,10 +78,7 @@ fn cascades_tasks_and_runtimes_are_planned() {
         .find(|option| option["system"] == "small-alone")
         .unwrap();
     assert!(
-        alone["verdict"]
-            .as_str()
-            .unwrap()
-            .contains("of its answers are right, and"),
+        alone["verdict"].as_str().unwrap().contains("of its answers are right, and"),
         "{alone}"
     );
     assert!(
@@ -218,7 +209,8 @@ fn a_recording_is_judged_once() {
     );
 }
 
-/// Nor is it where only how many came in each second was recorded: bursts are those of one day. What would tell more is said.
+/// Nor is it where only how many came in each second was recorded: bursts are those of one day. What would tell more is
+/// said.
 #[test]
 fn recorded_counts_are_judged_once() {
     let place = folder();
@@ -285,10 +277,7 @@ fn the_tightest_latency_takes_no_more_cards_than_it_needs() {
     // At twenty requests a second hardly any waits for another.
     assert!(chosen["gpus"].as_u64().unwrap() <= 2, "{report}");
     assert!(
-        report["answer"]
-            .as_str()
-            .unwrap()
-            .contains("; more cards are less than 1 % faster; "),
+        report["answer"].as_str().unwrap().contains("; more cards are less than 1 % faster; "),
         "{report}"
     );
 }
@@ -307,10 +296,8 @@ fn the_tightest_latency_keeps_the_target_that_there_is() {
             "plan.choices={hbert-adapter: {batch.size-or-timeout.max_wait: [20ms]}}",
         ];
         let set = set.iter().flat_map(|set| ["--set", *set]);
-        let arguments: Vec<&str> = ["plan", "plan/tightest-latency", "--out", "p", "--json"]
-            .into_iter()
-            .chain(set)
-            .collect();
+        let arguments: Vec<&str> =
+            ["plan", "plan/tightest-latency", "--out", "p", "--json"].into_iter().chain(set).collect();
         let output = tenantry(at, &arguments);
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         (output.status.code(), report)

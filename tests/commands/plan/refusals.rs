@@ -119,12 +119,7 @@ fn what_a_card_lacks_and_what_a_system_lacks_is_said() {
     .concat();
     let report = good_json(at, &arguments);
     let options = report["options"].as_array().unwrap();
-    let of = |card: &str| {
-        options
-            .iter()
-            .filter(|option| option["card"] == card)
-            .collect::<Vec<_>>()
-    };
+    let of = |card: &str| options.iter().filter(|option| option["card"] == card).collect::<Vec<_>>();
     for option in of("l4") {
         let verdict = option["verdict"].as_str().unwrap();
         assert!(

@@ -72,8 +72,8 @@ pub fn read_aggregates(path: &Path) {
     let _ = RateShape::read(path);
 }
 
-/// The readers turn panics of two libraries into errors, where the fuzzer's own hook would end the process before. Panics anywhere else
-/// still end it.
+/// The readers turn panics of two libraries into errors, where the fuzzer's own hook would end the process before.
+/// Panics anywhere else still end it.
 pub fn let_libraries_panic() {
     let end_process = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

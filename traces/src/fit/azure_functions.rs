@@ -8,7 +8,8 @@ pub const SOURCE: &str = "Azure Functions 2019 trace (Shahrad et al., USENIX ATC
                           half of the functions. The sampler leaves out the heaviest functions, so that concentration \
                           is understated";
 
-/// Where the logarithm of a tenant's requests in a day is kept: closer together at the top, which holds nearly all requests.
+/// Where the logarithm of a tenant's requests in a day is kept: closer together at the top, which holds nearly all
+/// requests.
 pub const PROBABILITIES: [f64; 26] = [
     0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.965, 0.975, 0.98, 0.985, 0.99,
     0.994, 0.997, 0.998, 0.999, 0.9995, 1.0,
@@ -44,8 +45,8 @@ pub const LOG_REQUESTS: [Knot; 26] = [
     (1.0, 11.3667),
 ];
 
-/// Two halves of tenants' totals, one to fit and one to check. They are dealt out from the largest on as 0, 1, 1, 0: a few tenants are a good
-/// part of all requests, and of pairs in order of size the first would always be the larger.
+/// Two halves of tenants' totals, one to fit and one to check. They are dealt out from the largest on as 0, 1, 1, 0: a
+/// few tenants are a good part of all requests, and of pairs in order of size the first would always be the larger.
 pub fn halves(totals: &[f64]) -> [Vec<f64>; 2] {
     let mut sorted = totals.to_vec();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -61,15 +62,12 @@ pub fn halves(totals: &[f64]) -> [Vec<f64>; 2] {
 /// # Panics
 /// If there is no total above 0.
 pub fn fit(totals: &[f64]) -> Vec<Knot> {
-    let logs: Vec<f64> = totals
-        .iter()
-        .filter(|&&total| total > 0.0)
-        .map(|&total| libm::log(total))
-        .collect();
+    let logs: Vec<f64> = totals.iter().filter(|&&total| total > 0.0).map(|&total| libm::log(total)).collect();
     quantiles::fit_middles(&logs, &PROBABILITIES)
 }
 
-/// The weight of each of `tenants`, the most popular first: the distribution's own quantiles, so that no draw is needed.
+/// The weight of each of `tenants`, the most popular first: the distribution's own quantiles, so that no draw is
+/// needed.
 pub fn weights(tenants: u32) -> Vec<f64> {
     weights_of(&LOG_REQUESTS, tenants)
 }
@@ -77,7 +75,5 @@ pub fn weights(tenants: u32) -> Vec<f64> {
 /// As [`weights`], for knots of one's own fit.
 pub fn weights_of(knots: &[Knot], tenants: u32) -> Vec<f64> {
     let middle = |rank: u32| 1.0 - (f64::from(rank) + 0.5) / f64::from(tenants);
-    (0..tenants)
-        .map(|rank| libm::exp(quantiles::value_at(knots, middle(rank))))
-        .collect()
+    (0..tenants).map(|rank| libm::exp(quantiles::value_at(knots, middle(rank)))).collect()
 }

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use super::quantiles::{self, Knot};
 use crate::outcome::Outcome;
 
-/// Two levels of a cascade. Functions of the confidence are points, rising in the first number and linear between; a constant is one
-/// point.
+/// Two levels of a cascade. Functions of the confidence are points, rising in the first number and linear between; a
+/// constant is one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoLevels {
     /// The small model's confidence: probability and value.
     pub confidence: Cow<'static, [Knot]>,
-    /// Confidence and the chance that the small model is right; empty where the confidence is calibrated, that is, the chance itself.
+    /// Confidence and the chance that the small model is right; empty where the confidence is calibrated, that is, the
+    /// chance itself.
     pub small_right: Cow<'static, [Knot]>,
     /// Confidence and the chance that the large model is right where the small one is.
     pub large_right_if_small_is: Cow<'static, [Knot]>,
@@ -19,16 +20,16 @@ pub struct TwoLevels {
     pub large_right_if_small_is_not: Cow<'static, [Knot]>,
 }
 
-// Both are of Tabi (Wang et al., EuroSys 2023), sections 7.3.2 and 7.4: shares of early returns at the cut-offs 0.75, 0.85 and 0.95, accuracies of
-// returned and re-routed queries under either model. The shape between these points is linear and not the paper's; its dispatcher is read as a step at
-// (1 + c) / 2.
+// Both are of Tabi (Wang et al., EuroSys 2023), sections 7.3.2 and 7.4: shares of early returns at the cut-offs 0.75,
+// 0.85 and 0.95, accuracies of returned and re-routed queries under either model. The shape between these points is
+// linear and not the paper's; its dispatcher is read as a step at (1 + c) / 2.
 
-/// Between these confidences the text says how many of the answers of [`SST_2`] and [`MNLI`] lie. Below the first and above the second the points
-/// are where this project has put them.
+/// Between these confidences the text says how many of the answers of [`SST_2`] and [`MNLI`] lie. Below the first and
+/// above the second the points are where this project has put them.
 pub const STATED_CONFIDENCES: [f64; 2] = [0.875, 0.975];
 
-/// SST-2. The paper's accuracy of the small model on re-routed queries, 76.2 %, is below what any calibrated confidence of two classes leaves
-/// there (83 %), so that it is put lower by a constant.
+/// SST-2. The paper's accuracy of the small model on re-routed queries, 76.2 %, is below what any calibrated confidence
+/// of two classes leaves there (83 %), so that it is put lower by a constant.
 pub const SST_2: TwoLevels = TwoLevels {
     confidence: Cow::Borrowed(&[
         (0.0, 0.5),
@@ -89,8 +90,9 @@ impl TwoLevels {
     }
 }
 
-/// The correlation of two normal numbers, from 0 to 1, of which both lie below their shares' quantiles in a share `both` of the cases: how far two
-/// models, right in shares `one` and `other` of some items, are right about the same ones. 0 where they are so less often than by chance.
+/// The correlation of two normal numbers, from 0 to 1, of which both lie below their shares' quantiles in a share
+/// `both` of the cases: how far two models, right in shares `one` and `other` of some items, are right about the same
+/// ones. 0 where they are so less often than by chance.
 ///
 /// Shares of 0 and 1 say nothing of it, and give 0.
 pub fn correlation(both: f64, one: f64, other: f64) -> f64 {
@@ -128,7 +130,8 @@ fn normal_quantile(share: f64) -> f64 {
     rising(normal_below, share, [-9.0, 9.0])
 }
 
-/// The chance that two normal numbers with this correlation lie below `one` and `other`: given what they have in common, each is on its own.
+/// The chance that two normal numbers with this correlation lie below `one` and `other`: given what they have in
+/// common, each is on its own.
 fn below_both(one: f64, other: f64, correlation: f64) -> f64 {
     let (common, own) = (correlation.sqrt(), (1.0 - correlation).sqrt().max(1e-9));
     let width = 12.0 / f64::from(STEPS);
@@ -141,8 +144,8 @@ fn below_both(one: f64, other: f64, correlation: f64) -> f64 {
     (0..STEPS).map(at).sum()
 }
 
-/// Bins of equally many items, as far as these are not equally sure, for the small model's accuracy, and half as many for the large one's, which has
-/// fewer items each.
+/// Bins of equally many items, as far as these are not equally sure, for the small model's accuracy, and half as many
+/// for the large one's, which has fewer items each.
 const BINS: usize = 20;
 
 /// A bin of few items is drawn towards all of them, as if it had so many more.
@@ -168,7 +171,8 @@ pub fn fit(items: &[[Outcome; 2]]) -> TwoLevels {
     }
 }
 
-/// In bins of rising confidence, the mean confidence and the share of items that `model` gets right. No items are one point at 1.
+/// In bins of rising confidence, the mean confidence and the share of items that `model` gets right. No items are one
+/// point at 1.
 fn chances(sorted: &[&[Outcome; 2]], model: usize, bins: usize) -> Vec<Knot> {
     let right = |items: &[&[Outcome; 2]]| items.iter().filter(|item| item[model].correct).count() as f64;
     if sorted.is_empty() {

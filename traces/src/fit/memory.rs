@@ -1,13 +1,14 @@
 //! Over what time a level is forgotten, from counts that follow it.
 //!
-//! Two things make the counts' own autocorrelation less than that of the Gaussian that the generator draws levels from: counts are
-//! Poisson about their level, and a level is a quantile of a distribution that is not normal. The first is taken off; the second is undone as
-//! Cario and Nelson do (section 3), who look for the correlation of the Gaussian that gives the levels the one that is wanted.
+//! Two things make the counts' own autocorrelation less than that of the Gaussian that the generator draws levels from:
+//! counts are Poisson about their level, and a level is a quantile of a distribution that is not normal. The first is
+//! taken off; the second is undone as Cario and Nelson do (section 3), who look for the correlation of the Gaussian
+//! that gives the levels the one that is wanted.
 
 use super::quantiles::{self, Knot};
 
-/// The time constant of the Gaussian behind levels whose distribution is `rates`. `runs` are requests a second over steps of `step_s`, of which
-/// neighbours are neighbours in time; the autocorrelation is matched at `lag` steps.
+/// The time constant of the Gaussian behind levels whose distribution is `rates`. `runs` are requests a second over
+/// steps of `step_s`, of which neighbours are neighbours in time; the autocorrelation is matched at `lag` steps.
 pub fn memory_s(runs: &[&[f64]], rates: &[Knot], step_s: usize, lag: usize) -> f64 {
     let levels = || runs.iter().copied().flatten();
     let count = levels().count() as f64;
@@ -38,8 +39,9 @@ fn gaussian_correlation(rates: &[Knot], correlation: f64) -> f64 {
     below
 }
 
-/// By Mehler's formula, quantiles of variables with correlation ρ have a covariance of Σ cₖ² ρᵏ, where cₖ is the quantile function's coefficient
-/// for the normalised Hermite polynomial of degree k. These are the cₖ², from degree 1 on.
+/// By Mehler's formula, quantiles of variables with correlation ρ have a covariance of Σ cₖ² ρᵏ, where cₖ is the
+/// quantile function's coefficient for the normalised Hermite polynomial of degree k. These are the cₖ², from degree 1
+/// on.
 fn hermite_powers(rates: &[Knot]) -> [f64; 40] {
     const STEPS: usize = 4000;
     const FARTHEST: f64 = 8.0;

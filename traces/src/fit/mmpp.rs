@@ -1,9 +1,10 @@
 //! Two states of a Markov-modulated Poisson process, from when requests came.
 //!
-//! The time is cut into bins much shorter than a state lasts. Their counts are then a hidden Markov chain of two states with Poisson counts, and
-//! its likelihood is climbed by Baum and Welch's steps (Rabiner, "A tutorial on hidden Markov models", Proceedings of the IEEE 77, 1989, section III.C).
-//! As bins get shorter that becomes the EM algorithm on the gaps themselves (Rydén, "An EM algorithm for estimation in Markov-modulated Poisson
-//! processes", Computational Statistics & Data Analysis 21, 1996). How long states last is not known beforehand, so that bins of many widths are
+//! The time is cut into bins much shorter than a state lasts. Their counts are then a hidden Markov chain of two states
+//! with Poisson counts, and its likelihood is climbed by Baum and Welch's steps (Rabiner, "A tutorial on hidden Markov
+//! models", Proceedings of the IEEE 77, 1989, section III.C). As bins get shorter that becomes the EM algorithm on the
+//! gaps themselves (Rydén, "An EM algorithm for estimation in Markov-modulated Poisson processes", Computational
+//! Statistics & Data Analysis 21, 1996). How long states last is not known beforehand, so that bins of many widths are
 //! tried, and the best fit is followed to bins that are a small part of its own shorter dwell.
 
 use crate::spec::MmppState;
@@ -56,8 +57,8 @@ pub enum Arrivals<'a> {
     Seconds(&'a [u32]),
 }
 
-/// Fits two states, the slow one first. `None` where one rate explains the requests as well, where a state is hardly ever visited, or where it is
-/// gone before it can be seen.
+/// Fits two states, the slow one first. `None` where one rate explains the requests as well, where a state is hardly
+/// ever visited, or where it is gone before it can be seen.
 pub fn fit(arrivals: Arrivals) -> Option<[MmppState; 2]> {
     let rough = arrivals.widths_s().into_iter().filter_map(|width_s| {
         let bins = arrivals.bins(width_s, ROUGH_BINS);
@@ -126,9 +127,7 @@ impl Arrivals<'_> {
         } else {
             let count = most / STRETCH_BINS;
             let first = |stretch: usize| (all - STRETCH_BINS) / (count - 1) * stretch;
-            (0..count)
-                .map(|stretch| self.stretch(width_s, first(stretch), STRETCH_BINS))
-                .collect()
+            (0..count).map(|stretch| self.stretch(width_s, first(stretch), STRETCH_BINS)).collect()
         };
         Bins { width_s, stretches }
     }
@@ -141,16 +140,13 @@ impl Arrivals<'_> {
                 let mut counts = vec![0.0; length];
                 let before = instants.partition_point(|instant| bin(instant) < from);
                 let within = instants[before..].iter().map(|instant| bin(instant) - from);
-                within
-                    .take_while(|&bin| bin < length)
-                    .for_each(|bin| counts[bin] += 1.0);
+                within.take_while(|&bin| bin < length).for_each(|bin| counts[bin] += 1.0);
                 counts
             }
             Arrivals::Seconds(seconds) => {
                 let width = width_s as usize;
                 let bins = seconds[from * width..].chunks_exact(width).take(length);
-                bins.map(|bin| bin.iter().map(|&count| f64::from(count)).sum())
-                    .collect()
+                bins.map(|bin| bin.iter().map(|&count| f64::from(count)).sum()).collect()
             }
         }
     }
@@ -180,7 +176,8 @@ impl Bins {
         self.counts().sum::<f64>() / self.span_s()
     }
 
-    /// Where a fit starts: the means of low and of high counts, divided half-way between the two. `None` where all are alike.
+    /// Where a fit starts: the means of low and of high counts, divided half-way between the two. `None` where all are
+    /// alike.
     fn start(&self) -> Option<TwoStates> {
         let mut divide = self.mean_per_s() * self.width_s;
         let mut means = [0.0; 2];
@@ -222,7 +219,8 @@ struct Seen {
 }
 
 impl TwoStates {
-    /// Climbs until a step gains less than `least`, or for so many steps. `None` where it comes to nothing: to one state, or one that is left at once.
+    /// Climbs until a step gains less than `least`, or for so many steps. `None` where it comes to nothing: to one
+    /// state, or one that is left at once.
     fn climb(mut self, bins: &Bins, steps: usize, least: f64) -> Option<(TwoStates, Seen)> {
         let mut seen = self.look(bins);
         for _ in 0..steps {
@@ -249,8 +247,7 @@ impl TwoStates {
     /// The chance that a state is another after a bin, by which it was.
     fn leaves_a_bin(&self, width_s: f64) -> [f64; 2] {
         let both: f64 = self.leaves_per_s.iter().sum();
-        self.leaves_per_s
-            .map(|leaves| -libm::expm1(-both * width_s) * leaves / both)
+        self.leaves_per_s.map(|leaves| -libm::expm1(-both * width_s) * leaves / both)
     }
 
     fn look(&self, bins: &Bins) -> Seen {

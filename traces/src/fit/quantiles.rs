@@ -1,6 +1,7 @@
 //! Distributions as a few points of their distribution function, linear between them.
 //!
-//! Real lengths and rates have caps, plateaus and two humps that no textbook family has; some forty points hold them all.
+//! Real lengths and rates have caps, plateaus and two humps that no textbook family has; some forty points hold them
+//! all.
 
 use crate::spec::QuantilePoint;
 
@@ -10,7 +11,8 @@ pub type LengthKnot = (f64, u32);
 /// A point of a continuous distribution: probability and value.
 pub type Knot = (f64, f64);
 
-/// The probabilities at which lengths are kept: every fortieth, and closer together in the tails, where percentiles are read.
+/// The probabilities at which lengths are kept: every fortieth, and closer together in the tails, where percentiles are
+/// read.
 pub const LENGTH_PROBABILITIES: [f64; 51] = {
     let mut grid = [0.0; 51];
     let tails = [0.002, 0.005, 0.01, 0.0175];
@@ -28,7 +30,8 @@ pub const LENGTH_PROBABILITIES: [f64; 51] = {
     grid
 };
 
-/// The knots of `values` at `probabilities`, exact at each knot. The first one says that nothing is shorter than the shortest.
+/// The knots of `values` at `probabilities`, exact at each knot. The first one says that nothing is shorter than the
+/// shortest.
 ///
 /// # Panics
 /// If `values` is empty.
@@ -49,8 +52,8 @@ pub fn fit_lengths(values: &[u32], probabilities: &[f64]) -> Vec<LengthKnot> {
     knots
 }
 
-/// The knots as [`QuantilePoint`]s. A length stands for what rounds to it, so that the share of at most `tokens` is reached half
-/// a token above.
+/// The knots as [`QuantilePoint`]s. A length stands for what rounds to it, so that the share of at most `tokens` is
+/// reached half a token above.
 pub fn points(knots: &[LengthKnot]) -> Vec<QuantilePoint> {
     let point = |&(probability, tokens): &LengthKnot| QuantilePoint {
         probability,
@@ -80,8 +83,9 @@ pub fn fit(values: &[f64], probabilities: &[f64]) -> Vec<Knot> {
     fit_at(values, probabilities, |probability| probability * last)
 }
 
-/// As [`fit`], where each of n values stands for the middle of its nth part of the distribution (Hazen's plotting positions). Few values of a
-/// long tail need that: as many as were fitted, taken at the middles again, are those that were fitted, and not all below the largest.
+/// As [`fit`], where each of n values stands for the middle of its nth part of the distribution (Hazen's plotting
+/// positions). Few values of a long tail need that: as many as were fitted, taken at the middles again, are those that
+/// were fitted, and not all below the largest.
 ///
 /// # Panics
 /// If `values` is empty.
@@ -120,8 +124,8 @@ pub fn value_at(knots: &[Knot], probability: f64) -> f64 {
     }
 }
 
-/// As [`value_at`], where values come as often as they are large: how long that is which a random instant falls into. Quantiles of x are
-/// linear between knots, so that the integral of x along them is, and rises as x² does.
+/// As [`value_at`], where values come as often as they are large: how long that is which a random instant falls into.
+/// Quantiles of x are linear between knots, so that the integral of x along them is, and rises as x² does.
 pub fn value_by_size_at(knots: &[Knot], probability: f64) -> f64 {
     let mut left = probability * mean(knots);
     for pair in knots.windows(2) {
@@ -137,10 +141,7 @@ pub fn value_by_size_at(knots: &[Knot], probability: f64) -> f64 {
 
 /// The mean: the integral of the quantile function.
 pub fn mean(knots: &[Knot]) -> f64 {
-    knots
-        .windows(2)
-        .map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0)
-        .sum()
+    knots.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum()
 }
 
 #[cfg(test)]

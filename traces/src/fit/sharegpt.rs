@@ -65,7 +65,8 @@ pub const INPUT: &[LengthKnot] = &[
     (1.0, 8141),
 ];
 
-/// The recording has no request of more tokens, input and output together. A bin's outputs do not tell its longest inputs from others, so that some would come to more.
+/// The recording has no request of more tokens, input and output together. A bin's outputs do not tell its longest
+/// inputs from others, so that some would come to more.
 pub const LONGEST_TOGETHER: u32 = 8192;
 
 /// The longest input of a bin, and output lengths in it.

@@ -1,10 +1,10 @@
 //! Tweets: how long they are, and how their rate goes up and down.
 //!
-//! The sample stream alternates between a calm level that drifts over hours and plateaus of several minutes at some four times
-//! that level, about every two hours. Within ten seconds it is Poisson (variance over mean of the calm seconds: 1.01 in the
-//! median). So the rate is modelled as alternating calms and plateaus whose durations are drawn from their quantiles, with
-//! a level that is drawn from the regime's quantiles through an autoregressive Gaussian (Cario and Nelson, "Autoregressive to
-//! anything", Operations Research Letters 19, 1996).
+//! The sample stream alternates between a calm level that drifts over hours and plateaus of several minutes at some
+//! four times that level, about every two hours. Within ten seconds it is Poisson (variance over mean of the calm
+//! seconds: 1.01 in the median). So the rate is modelled as alternating calms and plateaus whose durations are drawn
+//! from their quantiles, with a level that is drawn from the regime's quantiles through an autoregressive Gaussian
+//! (Cario and Nelson, "Autoregressive to anything", Operations Research Letters 19, 1996).
 
 use super::memory::memory_s;
 use super::quantiles::{self, Knot, LengthKnot};
@@ -26,8 +26,8 @@ pub const ARLO_LONGEST_TWEET_TOKENS: f64 = 125.0;
 /// Median of Arlo's ten-minute clips (section 2.1).
 pub const ARLO_MEDIAN_TOKENS: f64 = 21.0;
 
-/// Of the lognormal distribution with Arlo's median and its p98 of 72 tokens (section 2.1): ln(72 / 21) / 2.053749, the latter being the
-/// 98th percentile of the standard normal distribution.
+/// Of the lognormal distribution with Arlo's median and its p98 of 72 tokens (section 2.1): ln(72 / 21) / 2.053749, the
+/// latter being the 98th percentile of the standard normal distribution.
 pub const ARLO_SIGMA: f64 = 0.599_941_6;
 
 /// Tokens of a tweet.
@@ -96,8 +96,8 @@ pub struct Regimes<K = Vec<Knot>> {
     pub calm_rate: K,
     /// The rate in plateaus.
     pub plateau_rate: K,
-    /// Over what time the level of a calm is forgotten, in seconds: the time constant of the autocorrelation of the Gaussian that it is a
-    /// quantile by.
+    /// Over what time the level of a calm is forgotten, in seconds: the time constant of the autocorrelation of the
+    /// Gaussian that it is a quantile by.
     pub calm_memory_s: f64,
     /// Over what time the level of a plateau is forgotten.
     pub plateau_memory_s: f64,
@@ -186,7 +186,8 @@ const RATE_PROBABILITIES: [f64; 17] = [
 ];
 const DURATION_PROBABILITIES: [f64; 9] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0];
 
-/// Fits regimes to per-second counts without holes. `None` where the stream has fewer than ten plateaus: fit something simpler.
+/// Fits regimes to per-second counts without holes. `None` where the stream has fewer than ten plateaus: fit something
+/// simpler.
 pub fn fit_rates(counts: &[u32]) -> Option<Regimes> {
     let rates: Vec<f64> = counts
         .chunks_exact(STEP_S)
@@ -201,17 +202,10 @@ pub fn fit_rates(counts: &[u32]) -> Option<Regimes> {
     // The first and the last run are cut off by the recording.
     let durations = |plateau: bool| -> Vec<f64> {
         let whole = &runs[1..runs.len().max(2) - 1];
-        whole
-            .iter()
-            .filter(|run| run.0 == plateau)
-            .map(|run| (run.1.len() * STEP_S) as f64)
-            .collect()
+        whole.iter().filter(|run| run.0 == plateau).map(|run| (run.1.len() * STEP_S) as f64).collect()
     };
     let levels = |plateau: bool| -> Vec<f64> {
-        runs.iter()
-            .filter(|run| run.0 == plateau)
-            .flat_map(|run| run.1.iter().copied())
-            .collect()
+        runs.iter().filter(|run| run.0 == plateau).flat_map(|run| run.1.iter().copied()).collect()
     };
     let (calm_s, plateau_s) = (durations(false), durations(true));
     if calm_s.len() < 10 || plateau_s.len() < 10 {
@@ -237,14 +231,12 @@ pub fn fit_rates(counts: &[u32]) -> Option<Regimes> {
     })
 }
 
-/// Turns runs of `regime` that are too short into the other regime. The first and the last run may be longer than is seen.
+/// Turns runs of `regime` that are too short into the other regime. The first and the last run may be longer than is
+/// seen.
 fn absorb_short_runs(on_plateau: &mut [bool], regime: bool) {
     let mut start = 0;
     while start < on_plateau.len() {
-        let run = on_plateau[start..]
-            .iter()
-            .take_while(|&&plateau| plateau == on_plateau[start])
-            .count();
+        let run = on_plateau[start..].iter().take_while(|&&plateau| plateau == on_plateau[start]).count();
         let inside = start > 0 && start + run < on_plateau.len();
         if inside && on_plateau[start] == regime && run < SHORTEST_STEPS {
             on_plateau[start..start + run].fill(!regime);

@@ -42,7 +42,8 @@ impl Activity {
         // Also those who ask for nothing, and minutes in which nobody does.
         let recorded = extent.rows(recorded);
         let minutes = match extent.minutes {
-            // The form does not say when the recording ends: not with its last request, and a day of it is to begin at the same hour again.
+            // The form does not say when the recording ends: not with its last request, and a day of it is to begin at
+            // the same hour again.
             0 if spec.repeat => (last_minute + 1).next_multiple_of(MINUTES_PER_DAY),
             minutes => minutes.max(last_minute + 1),
         };
@@ -137,8 +138,7 @@ impl ActiveTenants {
                 ..Arrival::at(Time(begins + stream.below(NS_PER_MINUTE)))
             }));
         }
-        self.minute
-            .sort_unstable_by_key(|arrival| std::cmp::Reverse((arrival.at, arrival.tenant)));
+        self.minute.sort_unstable_by_key(|arrival| std::cmp::Reverse((arrival.at, arrival.tenant)));
         true
     }
 }

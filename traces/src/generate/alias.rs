@@ -1,7 +1,7 @@
 //! Draws from a table of weights in constant time.
 
-/// Walker's alias method with Vose's linear construction (M. D. Vose, "A linear algorithm for generating random numbers with
-/// a given distribution", IEEE TSE 17(9), 1991): a uniform slot, then either the slot itself or its alias.
+/// Walker's alias method with Vose's linear construction (M. D. Vose, "A linear algorithm for generating random numbers
+/// with a given distribution", IEEE TSE 17(9), 1991): a uniform slot, then either the slot itself or its alias.
 #[derive(Clone, Debug)]
 pub struct Alias {
     slots: Vec<Slot>,

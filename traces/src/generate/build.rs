@@ -128,7 +128,8 @@ fn must_be_drawn(requests: &Requests) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Whether more of these arrivals come in less time, rather than at a higher rate in the same; nothing where it is so for some of them alone.
+/// Whether more of these arrivals come in less time, rather than at a higher rate in the same; nothing where it is so
+/// for some of them alone.
 pub fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
     let is_it = |leaf: &ArrivalsSpec| {
         matches!(
@@ -292,7 +293,9 @@ impl Builder {
             Some(true) => PartSpec {
                 cut: Cut {
                     from: compressed(&format!("{field}.from"), spec.cut.from, factor)?,
-                    length: { spec.cut.length }
+                    length: spec
+                        .cut
+                        .length
                         .map(|length| compressed(&format!("{field}.length"), length, factor))
                         .transpose()?,
                     ..spec.cut
@@ -307,7 +310,8 @@ impl Builder {
             }
             _ => spec.clone(),
         };
-        // In the arrivals' own time the first round ends last. Where rounds are alike, how far the first one comes tells of all.
+        // In the arrivals' own time the first round ends last. Where rounds are alike, how far the first one comes
+        // tells of all.
         let end = match ends::draws_nothing(&arrivals) {
             true => Time::MAX,
             false => Time(self.end.0.saturating_sub(spec.delay.0).saturating_add(spec.cut.from.0)),

@@ -13,8 +13,8 @@ use crate::workload::Workload;
 /// No client asks twice within this time, however fast it is turned away.
 const RETRY_MIN: Duration = Duration::from_micros(100);
 
-/// A fixed number of clients, each with one request in flight or being thought about. Clients are alike, so that it is enough
-/// to know when the idle ones ask next.
+/// A fixed number of clients, each with one request in flight or being thought about. Clients are alike, so that it is
+/// enough to know when the idle ones ask next.
 pub struct ClosedLoop {
     idle_until: BinaryHeap<Reverse<Time>>,
     think_time: Duration,

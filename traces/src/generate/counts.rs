@@ -50,15 +50,8 @@ impl CountedRates {
             }
         };
         let from = whole_seconds("from", spec.cut.from)?;
-        let length = spec
-            .cut
-            .length
-            .map(|length| whole_seconds("length", length))
-            .transpose()?;
-        let drop_from = spec
-            .drop_zeros_from
-            .map(|duration| whole_seconds("drop_zeros_from", duration))
-            .transpose()?;
+        let length = spec.cut.length.map(|length| whole_seconds("length", length)).transpose()?;
+        let drop_from = spec.drop_zeros_from.map(|duration| whole_seconds("drop_zeros_from", duration)).transpose()?;
         if drop_from == Some(0) {
             return Err(TraceError::spec(
                 &format!("{field}.drop_zeros_from"),

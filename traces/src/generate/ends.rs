@@ -8,8 +8,8 @@ use crate::read::shape::RateShape;
 use crate::spec::{ArrivalsSpec, PartSpec, Placement};
 use crate::time::{Duration, Time};
 
-/// From when on no draw brings a request; `None` where there is no such time, or only a request's own instant can tell. What a file
-/// has beyond a cut is not looked at.
+/// From when on no draw brings a request; `None` where there is no such time, or only a request's own instant can tell.
+/// What a file has beyond a cut is not looked at.
 ///
 /// # Errors
 /// Where a file that `arrivals` name cannot be read.
@@ -46,7 +46,8 @@ pub fn end(arrivals: &ArrivalsSpec) -> Result<Option<Time>, TraceError> {
     })
 }
 
-/// Whether nothing is drawn of their instants, or nothing anew from round to round, so that all rounds of a part are alike.
+/// Whether nothing is drawn of their instants, or nothing anew from round to round, so that all rounds of a part are
+/// alike.
 pub fn draws_nothing(arrivals: &ArrivalsSpec) -> bool {
     arrivals.leaves().into_iter().all(|leaf| match leaf {
         ArrivalsSpec::Constant { .. }

@@ -90,7 +90,8 @@ impl<W: Workload> Workload for GivingUp<W> {
         Ok(entry)
     }
 
-    /// Whoever has an answer gives up no more, and whoever has given up does not wait for the end of what is computed in vain.
+    /// Whoever has an answer gives up no more, and whoever has given up does not wait for the end of what is computed
+    /// in vain.
     fn finished(&mut self, now: Time, ticket: Ticket) {
         if self.given_up.remove(&ticket) {
             return;

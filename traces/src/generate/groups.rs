@@ -6,7 +6,8 @@ use super::popularity::Shares;
 use crate::error::TraceError;
 use crate::spec::WorkloadSpec;
 
-/// The domains that tenants' texts come from, and so those that tables have of their own: how many there are, and whose each tenant is.
+/// The domains that tenants' texts come from, and so those that tables have of their own: how many there are, and whose
+/// each tenant is.
 #[derive(Clone, Debug)]
 pub struct Domains {
     count: u32,

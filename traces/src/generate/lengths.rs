@@ -112,10 +112,7 @@ impl LengthsByTicket {
                 let bin = bin.min(bins.len() - 1);
                 Lengths {
                     input: tokens,
-                    output: bins[bin]
-                        .1
-                        .of(*output, ticket)
-                        .min(together.saturating_sub(tokens).max(1)),
+                    output: bins[bin].1.of(*output, ticket).min(together.saturating_sub(tokens).max(1)),
                 }
             }
             LengthsByTicket::Pairs { draws, pairs } => pairs[draws.about(ticket).below(pairs.len() as u64) as usize],
@@ -264,9 +261,7 @@ impl Length {
             ));
         }
         let edge = |tokens: u32| cdf(f64::from(tokens) - 0.5);
-        let weights: Vec<f64> = (min..=max)
-            .map(|tokens| (edge(tokens + 1) - edge(tokens)).max(0.0))
-            .collect();
+        let weights: Vec<f64> = (min..=max).map(|tokens| (edge(tokens + 1) - edge(tokens)).max(0.0)).collect();
         if weights.iter().sum::<f64>() <= 0.0 {
             let must_be = "bounds between which the distribution has any weight";
             return Err(TraceError::spec(field, must_be, format!("{min} to {max}")));
@@ -282,9 +277,7 @@ impl Length {
         let (first, last) = (points[0].tokens, points[points.len() - 1].tokens);
         let min = libm::round(first).max(1.0) as u32;
         let max = libm::round(last).max(f64::from(min)) as u32;
-        let edges: Vec<f64> = (min..=max + 1)
-            .map(|tokens| probability(points, f64::from(tokens) - 0.5))
-            .collect();
+        let edges: Vec<f64> = (min..=max + 1).map(|tokens| probability(points, f64::from(tokens) - 0.5)).collect();
         let mut weights: Vec<f64> = edges.windows(2).map(|edge| edge[1] - edge[0]).collect();
         // The ends stand for all beyond them.
         weights[0] += edges[0];
@@ -297,11 +290,7 @@ impl Length {
 
     /// Parts by share.
     fn of_mixture(parts: &[(f64, &[LengthKnot])]) -> Length {
-        let longest = parts
-            .iter()
-            .filter_map(|(_, knots)| knots.last())
-            .map(|knot| knot.1)
-            .max();
+        let longest = parts.iter().filter_map(|(_, knots)| knots.last()).map(|knot| knot.1).max();
         let mut weights = vec![0.0; longest.expect("a mixture has parts") as usize];
         for (share, knots) in parts {
             let points = points(knots);
@@ -398,7 +387,8 @@ fn check_quantiles(field: &str, points: &[QuantilePoint]) -> Result<(), TraceErr
     }
     for (i, point) in points.iter().enumerate() {
         let tokens_field = format!("{field}[{i}].tokens");
-        // What rounds to the longest length is up to half a token above it, where fitted points have the share of at most so many tokens.
+        // What rounds to the longest length is up to half a token above it, where fitted points have the share of at
+        // most so many tokens.
         let most = f64::from(MAX_TOKENS) + 0.5;
         if !(point.tokens >= 0.0 && point.tokens <= most) {
             return Err(TraceError::spec(&tokens_field, &format!("0 to {most}"), point.tokens));

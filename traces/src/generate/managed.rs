@@ -1,4 +1,5 @@
-//! Requests, and among them management requests: both in order of time, and at one instant those that change something first.
+//! Requests, and among them management requests: both in order of time, and at one instant those that change something
+//! first.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -77,10 +78,7 @@ fn with_absent(requests: &[ManageRequest]) -> VecDeque<ManageRequest> {
     requests.sort_by_key(|request| request.at);
     let mut seen = BTreeSet::new();
     let first = |request: &&ManageRequest| seen.insert(request.change.subject);
-    let created = requests
-        .iter()
-        .filter(first)
-        .filter(|request| request.change.action == Action::Create);
+    let created = requests.iter().filter(first).filter(|request| request.change.action == Action::Create);
     let absent = |request: &ManageRequest| ManageRequest {
         at: Time::ZERO,
         change: Change {
@@ -368,10 +366,8 @@ mod tests {
             at(5, Change::tenant(4, Action::Create)),
             at(7, Change::domain(3, Action::Create)),
         ]);
-        let names: Vec<(&str, u32)> = listed
-            .iter()
-            .map(|request| (request.change.name(), request.change.of()))
-            .collect();
+        let names: Vec<(&str, u32)> =
+            listed.iter().map(|request| (request.change.name(), request.change.of())).collect();
         let expected = [
             ("absent-domain", 3),
             ("absent", 3),

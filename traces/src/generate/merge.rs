@@ -24,10 +24,7 @@ impl Merge {
             }
             self.primed = true;
         }
-        let heads = self
-            .sources
-            .iter_mut()
-            .filter_map(|(head, source)| Some((head.as_ref()?.at, head, source)));
+        let heads = self.sources.iter_mut().filter_map(|(head, source)| Some((head.as_ref()?.at, head, source)));
         let Some((_, head, source)) = heads.min_by_key(|(at, ..)| *at) else {
             return Ok(None);
         };

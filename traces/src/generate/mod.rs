@@ -1,7 +1,7 @@
 //! Generators: a [`WorkloadSpec`] becomes a [`Workload`].
 //!
-//! Tenants and lengths are functions of `(seed, purpose, ticket)`; gaps between arrivals of `(seed, purpose, index)`. Nothing is
-//! kept per request, so that any number of them streams in constant memory.
+//! Tenants and lengths are functions of `(seed, purpose, ticket)`; gaps between arrivals of `(seed, purpose, index)`.
+//! Nothing is kept per request, so that any number of them streams in constant memory.
 //!
 //! Read `process` first (nearly all arrivals are one process), then `requests`.
 

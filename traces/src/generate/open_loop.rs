@@ -29,8 +29,8 @@ pub struct OpenLoop<A> {
     ahead: Option<Request>,
 }
 
-/// Lengths of so many tickets are drawn at once: they lie anywhere in tables that are more than a processor's first cache holds, and places
-/// that are asked for together are waited for together.
+/// Lengths of so many tickets are drawn at once: they lie anywhere in tables that are more than a processor's first
+/// cache holds, and places that are asked for together are waited for together.
 const LENGTHS_AT_ONCE: usize = 16;
 
 impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {

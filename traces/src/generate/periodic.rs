@@ -90,8 +90,7 @@ impl Iterator for ThreadBursts {
         }
         let Reverse((at_ns, thread, left)) = self.running.pop()?;
         if left > 0 {
-            self.running
-                .push(Reverse((at_ns.checked_add(self.period_ns)?, thread, left - 1)));
+            self.running.push(Reverse((at_ns.checked_add(self.period_ns)?, thread, left - 1)));
         }
         Some(Ok(Arrival::at(Time(at_ns))))
     }

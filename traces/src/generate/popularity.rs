@@ -44,15 +44,11 @@ impl TenantsByTicket {
                         alpha,
                     ));
                 }
-                std::iter::successors(Some(1.0), |weight| Some(weight / alpha))
-                    .take(tenants as usize)
-                    .collect()
+                std::iter::successors(Some(1.0), |weight| Some(weight / alpha)).take(tenants as usize).collect()
             }
             PopularitySpec::Zipf { exponent } => {
                 not_negative(&format!("{field}.zipf"), *exponent)?;
-                (1..=tenants)
-                    .map(|rank| libm::pow(f64::from(rank), -exponent))
-                    .collect()
+                (1..=tenants).map(|rank| libm::pow(f64::from(rank), -exponent)).collect()
             }
             PopularitySpec::Weights(weights) => {
                 let field = format!("{field}.weights");
@@ -150,18 +146,15 @@ impl Rows {
     /// By how many of `periods` the tenant's copy of its row is shifted; 0 where it is the row's only one.
     pub fn shift(&self, tenant: u32, periods: u32) -> u32 {
         if self.drawn {
-            self.draws
-                .part(PART_SHIFT)
-                .about(u64::from(tenant))
-                .below(u64::from(periods)) as u32
+            self.draws.part(PART_SHIFT).about(u64::from(tenant)).below(u64::from(periods)) as u32
         } else {
             0
         }
     }
 }
 
-/// Tenants put into groups by share: kinds, domains, service classes. A tenant's group is a function of the seed, of which
-/// grouping it is and of the tenant.
+/// Tenants put into groups by share: kinds, domains, service classes. A tenant's group is a function of the seed, of
+/// which grouping it is and of the tenant.
 #[derive(Debug)]
 pub struct Shares {
     draws: Draws,

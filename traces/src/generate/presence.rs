@@ -6,7 +6,8 @@ use crate::error::{TraceError, positive};
 use crate::spec::{DiurnalSpec, LifetimesSpec, OnOffSpec, Phases, PresenceSpec};
 use crate::time::{Duration, Time};
 
-/// The tenants' states at the current instant, which never goes back. Memory grows with the tenants, not with the requests.
+/// The tenants' states at the current instant, which never goes back. Memory grows with the tenants, not with the
+/// requests.
 pub struct Presence {
     on_off: Option<OnOff>,
     diurnal: Option<Diurnal>,
@@ -44,13 +45,11 @@ impl Presence {
         }))
     }
 
-    /// Which share of what is asked for is sent, over a long time and in the mean over tenants; lifetimes are not counted.
+    /// Which share of what is asked for is sent, over a long time and in the mean over tenants; lifetimes are not
+    /// counted.
     pub fn kept(&self) -> f64 {
         self.on_off.as_ref().map_or(1.0, |on_off| on_off.share_on)
-            * self
-                .diurnal
-                .as_ref()
-                .map_or(1.0, |diurnal| 0.5 * (1.0 + diurnal.trough))
+            * self.diurnal.as_ref().map_or(1.0, |diurnal| 0.5 * (1.0 + diurnal.trough))
     }
 
     /// Whether `tenant` sends at `at`, which is not before the last one asked about; `candidate` numbers the question.
@@ -75,8 +74,8 @@ impl Presence {
 /// Times as long as they are on: with tenants that sleep longer, a request would take milliseconds to be drawn.
 const LONGEST_OFF: f64 = 10_000.0;
 
-/// Turns of all tenants. Those of one are functions of the seed, of the tenant and of how many went before; of a tenant that asks after so long that its
-/// turns are forgotten, also of when it asked before.
+/// Turns of all tenants. Those of one are functions of the seed, of the tenant and of how many went before; of a tenant
+/// that asks after so long that its turns are forgotten, also of when it asked before.
 struct OnOff {
     draws: Draws,
     spec: OnOffSpec,
@@ -86,8 +85,8 @@ struct OnOff {
     turns: Vec<Turn>,
 }
 
-/// Of the time in which the chance to be on comes nearer to the share of time that is on by the factor e: after as many, nearer than a draw can tell
-/// (e^-40 is below 2^-53).
+/// Of the time in which the chance to be on comes nearer to the share of time that is on by the factor e: after as
+/// many, nearer than a draw can tell (e^-40 is below 2^-53).
 const FORGOTTEN_AFTER: f64 = 40.0;
 
 #[derive(Clone, Copy)]
@@ -114,7 +113,8 @@ impl OnOff {
             draws,
             spec,
             share_on,
-            // The chain of two states forgets at the sum of both rates (Cox and Miller, "The Theory of Stochastic Processes", section 4.3).
+            // The chain of two states forgets at the sum of both rates (Cox and Miller, "The Theory of Stochastic
+            // Processes", section 4.3).
             forgotten: Duration((FORGOTTEN_AFTER * share_on * spec.mean_off.0 as f64) as u64),
             turns: Vec::with_capacity(tenants as usize),
         };

@@ -1,9 +1,9 @@
 //! Arrivals as a renewal process run on a clock that the rate drives.
 //!
-//! Poisson, constant, gamma, Markov-modulated, ramped, counted and fitted arrivals are all one thing: gaps of mean 1, drawn
-//! alike, laid end to end in *operational time*, whose speed is the current rate (time-rescaling: Daley and Vere-Jones, "An
-//! Introduction to the Theory of Point Processes", vol. I, section 7.4). With exponential gaps that is exactly the Poisson process of
-//! that rate. So a kind of arrivals is a choice of [`Gaps`] and of [`Rates`].
+//! Poisson, constant, gamma, Markov-modulated, ramped, counted and fitted arrivals are all one thing: gaps of mean 1,
+//! drawn alike, laid end to end in *operational time*, whose speed is the current rate (time-rescaling: Daley and
+//! Vere-Jones, "An Introduction to the Theory of Point Processes", vol. I, section 7.4). With exponential gaps that is
+//! exactly the Poisson process of that rate. So a kind of arrivals is a choice of [`Gaps`] and of [`Rates`].
 
 use super::arrival::Arrival;
 use crate::draw::{Draws, Stream};
@@ -39,7 +39,8 @@ impl Gaps {
     #[inline(always)]
     fn of(&self, index: u64) -> f64 {
         match self {
-            // Half a gap before the first: so that counts per second come out exactly, none on the border of two seconds.
+            // Half a gap before the first: so that counts per second come out exactly, none on the border of two
+            // seconds.
             Gaps::Even => {
                 if index == 0 {
                     0.5
@@ -54,16 +55,17 @@ impl Gaps {
         }
     }
 
-    /// What is left of a gamma gap at a moment that knows nothing of it, so that the rate is the same from the start on: a random part of a gap that
-    /// is met the more often the longer it is (Cox, "Renewal Theory", section 5.2), which is one more of shape.
+    /// What is left of a gamma gap at a moment that knows nothing of it, so that the rate is the same from the start
+    /// on: a random part of a gap that is met the more often the longer it is (Cox, "Renewal Theory", section 5.2),
+    /// which is one more of shape.
     #[cold]
     fn left_of_gamma(mut stream: Stream, shape: f64) -> f64 {
         stream.unit() * stream.gamma(shape + 1.0) / shape
     }
 }
 
-/// Steps of a rate that may go by without a request: a year of seconds. They take some seconds to look through, and who asks for less waits for
-/// ever.
+/// Steps of a rate that may go by without a request: a year of seconds. They take some seconds to look through, and who
+/// asks for less waits for ever.
 pub const MOST_STEPS: u64 = 30_000_000;
 
 /// What is said of arrivals that have had none in so many.
@@ -91,7 +93,8 @@ pub struct Process<R> {
     /// At the beginning of the segment: a product is quicker than a quotient.
     ns_per_request: f64,
     segment_start: Time,
-    /// The last arrival is at `now` plus `fraction` nanoseconds: the fraction is kept, so that rounding does not add up.
+    /// The last arrival is at `now` plus `fraction` nanoseconds: the fraction is kept, so that rounding does not add
+    /// up.
     now: Time,
     fraction: f64,
 }
@@ -116,8 +119,8 @@ impl<R: Rates> Process<R> {
         }
     }
 
-    /// Always inlined, as are the other steps from here to a request: each is a few instructions, and a call with what it returns through
-    /// memory as many again.
+    /// Always inlined, as are the other steps from here to a request: each is a few instructions, and a call with what
+    /// it returns through memory as many again.
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Time>, TraceError> {
         let mut gap = self.gaps.of(self.index);
@@ -131,7 +134,8 @@ impl<R: Rates> Process<R> {
             } else {
                 let elapsed_ns = (self.now.0 - self.segment_start.0) as f64 + self.fraction;
                 let rate = (self.segment.rate_per_ns + slope * elapsed_ns).max(0.0);
-                // The root of rate·t + slope·t²/2 = gap that is stable for small slopes; NaN where the rate falls to 0 first.
+                // The root of rate·t + slope·t²/2 = gap that is stable for small slopes; NaN where the rate falls to 0
+                // first.
                 (rate, 2.0 * gap / (rate + (rate * rate + 2.0 * slope * gap).sqrt()))
             };
             // False for NaN and for infinity, that is, where the segment does not hold the gap.
@@ -226,9 +230,7 @@ mod tests {
     fn a_year_of_silence_is_waited_for_and_no_more() {
         let first = |until_s| {
             let gaps = Gaps::Exponential(Draws::new(7, Purpose::Arrival));
-            Process::new(Silence { seconds: 0, until_s }, gaps, Time::MAX)
-                .next()
-                .unwrap()
+            Process::new(Silence { seconds: 0, until_s }, gaps, Time::MAX).next().unwrap()
         };
         assert_eq!(first(MOST_STEPS).unwrap().at.0 / 1_000_000_000, MOST_STEPS - 1);
         let error = first(MOST_STEPS + 1).unwrap_err().to_string();

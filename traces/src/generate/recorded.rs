@@ -11,8 +11,8 @@ use crate::request::Lengths;
 use crate::spec::TraceSpec;
 use crate::time::{Duration, Time};
 
-/// The records of a cut, in order of time, from its beginning again where it repeats. Who got no answer is left out: how long it would have been
-/// nobody knows.
+/// The records of a cut, in order of time, from its beginning again where it repeats. Who got no answer is left out:
+/// how long it would have been nobody knows.
 pub struct Recorded {
     records: Records,
     path: PathBuf,
@@ -107,10 +107,7 @@ impl Recorded {
             let arrival = Arrival {
                 at: Time(at.since(self.from).0),
                 tenant: record.tenant,
-                lengths: record
-                    .input_tokens
-                    .zip(record.output_tokens)
-                    .map(|(input, output)| Lengths { input, output }),
+                lengths: record.input_tokens.zip(record.output_tokens).map(|(input, output)| Lengths { input, output }),
                 class: record.class,
             };
             if self.period.is_some() {
@@ -176,7 +173,8 @@ pub struct PartOfRecording {
     pub tenants: u64,
 }
 
-/// What the part of a recording that `spec` replays has in it; and why it could not be read to its end, where a run may not have come so far.
+/// What the part of a recording that `spec` replays has in it; and why it could not be read to its end, where a run may
+/// not have come so far.
 pub fn part_of_recording(spec: &TraceSpec) -> (PartOfRecording, Option<TraceError>) {
     let mut part = PartOfRecording::default();
     let mut tenants = BTreeSet::new();

@@ -36,9 +36,7 @@ pub fn check(field: &str, regimes: &Regimes) -> Result<(), TraceError> {
     ] {
         let field = format!("{field}.{name}");
         let ends = (knots.first().map(|knot| knot.0), knots.last().map(|knot| knot.0));
-        let rise = knots
-            .windows(2)
-            .all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
+        let rise = knots.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         if ends != (Some(0.0), Some(1.0)) || knots.len() < 2 || !rise {
             let must_be = "points that rise from share 0 to share 1";
             return Err(TraceError::spec(&field, must_be, format!("{knots:?}")));
@@ -87,7 +85,8 @@ impl<K: AsRef<[Knot]>> RegimeRates<K> {
         }
         .as_ref();
         let duration_s = match self.runs {
-            // The run that is under way at the start: an instant falls into long ones more often than there are such, anywhere in them.
+            // The run that is under way at the start: an instant falls into long ones more often than there are such,
+            // anywhere in them.
             0 => quantiles::value_by_size_at(duration_s, stream.unit()) * stream.unit(),
             _ => quantiles::value_at(duration_s, stream.unit()),
         };
@@ -139,7 +138,8 @@ mod tests {
     use crate::draw::Purpose;
     use crate::fit::twitter::RATES;
 
-    /// A recording begins at no particular moment of its stream: neither its first minutes nor later ones have more plateaus or requests than all of it.
+    /// A recording begins at no particular moment of its stream: neither its first minutes nor later ones have more
+    /// plateaus or requests than all of it.
     #[test]
     fn the_beginning_is_as_any_other_time() {
         const SEEDS: u64 = 20_000;

@@ -39,9 +39,7 @@ impl Columns {
         if !lines.advance()? {
             return Err(TraceError::lacks(path, "a first line", "an empty file"));
         }
-        let header = fields(lines.line())
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
+        let header = fields(lines.line()).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         Ok(Columns {
             lines,
             path: path.to_path_buf(),
@@ -65,7 +63,7 @@ impl Columns {
         self.position(name)?.ok_or_else(|| {
             // What is no table at all may have any number of them, however long.
             let more = (self.header.len() > COLUMNS_SHOWN).then(|| "…".to_owned());
-            let columns = { self.header.iter().take(COLUMNS_SHOWN) }.map(|name| cut(name.as_bytes()));
+            let columns = self.header.iter().take(COLUMNS_SHOWN).map(|name| cut(name.as_bytes()));
             TraceError::NoColumn {
                 path: self.path.clone(),
                 name: name.to_owned(),
@@ -77,8 +75,8 @@ impl Columns {
     /// What `read` takes of all lines.
     ///
     /// # Errors
-    /// [`TraceError::Line`] where a line has not the first line's columns or `read` says what is wrong with it; [`TraceError::Lacks`] where
-    /// there are no lines.
+    /// [`TraceError::Line`] where a line has not the first line's columns or `read` says what is wrong with it;
+    /// [`TraceError::Lacks`] where there are no lines.
     pub fn collect<T>(
         mut self,
         read: impl Fn(&Row<'_>, &mut Vec<T>) -> Result<(), String>,

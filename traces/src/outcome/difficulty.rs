@@ -12,8 +12,8 @@ use crate::request::Ticket;
 /// The column that counts, of 100 models.
 const COLUMN: &str = "n_correct_of_100";
 
-/// The share of models that get an item right, for each item of a test set, such as MNLI's under 100 fine-tuned BERT-base models (McCoy, Min
-/// and Linzen, "BERTs of a feather do not generalize together", BlackboxNLP 2020).
+/// The share of models that get an item right, for each item of a test set, such as MNLI's under 100 fine-tuned
+/// BERT-base models (McCoy, Min and Linzen, "BERTs of a feather do not generalize together", BlackboxNLP 2020).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difficulties {
     right_of_100: Vec<u8>,
@@ -23,7 +23,8 @@ impl Difficulties {
     /// Reads the column `n_correct_of_100` of a CSV.
     ///
     /// # Errors
-    /// [`TraceError::NoColumn`] where there is no such column; [`TraceError::Lacks`] where there is more than one, or no item; [`TraceError::Line`] where a line is broken.
+    /// [`TraceError::NoColumn`] where there is no such column; [`TraceError::Lacks`] where there is more than one, or
+    /// no item; [`TraceError::Line`] where a line is broken.
     pub fn read(path: &Path) -> Result<Difficulties, TraceError> {
         let table = Columns::open(path)?;
         let column = table.find(COLUMN)?;
@@ -51,8 +52,8 @@ fn parse_count(field: &[u8]) -> Result<u8, String> {
     count.ok_or_else(|| format!("must be 0 to 100, got {}", shown(field)))
 }
 
-/// Who is right by ticket, for any number of models of one kind: a ticket is one item for all of them, and given the item they err on
-/// their own.
+/// Who is right by ticket, for any number of models of one kind: a ticket is one item for all of them, and given the
+/// item they err on their own.
 #[derive(Clone, Debug)]
 pub struct DifficultyDraws {
     draws: Draws,
@@ -73,8 +74,9 @@ impl DifficultyDraws {
         &self.difficulties
     }
 
-    /// What the `model`th model makes of `ticket`. Nothing is known of its own confidence: it is the chance that a model of the kind is right about
-    /// the item, and so as well calibrated as one can be that knows how hard items are and not what it will answer.
+    /// What the `model`th model makes of `ticket`. Nothing is known of its own confidence: it is the chance that a
+    /// model of the kind is right about the item, and so as well calibrated as one can be that knows how hard items are
+    /// and not what it will answer.
     pub fn of(&self, ticket: Ticket, model: u32) -> Outcome {
         let items = self.difficulties.items() as u64;
         let item = self.draws.about(ticket).below(items) as usize;

@@ -5,8 +5,8 @@ use crate::draw::{Draws, Purpose};
 use crate::fit::cascade::TwoLevels;
 use crate::request::Ticket;
 
-/// Outcomes by ticket. Three draws a ticket, whatever comes out: the small model's confidence, whether it is right at that
-/// confidence, whether the large one is right given both.
+/// Outcomes by ticket. Three draws a ticket, whatever comes out: the small model's confidence, whether it is right at
+/// that confidence, whether the large one is right given both.
 #[derive(Clone, Debug)]
 pub struct GeneratedOutcomes {
     draws: Draws,
@@ -22,8 +22,8 @@ impl GeneratedOutcomes {
         }
     }
 
-    /// What the small and the large model make of `ticket`. The large one's confidence is its chance of being right given what the
-    /// small one did.
+    /// What the small and the large model make of `ticket`. The large one's confidence is its chance of being right
+    /// given what the small one did.
     pub fn of(&self, ticket: Ticket) -> [Outcome; 2] {
         self.shifted(ticket, 0.0)
     }
@@ -49,8 +49,8 @@ impl GeneratedOutcomes {
     }
 }
 
-/// A number in `[0, 1)` for each ticket and stage, for a router that returns by chance, as Tabi's dispatcher does (section 4.1, equation 4).
-/// It has nothing in common with the outcomes.
+/// A number in `[0, 1)` for each ticket and stage, for a router that returns by chance, as Tabi's dispatcher does
+/// (section 4.1, equation 4). It has nothing in common with the outcomes.
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchCoins {
     draws: Draws,

@@ -33,8 +33,8 @@ pub struct Outcome {
     pub confidence: f32,
     /// Whether the answer is right: equal to the gold label, or where the table has none, to the reference model's.
     pub correct: bool,
-    /// Which wrong answer it is, from 1 up: of an item, models with one number gave one answer. Nothing where it is right, or nobody says what was
-    /// answered.
+    /// Which wrong answer it is, from 1 up: of an item, models with one number gave one answer. Nothing where it is
+    /// right, or nobody says what was answered.
     pub wrong: Option<NonZeroU16>,
 }
 

@@ -1,8 +1,9 @@
-//! What models made of labelled items, as `tenantry cascade profile` saves it (Tabi, section 5): softmax outputs, confidences, importance,
-//! latency.
+//! What models made of labelled items, as `tenantry cascade profile` saves it (Tabi, section 5): softmax outputs,
+//! confidences, importance, latency.
 //!
-//! A file is safetensors, so that Python reads it too, and holds one pass of one model; `docs/tabi.md` has its format. A folder holds all
-//! passes over the same items: each model's over whole items, and over items that were pruned more and more.
+//! A file is safetensors, so that Python reads it too, and holds one pass of one model; `docs/tabi.md` has its format.
+//! A folder holds all passes over the same items: each model's over whole items, and over items that were pruned more
+//! and more.
 
 mod file;
 mod folder;
@@ -59,7 +60,8 @@ pub struct SavedOutputs {
     pub confidences: Vec<f32>,
     /// Microseconds that each item took alone, without the tokenizer.
     pub service_us: Vec<f32>,
-    /// The same where the attention was summed up as well, as it must be of a model whose attention prunes; empty where it was not asked for.
+    /// The same where the attention was summed up as well, as it must be of a model whose attention prunes; empty where
+    /// it was not asked for.
     pub attended_us: Vec<f32>,
     /// How many tokens of each item the model read, special ones too.
     pub input_tokens: Vec<u32>,
@@ -226,18 +228,15 @@ impl SavedOutputs {
                 ("words_left", pruning.words_left.to_string()),
             ]);
         }
-        metadata
-            .into_iter()
-            .map(|(name, text)| (name.to_owned(), text))
-            .collect()
+        metadata.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
     }
 
     /// Reads a file that holds what [`to_bytes`](Self::to_bytes) gave.
     ///
     /// # Errors
-    /// [`TraceError::Io`] where it cannot be read; [`TraceError::File`] where it is of another format, its tensors do not go together, a
-    /// label is none of the classes, a confidence is outside [0, 1] or not the greatest probability, probabilities are not 1 in all, a time is
-    /// not above 0, or a number is none.
+    /// [`TraceError::Io`] where it cannot be read; [`TraceError::File`] where it is of another format, its tensors do
+    /// not go together, a label is none of the classes, a confidence is outside [0, 1] or not the greatest probability,
+    /// probabilities are not 1 in all, a time is not above 0, or a number is none.
     pub fn read(path: &Path) -> Result<SavedOutputs, TraceError> {
         let bytes = std::fs::read(path).map_err(|source| TraceError::unreadable(path, source))?;
         let file = File::parse(path, &bytes)?;

@@ -14,8 +14,8 @@ use crate::request::Ticket;
 pub enum AnswersSpec {
     /// They are drawn.
     Drawn(DrawnSpec),
-    /// They are what trained models made of labelled texts: a folder that `tenantry cascade profile` wrote. Whoever executes it asks the
-    /// models themselves.
+    /// They are what trained models made of labelled texts: a folder that `tenantry cascade profile` wrote. Whoever
+    /// executes it asks the models themselves.
     Profiled(PathBuf),
 }
 
@@ -37,8 +37,8 @@ pub struct PrunedPoint {
     pub degree: f64,
     /// The share of the words that goes.
     pub words: f64,
-    /// By what it lowers the accuracy of a model that reads what is left (Tabi, Table 3), from 0 to 1; of a table's or a difficulty's models, the
-    /// share of their right answers that turns wrong. Nothing where nobody knows.
+    /// By what it lowers the accuracy of a model that reads what is left (Tabi, Table 3), from 0 to 1; of a table's or
+    /// a difficulty's models, the share of their right answers that turns wrong. Nothing where nobody knows.
     pub loss: Option<f64>,
 }
 
@@ -52,7 +52,8 @@ pub struct KnownAverage {
 }
 
 impl DrawnSpec {
-    /// The share of words that goes at `degree`, and what that costs: at a point, or linear between two. Nothing where that is not known.
+    /// The share of words that goes at `degree`, and what that costs: at a point, or linear between two. Nothing where
+    /// that is not known.
     pub fn pruning(&self, degree: f64) -> Option<(f64, f64)> {
         let above = self.pruned.partition_point(|point| point.degree < degree);
         let high = self.pruned.get(above)?;
@@ -124,8 +125,9 @@ pub struct GeneratedSpec {
     pub levels: TwoLevels,
     /// Other models.
     pub others: Vec<OtherModel>,
-    /// How much the others err on the same items, given what the large model does: the correlation, from 0 to 1, of the normal numbers by which
-    /// they are drawn (a Gaussian copula of one factor). At 0 each is right by a draw of its own.
+    /// How much the others err on the same items, given what the large model does: the correlation, from 0 to 1, of the
+    /// normal numbers by which they are drawn (a Gaussian copula of one factor). At 0 each is right by a draw of its
+    /// own.
     pub correlation: f64,
 }
 
@@ -237,7 +239,8 @@ impl OutcomeSource {
         self.is_generated() && model == 0
     }
 
-    /// How sure the model with this index among the names is where it is least so; nothing where probabilities are not averaged, as in a generator.
+    /// How sure the model with this index among the names is where it is least so; nothing where probabilities are not
+    /// averaged, as in a generator.
     pub fn least_confidence(&self, model: usize) -> Option<f32> {
         match &self.kind {
             Kind::Table(outcomes) => Some(outcomes.table().least_confidence(model)),
@@ -266,9 +269,10 @@ impl OutcomeSource {
         self.shifted(ticket, model, [0.0; 2])
     }
 
-    /// As [`of`](Self::of), where the model reads what pruning left and is joined by others: of a generator, any model but the small one is right with a
-    /// chance that is greater by `gain` less `loss` (Tabi, Table 3 and section 7.3.4); of tables and difficulties, a share `loss` of what the model
-    /// has right turns wrong, and averages are of what was answered.
+    /// As [`of`](Self::of), where the model reads what pruning left and is joined by others: of a generator, any model
+    /// but the small one is right with a chance that is greater by `gain` less `loss` (Tabi, Table 3 and section
+    /// 7.3.4); of tables and difficulties, a share `loss` of what the model has right turns wrong, and averages are of
+    /// what was answered.
     pub fn shifted(&self, ticket: Ticket, model: usize, [gain, loss]: [f64; 2]) -> Outcome {
         let shift = gain - loss;
         let read_less = |outcome: Outcome| Outcome {
@@ -341,7 +345,8 @@ mod tests {
         OutcomeSource::new(&OutcomesSpec::Generated(spec), 7).unwrap()
     }
 
-    /// Where the large model is wrong, both others are right by chances of a half: they are right together in 1/4 + asin(ρ) / 2π of the items.
+    /// Where the large model is wrong, both others are right by chances of a half: they are right together in 1/4 +
+    /// asin(ρ) / 2π of the items.
     #[test]
     fn others_err_on_the_same_items_as_far_as_they_are_correlated() {
         for (correlation, expected) in [(0.0, 0.25), (0.5, 1.0 / 3.0), (1.0, 0.5)] {

@@ -17,13 +17,15 @@ pub struct OutcomeTable {
 }
 
 impl OutcomeTable {
-    /// Reads the columns `MODEL_conf` and `MODEL_correct` (0 or 1) of each of `models` from a CSV, and what the model answered from `MODEL_pred`
-    /// where there is such a column; an empty answer is one that nobody knows. Where a table has answers but no gold labels, name a `reference`
-    /// model: right is then what equals it, by the columns `MODEL_pred`. Answers are the same if they are spelt alike.
+    /// Reads the columns `MODEL_conf` and `MODEL_correct` (0 or 1) of each of `models` from a CSV, and what the model
+    /// answered from `MODEL_pred` where there is such a column; an empty answer is one that nobody knows. Where a table
+    /// has answers but no gold labels, name a `reference` model: right is then what equals it, by the columns
+    /// `MODEL_pred`. Answers are the same if they are spelt alike.
     ///
     /// # Errors
-    /// [`TraceError::NoColumn`] where a column is missing; [`TraceError::Lacks`] where it is there twice, or there are no items; [`TraceError::Line`] where a line is broken, an empty
-    /// answer among them where answers are compared, which is none that could be right.
+    /// [`TraceError::NoColumn`] where a column is missing; [`TraceError::Lacks`] where it is there twice, or there are
+    /// no items; [`TraceError::Line`] where a line is broken, an empty answer among them where answers are compared,
+    /// which is none that could be right.
     pub fn read(path: &Path, models: &[&str], reference: Option<&str>) -> Result<OutcomeTable, TraceError> {
         let table = open(path, models)?;
         let columns = models
@@ -55,8 +57,8 @@ impl OutcomeTable {
         })
     }
 
-    /// Reads the columns `MODEL_correct` (0 or 1) of each of `models` from a CSV without confidences. They are then an oracle's: 1 where the
-    /// model is right and 0 where it is wrong, which bounds what any router can reach.
+    /// Reads the columns `MODEL_correct` (0 or 1) of each of `models` from a CSV without confidences. They are then an
+    /// oracle's: 1 where the model is right and 0 where it is wrong, which bounds what any router can reach.
     ///
     /// # Errors
     /// As [`OutcomeTable::read`].
@@ -113,7 +115,8 @@ impl OutcomeTable {
 }
 
 impl TableSpec {
-    /// The models, by name, of which the table says whether they are right and not what they answered, each with the column that would.
+    /// The models, by name, of which the table says whether they are right and not what they answered, each with the
+    /// column that would.
     ///
     /// # Errors
     /// As [`OutcomeTable::read`], of the first line.

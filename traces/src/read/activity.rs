@@ -18,7 +18,8 @@ pub(super) fn is_first_minute(field: &[u8]) -> bool {
 /// Requests of one tenant in one minute. Only minutes with requests are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The line in the wide form, as the file has it in the sparse form; of invocations dense, from 0, in the order of the file.
+    /// The line in the wide form, as the file has it in the sparse form; of invocations dense, from 0, in the order of
+    /// the file.
     pub tenant: u32,
     /// From 0.
     pub minute: u32,
@@ -38,8 +39,9 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// One row for each tenant, of what was gathered by the tenants' numbers, in their order. A silent line of the wide form is a tenant,
-    /// while a number that no line of the sparse form has is nobody's: such numbers are a part of a larger recording's.
+    /// One row for each tenant, of what was gathered by the tenants' numbers, in their order. A silent line of the wide
+    /// form is a tenant, while a number that no line of the sparse form has is nobody's: such numbers are a part of a
+    /// larger recording's.
     pub(crate) fn rows<T: Clone + Default + PartialEq>(&self, mut by_number: Vec<T>) -> Vec<T> {
         match self.rows {
             0 => by_number.retain(|row| *row != T::default()),
@@ -49,8 +51,8 @@ impl Extent {
     }
 }
 
-/// Calls `take` for every cell of a recording, in the order of the file; what it is of. With `skip_bad_lines`, broken lines are left out.
-/// In the wide form they do not count as tenants.
+/// Calls `take` for every cell of a recording, in the order of the file; what it is of. With `skip_bad_lines`, broken
+/// lines are left out. In the wide form they do not count as tenants.
 ///
 /// # Errors
 /// [`TraceError::Line`] where a line is broken, [`TraceError::File`] where the file is of another format.
@@ -153,8 +155,8 @@ pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<(Vec<f64>, Extent), T
     Ok((extent.rows(totals), extent))
 }
 
-/// The numbers that the file has for the tenants of [`totals`], in their order: lines of the wide form, from 0, and in others the numbers that have
-/// requests.
+/// The numbers that the file has for the tenants of [`totals`], in their order: lines of the wide form, from 0, and in
+/// others the numbers that have requests.
 ///
 /// # Errors
 /// As [`totals`].

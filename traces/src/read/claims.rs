@@ -1,5 +1,5 @@
-//! What a broken Parquet file claims of itself. The library believes it: asks the system for two billion things that are not there, one by one,
-//! and makes room for them first. What it takes on trust in metadata, [`thrift`] looks at.
+//! What a broken Parquet file claims of itself. The library believes it: asks the system for two billion things that
+//! are not there, one by one, and makes room for them first. What it takes on trust in metadata, [`thrift`] looks at.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};

@@ -2,8 +2,8 @@
 
 use super::field::shown;
 
-/// The columns of a CSV with a header that a request is read from ([`crate::read::Records::open_columns`]), by what they are called there. What
-/// is not named, the file does not say.
+/// The columns of a CSV with a header that a request is read from ([`crate::read::Records::open_columns`]), by what
+/// they are called there. What is not named, the file does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     /// When it arrives, and how that is written. The earliest of a file becomes 0.
@@ -89,7 +89,8 @@ fn iso_ns(field: &[u8]) -> Option<i128> {
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         return Some(instant.as_nanosecond());
     }
-    // Such as a date alone would be a midnight that nobody wrote; and a zone by its name alone, in brackets, is not UTC, and its offset is in no file.
+    // Such as a date alone would be a midnight that nobody wrote; and a zone by its name alone, in brackets, is not
+    // UTC, and its offset is in no file.
     if !text.contains(':') || text.contains('[') {
         return None;
     }
@@ -107,10 +108,7 @@ fn number_ns(field: &[u8], unit_ns: i128) -> Option<i128> {
     };
     let (whole, decimals) = unsigned.split_once('.').unwrap_or((unsigned, ""));
     let digits = [whole, decimals];
-    if digits
-        .iter()
-        .any(|part| !part.bytes().all(|byte| byte.is_ascii_digit()))
-    {
+    if digits.iter().any(|part| !part.bytes().all(|byte| byte.is_ascii_digit())) {
         // As `1.7e9`, which a float holds as well as what wrote it.
         let number: f64 = text.parse().ok()?;
         return number.is_finite().then(|| (number * unit_ns as f64).round() as i128);

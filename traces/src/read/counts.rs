@@ -7,7 +7,8 @@ use super::format::Format;
 use super::lines::Lines;
 use crate::error::TraceError;
 
-/// Seconds without a line that are taken as seconds without requests, where broken lines are left out: a day. A farther line is broken itself.
+/// Seconds without a line that are taken as seconds without requests, where broken lines are left out: a day. A farther
+/// line is broken itself.
 const GAP_MAX_S: u32 = 86_400;
 
 /// The counts of a file, second by second.
@@ -27,8 +28,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Opens a CSV with the column `requests`, or `second,requests`. With `skip_bad_lines`, a broken line is counted and its second has
-    /// no requests, so that the others keep their time; seconds without lines up to a day have none either, and count as one.
+    /// Opens a CSV with the column `requests`, or `second,requests`. With `skip_bad_lines`, a broken line is counted
+    /// and its second has no requests, so that the others keep their time; seconds without lines up to a day have none
+    /// either, and count as one.
     ///
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] where it is not such a CSV.
@@ -58,7 +60,8 @@ impl Counts {
         self.skipped
     }
 
-    /// By the recording's clock, when the first count is; known with the first count. 0 where the file has no such column.
+    /// By the recording's clock, when the first count is; known with the first count. 0 where the file has no such
+    /// column.
     pub fn first_second(&self) -> u64 {
         self.first_second.unwrap_or(0)
     }
@@ -86,10 +89,8 @@ impl Counts {
                 .next()
                 .map_or(Err("must have a value".into()), whole_u32)
                 .map_err(|m| format!("second: {m}"))?;
-            if let Some(must_be) = self
-                .second
-                .map(|before| u64::from(before) + 1)
-                .filter(|&must_be| must_be != u64::from(second))
+            if let Some(must_be) =
+                self.second.map(|before| u64::from(before) + 1).filter(|&must_be| must_be != u64::from(second))
             {
                 let ahead_s = u64::from(second).checked_sub(must_be).map(|ahead| ahead as u32);
                 match ahead_s.filter(|ahead| self.skip_bad_lines && *ahead <= GAP_MAX_S) {

@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::error::TraceError;
 use crate::time::{Duration, Time};
 
-/// The fields of a comma-separated line, without the quotes around them. None of the formats has a comma inside a field.
+/// The fields of a comma-separated line, without the quotes around them. None of the formats has a comma inside a
+/// field.
 pub fn fields(line: &[u8]) -> Fields<'_> {
     Fields { rest: Some(line) }
 }
@@ -38,10 +39,7 @@ impl<'a> Iterator for Fields<'a> {
             [first, .., last] if is_plain(*first) && is_plain(*last) => field,
             _ => {
                 let field = field.trim_ascii();
-                field
-                    .strip_prefix(b"\"")
-                    .and_then(|rest| rest.strip_suffix(b"\""))
-                    .unwrap_or(field)
+                field.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(field)
             }
         })
     }
@@ -58,10 +56,7 @@ impl Fields<'_> {
     #[inline]
     pub fn skip_one(&mut self) {
         let rest = self.rest.unwrap_or_default();
-        self.rest = rest
-            .iter()
-            .position(|&byte| byte == b',')
-            .map(|comma| &rest[comma + 1..]);
+        self.rest = rest.iter().position(|&byte| byte == b',').map(|comma| &rest[comma + 1..]);
     }
 
     /// The next field as [`whole`] has it, which no field is not. A number is read while its end is looked for.
@@ -148,9 +143,7 @@ const MOST_DIGITS: usize = 19;
 pub fn whole(field: &[u8]) -> Result<u64, String> {
     let value = field.iter().try_fold(0u64, |value, byte| {
         let digit = byte.wrapping_sub(b'0');
-        (digit < 10)
-            .then(|| value.checked_mul(10)?.checked_add(u64::from(digit)))
-            .flatten()
+        (digit < 10).then(|| value.checked_mul(10)?.checked_add(u64::from(digit))).flatten()
     });
     value
         .filter(|_| !field.is_empty())
@@ -188,8 +181,7 @@ impl Clock {
             Clock::Nanoseconds => whole(field).map(Time),
             Clock::Milliseconds => {
                 let ns = whole(field)?.checked_mul(1_000_000);
-                ns.map(Time)
-                    .ok_or_else(|| format!("must be within 584 years, got {}", shown(field)))
+                ns.map(Time).ok_or_else(|| format!("must be within 584 years, got {}", shown(field)))
             }
             Clock::Seconds => {
                 seconds(field).ok_or_else(|| format!("must be seconds, 0 or above, got {}", shown(field)))
@@ -222,10 +214,7 @@ fn date_time(field: &[u8]) -> Option<Time> {
     }
     let rest = field.get(19..)?;
     // Times of another zone are refused: all of a file's are of one.
-    let rest = [&b"Z"[..], b"+00:00"]
-        .iter()
-        .find_map(|utc| rest.strip_suffix(*utc))
-        .unwrap_or(rest);
+    let rest = [&b"Z"[..], b"+00:00"].iter().find_map(|utc| rest.strip_suffix(*utc)).unwrap_or(rest);
     let fraction_ns = match rest {
         [] => 0,
         [b'.', digits @ ..] => {
@@ -248,7 +237,8 @@ fn days_in(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Days of the civil calendar, from 1970 on (H. Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
+/// Days of the civil calendar, from 1970 on (H. Hinnant, "chrono-compatible low-level date algorithms",
+/// `days_from_civil`).
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

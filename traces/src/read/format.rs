@@ -45,7 +45,8 @@ pub enum Format {
     Invocations,
     /// Aggregated rates ([`crate::read::shape`]).
     RateShape,
-    /// Any other CSV with a header, through a mapping of its columns ([`crate::read::Columns`]); no first line tells it.
+    /// Any other CSV with a header, through a mapping of its columns ([`crate::read::Columns`]); no first line tells
+    /// it.
     Columns,
 }
 
@@ -199,8 +200,8 @@ impl Format {
         })
     }
 
-    /// The columns that it is read from, as a mapping has them ([`Columns`]), where it is a CSV with a row per request. A format's own rules, such
-    /// as that an output of 0 is a failure, are no part of it.
+    /// The columns that it is read from, as a mapping has them ([`Columns`]), where it is a CSV with a row per request.
+    /// A format's own rules, such as that an output of 0 is a failure, are no part of it.
     pub fn columns(self) -> Option<Columns> {
         let layout = self.layout()?;
         let instants = |clock| match clock {
@@ -229,9 +230,7 @@ impl Format {
         // A request's place in the file is counted, not read.
         let read: Vec<&str> = layout.columns().chain(layout.others()).chain(["ticket"]).collect();
         let unread = fields(&line).filter(|field| !read.iter().any(|name| *field == name.as_bytes()));
-        Ok(unread
-            .map(|field| String::from_utf8_lossy(field).into_owned())
-            .collect())
+        Ok(unread.map(|field| String::from_utf8_lossy(field).into_owned()).collect())
     }
 
     /// Whether an output of 0 says that there was no answer.
@@ -271,8 +270,8 @@ impl Format {
         }
     }
 
-    /// That `path` can be read as this format, whatever else its first line fits too: a table with the columns of several formats is
-    /// of each of them.
+    /// That `path` can be read as this format, whatever else its first line fits too: a table with the columns of
+    /// several formats is of each of them.
     ///
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] with what the file lacks.
@@ -291,7 +290,8 @@ impl Format {
         }
     }
 
-    /// That no column that is read, or that the format is known by, stands in a first line twice: which of them is meant, nobody knows.
+    /// That no column that is read, or that the format is known by, stands in a first line twice: which of them is
+    /// meant, nobody knows.
     fn has_each_once(self, path: &Path, line: &[u8]) -> Result<(), TraceError> {
         let others = self.layout().into_iter().flat_map(Layout::others);
         let names: Vec<&str> = self.marks().into_iter().chain(others).collect();
@@ -361,9 +361,7 @@ impl Layout {
     /// That must be there.
     fn columns(self) -> impl Iterator<Item = &'static str> {
         let arrival = self.arrival.map(|(column, _)| column);
-        [arrival, self.tenant, Some(self.input), self.output]
-            .into_iter()
-            .flatten()
+        [arrival, self.tenant, Some(self.input), self.output].into_iter().flatten()
     }
 
     /// That may be there.
@@ -420,8 +418,7 @@ impl Start {
 
 /// Whether one of `keys` is in a line of JSON.
 fn has_key(line: &[u8], keys: &[&str]) -> bool {
-    keys.iter()
-        .any(|key| memchr::memmem::find(line, format!("\"{key}\"").as_bytes()).is_some())
+    keys.iter().any(|key| memchr::memmem::find(line, format!("\"{key}\"").as_bytes()).is_some())
 }
 
 /// Says what would have been known, and which format came closest.

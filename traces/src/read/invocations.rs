@@ -1,5 +1,5 @@
-//! Azure Functions 2021, invocation by invocation: `app,func,end_timestamp,duration` in seconds (Zhang et al., "Faster and cheaper
-//! serverless computing on harvested resources", SOSP 2021; the trace that AlpaServe calls MAF2).
+//! Azure Functions 2021, invocation by invocation: `app,func,end_timestamp,duration` in seconds (Zhang et al., "Faster
+//! and cheaper serverless computing on harvested resources", SOSP 2021; the trace that AlpaServe calls MAF2).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::time::{Duration, Time};
 /// The columns, in the released order.
 pub(super) const COLUMNS: [&str; 4] = ["app", "func", "end_timestamp", "duration"];
 
-/// The invocations of a file in its order. A function of an app is a tenant, numbered as they first occur; memory grows with
-/// their number, not with the file.
+/// The invocations of a file in its order. A function of an app is a tenant, numbered as they first occur; memory grows
+/// with their number, not with the file.
 pub(super) struct Invocations {
     pub lines: Lines,
     /// How many columns there are, and which of them are the four.
@@ -61,11 +61,8 @@ impl Invocations {
             ));
         }
         let [app, function, end, duration] = four;
-        let seconds = |name: &str, field: &[u8]| {
-            Clock::Seconds
-                .parse(field)
-                .map_err(|message| format!("{name}: {message}"))
-        };
+        let seconds =
+            |name: &str, field: &[u8]| Clock::Seconds.parse(field).map_err(|message| format!("{name}: {message}"));
         let end = seconds("end_timestamp", end)?;
         self.duration = Duration(seconds("duration", duration)?.0);
         self.key.clear();

@@ -21,9 +21,7 @@ pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub fn open_bytes(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
     let file = File::open(path).map_err(|source| TraceError::unreadable(path, source))?;
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
-    let start = reader
-        .fill_buf()
-        .map_err(|source| TraceError::unreadable(path, source))?;
+    let start = reader.fill_buf().map_err(|source| TraceError::unreadable(path, source))?;
     Ok(if start.starts_with(&GZIP_MAGIC) {
         let unpacked = Unpacked(Some(GzDecoder::new(reader)));
         Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
@@ -35,14 +33,12 @@ pub fn open_bytes(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
 /// The first bytes of `path`, unpacked; at most so many as a buffer holds, and none only where there are none.
 pub fn first_bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     let mut reader = open_bytes(path)?;
-    let start = reader
-        .fill_buf()
-        .map_err(|source| TraceError::unreadable(path, source))?;
+    let start = reader.fill_buf().map_err(|source| TraceError::unreadable(path, source))?;
     Ok(start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).to_vec())
 }
 
-/// Gzip, whose errors say what is wrong with the file and what to do about it. One member follows another, and after the last there may be zeros:
-/// tapes and blocks are filled up with them. `None` when it is over.
+/// Gzip, whose errors say what is wrong with the file and what to do about it. One member follows another, and after
+/// the last there may be zeros: tapes and blocks are filled up with them. `None` when it is over.
 struct Unpacked<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Unpacked<R> {
@@ -160,10 +156,7 @@ impl Lines {
                 self.next = self.filled;
                 return Err(self.error(format!("must be a line below {} MiB", MAX_LINE_BYTES >> 20)));
             }
-            if !self
-                .fill()
-                .map_err(|source| TraceError::unreadable(&self.path, source))?
-            {
+            if !self.fill().map_err(|source| TraceError::unreadable(&self.path, source))? {
                 return Ok((searched > 0).then_some(self.filled));
             }
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[searched..self.filled]) {

@@ -1,7 +1,7 @@
 //! A CSV of one's own, read through a mapping of its columns ([`Columns`]).
 //!
-//! The file is read twice: the first time for its earliest instant, since logs are often written in the order in which answers were done, and for
-//! whether its service classes are numbers.
+//! The file is read twice: the first time for its earliest instant, since logs are often written in the order in which
+//! answers were done, and for whether its service classes are numbers.
 
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -206,7 +206,8 @@ impl Table {
         }
     }
 
-    /// Where the row begins that was read last: the reader's own answer is where it began to look, which may be at empty lines.
+    /// Where the row begins that was read last: the reader's own answer is where it began to look, which may be at
+    /// empty lines.
     fn first_line(&self) -> u64 {
         let looked_from = self.row.position().map_or(0, csv::Position::line);
         let within = memchr::memchr_iter(b'\n', self.row.as_slice()).count() as u64;
@@ -228,9 +229,7 @@ impl Table {
             return Err(format!("must have {must} columns as the first line has, got {got}"));
         }
         let named = |column: usize| move |message: String| format!("{}: {message}", self.header[column]);
-        let arrival = self
-            .arrival
-            .map(|(column, instants)| instants.parse(self.field(column)).map_err(named(column)));
+        let arrival = self.arrival.map(|(column, instants)| instants.parse(self.field(column)).map_err(named(column)));
         let text = |column: usize| match self.field(column) {
             b"" => Err(named(column)("must have a value, got none".into())),
             field => Ok(field),

@@ -1,8 +1,8 @@
 //! Readers of public trace formats, and Tenantry's own.
 //!
-//! All stream, plain or gzip (told apart by the first two bytes, not by the name), in memory that does not grow with the
-//! file. A broken line is an error with file, line and column. Which format a file is in is found from its first line; any other CSV with a header
-//! is read through a mapping of its columns ([`Columns`]).
+//! All stream, plain or gzip (told apart by the first two bytes, not by the name), in memory that does not grow with
+//! the file. A broken line is an error with file, line and column. Which format a file is in is found from its first
+//! line; any other CSV with a header is read through a mapping of its columns ([`Columns`]).
 //!
 //! Read `format` first (the formats, as data), then `records`.
 

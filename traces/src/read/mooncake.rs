@@ -75,7 +75,8 @@ impl Prefixes {
         Ok(prefixes)
     }
 
-    /// The hashes of `ticket`, one per 512 tokens of input (Qin et al., "Mooncake", FAST 2025; the release's README); empty beyond the trace.
+    /// The hashes of `ticket`, one per 512 tokens of input (Qin et al., "Mooncake", FAST 2025; the release's README);
+    /// empty beyond the trace.
     pub fn of(&self, ticket: Ticket) -> &[u64] {
         let ticket = ticket as usize;
         let Some(&end) = self.ends.get(ticket) else {

@@ -1,6 +1,6 @@
-//! Tenantry's own CSV: `ticket,tenant,arrival_ns,input_tokens,output_tokens,class`, and `change` where a recording has management
-//! requests. Of such a request, `tenant` is the tenant's or domain's number, `arrival_ns` when it is made, `change` what is to
-//! become of it, and the rest 0.
+//! Tenantry's own CSV: `ticket,tenant,arrival_ns,input_tokens,output_tokens,class`, and `change` where a recording has
+//! management requests. Of such a request, `tenant` is the tenant's or domain's number, `arrival_ns` when it is made,
+//! `change` what is to become of it, and the rest 0.
 //!
 //! Reading it back ([`crate::read::Records`]) gives the same requests.
 

@@ -1,4 +1,5 @@
-//! Our own requests in Parquet ([`crate::write::parquet`]), or any other table with columns of those names and of integers.
+//! Our own requests in Parquet ([`crate::write::parquet`]), or any other table with columns of those names and of
+//! integers.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -66,10 +67,7 @@ impl Rows {
         let mut positions = [None; COLUMNS.len()];
         let mut unsigned = [false; COLUMNS.len()];
         for (number, ((name, _), position)) in COLUMNS.iter().zip(&mut positions).enumerate() {
-            let found = schema
-                .columns()
-                .iter()
-                .position(|column| column.path().string() == *name);
+            let found = schema.columns().iter().position(|column| column.path().string() == *name);
             if found.is_none() && [CLASS, CHANGE].contains(name) {
                 continue;
             }
@@ -105,12 +103,8 @@ impl Rows {
         }
         let groups = file.metadata().row_groups().iter();
         // A broken file's groups may have fewer columns than it says.
-        let mut read = groups.flat_map(|group| {
-            positions
-                .iter()
-                .flatten()
-                .filter_map(|&position| group.columns().get(position))
-        });
+        let mut read =
+            groups.flat_map(|group| positions.iter().flatten().filter_map(|&position| group.columns().get(position)));
         // The one codec that the library has not, nor nearly anybody.
         if read.any(|column| column.compression() == Compression::LZO) {
             let message = "must be compressed by snappy, zstd, gzip, lz4 or brotli, or not at all, got LZO; write it \
@@ -192,9 +186,7 @@ impl Rows {
 
     fn has_class(&self) -> bool {
         let columns = COLUMNS.iter().zip(&self.positions);
-        columns
-            .into_iter()
-            .any(|((name, _), position)| *name == CLASS && position.is_some())
+        columns.into_iter().any(|((name, _), position)| *name == CLASS && position.is_some())
     }
 
     /// Decodes the next batch. False at the end.
@@ -253,7 +245,8 @@ impl Rows {
     }
 }
 
-/// Up to [`BATCH_ROWS`] values; fewer only at the end of the row group. Numbers with a sign come with the bits of 64 with a sign.
+/// Up to [`BATCH_ROWS`] values; fewer only at the end of the row group. Numbers with a sign come with the bits of 64
+/// with a sign.
 fn decode(column: &mut ColumnReader, unsigned: bool, values: &mut Vec<Option<u64>>) -> Result<(), ParquetError> {
     macro_rules! read {
         ($reader:expr, $unsigned:ty) => {{
@@ -273,11 +266,7 @@ fn decode(column: &mut ColumnReader, unsigned: bool, values: &mut Vec<Option<u64
                 if levels.is_empty() {
                     values.extend(present.map(Some));
                 } else {
-                    values.extend(
-                        levels
-                            .iter()
-                            .map(|&level| (level > 0).then(|| present.next()).flatten()),
-                    );
+                    values.extend(levels.iter().map(|&level| (level > 0).then(|| present.next()).flatten()));
                 }
             }
         }};

@@ -63,8 +63,8 @@ impl Record {
 }
 
 impl Records {
-    /// Opens a file of any of the formats that hold requests. With `skip_bad_lines`, broken lines are left out and counted.
-    /// ShareGPT's texts are counted as four characters a token.
+    /// Opens a file of any of the formats that hold requests. With `skip_bad_lines`, broken lines are left out and
+    /// counted. ShareGPT's texts are counted as four characters a token.
     ///
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] where the file is in none of these formats.
@@ -111,11 +111,13 @@ impl Records {
         Ok(Records::of(format, source, skip_bad_lines))
     }
 
-    /// Opens any CSV with a header, plain or gzip, whose columns are `columns`. It is read twice, the first time for its earliest instant,
-    /// which becomes 0. Tenants are numbered from 0 in the order in which they are first named ([`Records::tenant_names`]).
+    /// Opens any CSV with a header, plain or gzip, whose columns are `columns`. It is read twice, the first time for
+    /// its earliest instant, which becomes 0. Tenants are numbered from 0 in the order in which they are first named
+    /// ([`Records::tenant_names`]).
     ///
     /// # Errors
-    /// [`TraceError::Io`], [`TraceError::NoColumn`], and [`TraceError::File`] where a column that is named stands there twice.
+    /// [`TraceError::Io`], [`TraceError::NoColumn`], and [`TraceError::File`] where a column that is named stands there
+    /// twice.
     pub fn open_columns(path: &Path, columns: &Columns, skip_bad_lines: bool) -> Result<Records, TraceError> {
         let source = Source::Mapped(Box::new(Mapped::open(path, columns)?));
         Ok(Records::of(Format::Columns, source, skip_bad_lines))
@@ -171,8 +173,8 @@ impl Records {
         self.absent
     }
 
-    /// What tenants are called in a file of which columns are read ([`Records::open_columns`]), by number, as far as it was read; empty in other
-    /// formats.
+    /// What tenants are called in a file of which columns are read ([`Records::open_columns`]), by number, as far as it
+    /// was read; empty in other formats.
     pub fn tenant_names(&self) -> &[String] {
         match &self.source {
             Source::Mapped(mapped) => mapped.tenant_names(),

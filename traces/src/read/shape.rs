@@ -8,8 +8,8 @@ use super::lines::Lines;
 use crate::error::TraceError;
 use crate::time::Duration;
 
-/// The known tables: what the first column counts, and the column that is read. All but the last are BurstGPT's (Wang et al., "BurstGPT", 2024)
-/// as aggregates; the last is the Twitter sample stream's.
+/// The known tables: what the first column counts, and the column that is read. All but the last are BurstGPT's (Wang
+/// et al., "BurstGPT", 2024) as aggregates; the last is the Twitter sample stream's.
 pub(super) const HEADERS: [(&[&str], u64); 4] = [
     (&["day", "requests", "tokens"], 86_400),
     (&["hour", "requests_per_hour"], 3_600),
@@ -33,7 +33,8 @@ impl RateShape {
     /// Reads a table of one of the known headers, plain or gzip. Its rows are kept in memory, 8 bytes a step.
     ///
     /// # Errors
-    /// [`TraceError::Line`] where a line is broken, [`TraceError::File`] where the table is another or has nothing above 0.
+    /// [`TraceError::Line`] where a line is broken, [`TraceError::File`] where the table is another or has nothing
+    /// above 0.
     pub fn read(path: &Path) -> Result<RateShape, TraceError> {
         let format = Format::of(path)?;
         if format != Format::RateShape {
@@ -84,9 +85,7 @@ fn parse(line: &[u8], names: &[&str]) -> Result<(u64, f64), String> {
     let mut next = || fields.next().unwrap_or_default();
     let step = whole(next()).map_err(|message| format!("{}: {message}", names[0]))?;
     let field = next();
-    let value = std::str::from_utf8(field)
-        .ok()
-        .and_then(|text| text.parse::<f64>().ok());
+    let value = std::str::from_utf8(field).ok().and_then(|text| text.parse::<f64>().ok());
     let value = value
         .filter(|value| (0.0..1e300).contains(value))
         .ok_or_else(|| format!("{}: must be a number, 0 or above, got {}", names[1], shown(field)))?;

@@ -23,8 +23,8 @@ pub trait Tokenize: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CharsPerToken(pub u32);
 
-/// OpenAI's rule of thumb for English ("What are tokens and how to count them", help.openai.com): four characters a token.
-/// Code and other languages take more tokens than it says.
+/// OpenAI's rule of thumb for English ("What are tokens and how to count them", help.openai.com): four characters a
+/// token. Code and other languages take more tokens than it says.
 pub const FOUR_CHARS_A_TOKEN: CharsPerToken = CharsPerToken(4);
 
 impl Tokenize for CharsPerToken {
@@ -66,7 +66,8 @@ enum Speaker {
     Tool,
 }
 
-/// Requests from conversations: each human turn is one, whose input is the conversation so far and whose output is the answer.
+/// Requests from conversations: each human turn is one, whose input is the conversation so far and whose output is the
+/// answer.
 pub(super) struct Conversations {
     elements: Elements,
     tokenize: Box<dyn Tokenize>,
@@ -100,8 +101,8 @@ impl Conversations {
         }
     }
 
-    /// The next request. A conversation that is not of the schema is the inner error; of an array, broken JSON is the outer one, since
-    /// nothing after it can be told apart.
+    /// The next request. A conversation that is not of the schema is the inner error; of an array, broken JSON is the
+    /// outer one, since nothing after it can be told apart.
     pub fn advance(&mut self) -> Result<Option<Result<Record, TraceError>>, TraceError> {
         loop {
             if let Some(request) = self.requests.pop_front() {
@@ -187,9 +188,7 @@ enum Position {
 impl Array {
     fn open(path: &Path) -> Result<Array, TraceError> {
         let mut inner = open_bytes(path)?;
-        let start = inner
-            .fill_buf()
-            .map_err(|source| TraceError::unreadable(path, source))?;
+        let start = inner.fill_buf().map_err(|source| TraceError::unreadable(path, source))?;
         if start.starts_with(BYTE_ORDER_MARK) {
             inner.consume(BYTE_ORDER_MARK.len());
         }
@@ -268,10 +267,7 @@ impl Array {
     /// The next byte that is not white space.
     fn peek(&mut self) -> Result<Option<u8>, TraceError> {
         loop {
-            let buffer = self
-                .reader
-                .fill_buf()
-                .map_err(|source| TraceError::unreadable(&self.path, source))?;
+            let buffer = self.reader.fill_buf().map_err(|source| TraceError::unreadable(&self.path, source))?;
             let Some(&byte) = buffer.first() else {
                 return Ok(None);
             };
@@ -305,10 +301,7 @@ impl<R: BufRead> BufRead for CountingLines<R> {
 
     fn consume(&mut self, amount: usize) {
         if let Ok(buffer) = self.inner.fill_buf() {
-            self.lines += buffer[..amount.min(buffer.len())]
-                .iter()
-                .filter(|&&byte| byte == b'\n')
-                .count() as u64;
+            self.lines += buffer[..amount.min(buffer.len())].iter().filter(|&&byte| byte == b'\n').count() as u64;
         }
         self.inner.consume(amount);
     }

@@ -1,10 +1,11 @@
 //! What the metadata of a Parquet file claim to hold.
 //!
-//! Metadata are in Thrift's compact protocol. The `parquet` library skips what it does not know, item by item, and takes a flag in a list for
-//! nothing at all: some bytes that claim a list of two billion flags keep it busy for a second, and a file may hold thousands of such lists.
-//! So what it is about to read is gone through here first, as it would, and refused where it claims more flags than it has bytes (on the wire
-//! each has one). All other items take bytes, so that a list of them ends with the bytes. What the library knows it reads without asking for
-//! its type, so that a file with another type there is refused as well: the two would go different ways from there on.
+//! Metadata are in Thrift's compact protocol. The `parquet` library skips what it does not know, item by item, and
+//! takes a flag in a list for nothing at all: some bytes that claim a list of two billion flags keep it busy for a
+//! second, and a file may hold thousands of such lists. So what it is about to read is gone through here first, as it
+//! would, and refused where it claims more flags than it has bytes (on the wire each has one). All other items take
+//! bytes, so that a list of them ends with the bytes. What the library knows it reads without asking for its type, so
+//! that a file with another type there is refused as well: the two would go different ways from there on.
 //!
 //! Sources: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>,
 //! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>.
@@ -192,8 +193,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether the library may read the structure of `bytes` bytes with the known `fields`. Where it ends too early or is no structure at all, it
-/// says so itself, and this does not.
+/// Whether the library may read the structure of `bytes` bytes with the known `fields`. Where it ends too early or is
+/// no structure at all, it says so itself, and this does not.
 pub fn check(structure: impl Read, bytes: u64, fields: Fields) -> Result<(), Refusal> {
     let mut walk = Walk {
         structure,

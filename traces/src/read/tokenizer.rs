@@ -8,8 +8,9 @@ use super::guard::unpanicked;
 use super::sharegpt::Tokenize;
 use crate::error::TraceError;
 
-/// A tokenizer that is read from its `tokenizer.json`. Texts are counted whole, without the special tokens that a model's template
-/// puts around them, since those belong to the serving system and not to the recording: [`around`](TokenizerJson::around) has them.
+/// A tokenizer that is read from its `tokenizer.json`. Texts are counted whole, without the special tokens that a
+/// model's template puts around them, since those belong to the serving system and not to the recording:
+/// [`around`](TokenizerJson::around) has them.
 pub struct TokenizerJson {
     tokenizer: Tokenizer,
 }
@@ -31,7 +32,8 @@ impl TokenizerJson {
         Ok(self.encoded(text, false)?.get_ids().to_vec())
     }
 
-    /// The special tokens that the model's template puts before and behind a text: `[CLS]` and `[SEP]` of BERT, none where it has no template.
+    /// The special tokens that the model's template puts before and behind a text: `[CLS]` and `[SEP]` of BERT, none
+    /// where it has no template.
     ///
     /// # Errors
     /// As [`ids`](Self::ids).

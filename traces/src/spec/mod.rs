@@ -45,7 +45,8 @@ pub struct WorkloadSpec {
 pub struct CancellationsSpec {
     /// Share of the requests whose clients would.
     pub share: f64,
-    /// How long they wait on average: exponentially distributed, from arrival on. Whoever has its answer sooner does not give up.
+    /// How long they wait on average: exponentially distributed, from arrival on. Whoever has its answer sooner does
+    /// not give up.
     pub mean_after: Duration,
 }
 
@@ -61,8 +62,7 @@ pub struct Stop {
 impl Stop {
     /// Nothing arrives at this time or later, whether or not that was asked for.
     pub(crate) fn end(&self) -> Time {
-        self.after
-            .map_or(Time::ARRIVALS_END, |after| after.min(Time::ARRIVALS_END))
+        self.after.map_or(Time::ARRIVALS_END, |after| after.min(Time::ARRIVALS_END))
     }
 }
 
@@ -79,27 +79,29 @@ pub enum ArrivalsSpec {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// Gaps from a gamma distribution: a renewal process of given burstiness (`cv` 1 is Poisson, above 1 bursty, below regular), from a random moment of a
-    /// gap on.
+    /// Gaps from a gamma distribution: a renewal process of given burstiness (`cv` 1 is Poisson, above 1 bursty, below
+    /// regular), from a random moment of a gap on.
     Gamma {
         /// Mean requests per second.
         rate_per_s: f64,
         /// Coefficient of variation of the gaps.
         cv: f64,
     },
-    /// Markov-modulated Poisson: a Poisson process whose rate is that of the current state. Dwell times are exponential, the
-    /// next state is any of the others with equal chance, and the first state is drawn from the stationary distribution.
+    /// Markov-modulated Poisson: a Poisson process whose rate is that of the current state. Dwell times are
+    /// exponential, the next state is any of the others with equal chance, and the first state is drawn from the
+    /// stationary distribution.
     Mmpp {
         /// At least one state.
         states: Vec<MmppState>,
     },
-    /// Poisson at a rate that runs linearly from point to point and ends at the last one (Punica, section 7.3: an hour's ramp).
+    /// Poisson at a rate that runs linearly from point to point and ends at the last one (Punica, section 7.3: an
+    /// hour's ramp).
     Ramp {
         /// Times rise, and the first is where arrivals begin.
         points: Vec<RampPoint>,
     },
-    /// Every tenant asks once a period, from a random phase on (HMI, section 7.4: one request every 20 s). It says which
-    /// tenant asks: popularity must be [`PopularitySpec::OfArrivals`].
+    /// Every tenant asks once a period, from a random phase on (HMI, section 7.4: one request every 20 s). It says
+    /// which tenant asks: popularity must be [`PopularitySpec::OfArrivals`].
     PeriodicPerTenant {
         /// Between two requests of one tenant.
         period: Duration,
@@ -127,8 +129,8 @@ pub enum ArrivalsSpec {
     Counts(CountsSpec),
     /// The instants of a recorded trace.
     Trace(TraceSpec),
-    /// Every tenant as active as in a recording, minute by minute, with the instants inside a minute drawn. It says which tenant
-    /// asks: popularity must be [`PopularitySpec::OfArrivals`].
+    /// Every tenant as active as in a recording, minute by minute, with the instants inside a minute drawn. It says
+    /// which tenant asks: popularity must be [`PopularitySpec::OfArrivals`].
     Activity(ActivitySpec),
     /// The second-by-second rate of the Twitter sample stream as a fitted generator ([`crate::fit::twitter`]).
     Twitter {
@@ -146,7 +148,8 @@ pub enum ArrivalsSpec {
     Shape(ShapeSpec),
     /// Several at once.
     Superpose(Vec<ArrivalsSpec>),
-    /// More or fewer of the same: rates are multiplied, and where there are instants rather than rates, time is compressed.
+    /// More or fewer of the same: rates are multiplied, and where there are instants rather than rates, time is
+    /// compressed.
     Scaled {
         /// What rates are multiplied by.
         factor: f64,
@@ -184,8 +187,8 @@ pub struct CountsSpec {
     pub placement: Placement,
     /// What the counts are multiplied by.
     pub scale: f64,
-    /// Runs of at least this many zero seconds are left out, as holes of the recording (the Twitter archive lacks 29 minutes
-    /// every day).
+    /// Runs of at least this many zero seconds are left out, as holes of the recording (the Twitter archive lacks 29
+    /// minutes every day).
     pub drop_zeros_from: Option<Duration>,
     /// Let a second with a broken line have no requests rather than stop at the first.
     pub skip_bad_lines: bool,
@@ -223,7 +226,8 @@ pub struct Cut {
     pub repeat: bool,
 }
 
-/// A part of other arrivals. Each round of a part that repeats has draws of its own; tenants and what is recorded stay as they are.
+/// A part of other arrivals. Each round of a part that repeats has draws of its own; tenants and what is recorded stay
+/// as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartSpec {
     /// Which part, in the arrivals' own time.
@@ -237,15 +241,16 @@ pub struct PartSpec {
 /// Arrivals from tenants' activity. It is kept in memory, 12 bytes for each minute of each tenant that has requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivitySpec {
-    /// Azure Functions' invocations a minute, as released or sparse ([`crate::read::activity`]). Where its number of tenants is not
-    /// the workload's, its rows are drawn with replacement, and each copy is shifted by a random number of minutes.
+    /// Azure Functions' invocations a minute, as released or sparse ([`crate::read::activity`]). Where its number of
+    /// tenants is not the workload's, its rows are drawn with replacement, and each copy is shifted by a random number
+    /// of minutes.
     pub path: PathBuf,
     /// What the counts are multiplied by; a fraction of a request is one with that chance.
     pub scale: f64,
     /// Leave broken lines out rather than stop at the first.
     pub skip_bad_lines: bool,
-    /// Whether the recording begins again at its end: in the wide form after its last minute, in others, which do not say when they end, after whole
-    /// days.
+    /// Whether the recording begins again at its end: in the wide form after its last minute, in others, which do not
+    /// say when they end, after whole days.
     pub repeat: bool,
 }
 
@@ -354,10 +359,11 @@ pub enum LengthSpec {
     Empirical(Vec<u32>),
     /// Points of the distribution function, linear between them.
     Quantiles(Vec<QuantilePoint>),
-    /// Of ShareGPT's conversations, as a fitted generator ([`crate::fit::sharegpt`]): its inputs where an input is asked for, else
-    /// its outputs, on their own.
+    /// Of ShareGPT's conversations, as a fitted generator ([`crate::fit::sharegpt`]): its inputs where an input is
+    /// asked for, else its outputs, on their own.
     ShareGpt,
-    /// Each as likely as it is frequent among the inputs, or the outputs, of a recorded trace's requests that are answered.
+    /// Each as likely as it is frequent among the inputs, or the outputs, of a recorded trace's requests that are
+    /// answered.
     Recorded {
         /// A file of a known format with lengths ([`crate::read`]).
         path: PathBuf,
@@ -370,13 +376,13 @@ pub enum LengthSpec {
     Twitter {
         /// Whose tweets.
         tweets: Tweets,
-        /// Lengths are multiplied by `span` / 125 and cut at `span`: 512 is Arlo's recalibration "to span up to a maximum length of 512"
-        /// (section 5), of the measured tweets without the four of 10,000 that are longer than its longest, 125. 125 itself leaves them
-        /// as they were.
+        /// Lengths are multiplied by `span` / 125 and cut at `span`: 512 is Arlo's recalibration "to span up to a
+        /// maximum length of 512" (section 5), of the measured tweets without the four of 10,000 that are longer than
+        /// its longest, 125. 125 itself leaves them as they were.
         span: u32,
     },
-    /// A mixture that drifts from one distribution to another and back: of request n, `to` has the share (1 − cos 2πn / `requests`) / 2.
-    /// By requests and not by time, so that a closed loop's policy does not change them.
+    /// A mixture that drifts from one distribution to another and back: of request n, `to` has the share (1 − cos 2πn /
+    /// `requests`) / 2. By requests and not by time, so that a closed loop's policy does not change them.
     Drifting {
         /// At the start.
         from: Box<LengthSpec>,
@@ -406,7 +412,8 @@ pub enum Tweets {
 }
 
 impl WorkloadSpec {
-    /// Until arrivals end, from tenants of one class who ask equally often, are awake all the time and wait for their answers; nothing changes meanwhile.
+    /// Until arrivals end, from tenants of one class who ask equally often, are awake all the time and wait for their
+    /// answers; nothing changes meanwhile.
     pub fn new(seed: u64, tenants: u32, arrivals: ArrivalsSpec, lengths: LengthsSpec) -> WorkloadSpec {
         WorkloadSpec {
             seed,
@@ -471,8 +478,8 @@ impl LengthSpec {
 }
 
 impl ArrivalsSpec {
-    /// Requests a second that are asked for in the mean over a time without end; none of recordings, of what ends by itself, and of what hangs on
-    /// tenants or answers.
+    /// Requests a second that are asked for in the mean over a time without end; none of recordings, of what ends by
+    /// itself, and of what hangs on tenants or answers.
     pub fn rate_per_s(&self) -> Option<f64> {
         match self {
             ArrivalsSpec::Poisson { rate_per_s }
@@ -483,10 +490,7 @@ impl ArrivalsSpec {
             // Each state follows any other with equal chance: the time in it is in proportion to its dwell.
             ArrivalsSpec::Mmpp { states } => {
                 let over_time = |of: fn(&MmppState) -> f64| -> f64 {
-                    states
-                        .iter()
-                        .map(|state| of(state) * state.mean_dwell.as_secs_f64())
-                        .sum()
+                    states.iter().map(|state| of(state) * state.mean_dwell.as_secs_f64()).sum()
                 };
                 Some(over_time(|state| state.rate_per_s) / over_time(|_| 1.0))
             }

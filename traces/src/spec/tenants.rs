@@ -7,11 +7,13 @@ use crate::time::Duration;
 /// Which tenant asks, out of n.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PopularitySpec {
-    /// Each request another tenant, in turns (Punica, section 7: "Distinct"; with more requests than tenants, each turn comes again).
+    /// Each request another tenant, in turns (Punica, section 7: "Distinct"; with more requests than tenants, each turn
+    /// comes again).
     Distinct,
     /// All tenants alike.
     Uniform,
-    /// ⌈√n⌉ tenants alike and the rest silent (Punica, section 7: "Uniform", where n are the requests and not the tenants).
+    /// ⌈√n⌉ tenants alike and the rest silent (Punica, section 7: "Uniform", where n are the requests and not the
+    /// tenants).
     UniformSqrt,
     /// Each tenant asked `alpha` times as often as the next (Punica, section 7: "Skewed", with 1.5).
     Skewed {
@@ -36,11 +38,12 @@ pub enum PopularitySpec {
     OfArrivals,
 }
 
-/// When each tenant is awake. A request of a tenant that sleeps is not sent; awake is who is so by all that is given here.
+/// When each tenant is awake. A request of a tenant that sleeps is not sent; awake is who is so by all that is given
+/// here.
 ///
-/// Arrivals that are given as rates keep their mean over time under `on_off` and `diurnal`: whoever is awake asks the more for it.
-/// Under `lifetimes` they do not, and the rate is that of all tenants together. Arrivals that are instants (recorded, periodic, thread
-/// bursts) are thinned.
+/// Arrivals that are given as rates keep their mean over time under `on_off` and `diurnal`: whoever is awake asks the
+/// more for it. Under `lifetimes` they do not, and the rate is that of all tenants together. Arrivals that are instants
+/// (recorded, periodic, thread bursts) are thinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PresenceSpec {
     /// Each tenant is awake and asleep in turns.
@@ -91,8 +94,8 @@ pub struct LifetimesSpec {
     pub mean_stay: Option<Duration>,
 }
 
-/// Shares of the tenants in each group, in any unit; empty where all are in one. A tenant's group is a function of the seed and the tenant
-/// ([`crate::generate::TenantGroups`]).
+/// Shares of the tenants in each group, in any unit; empty where all are in one. A tenant's group is a function of the
+/// seed and the tenant ([`crate::generate::TenantGroups`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupsSpec {
     /// Of kinds of tenants, such as kinds of adapters.

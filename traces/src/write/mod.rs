@@ -19,8 +19,8 @@ use crate::workload::Workload;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A trace that is being written. Until [`TraceFile::finish`] nothing stands under its name, so that an interrupted recording
-/// leaves no half file behind.
+/// A trace that is being written. Until [`TraceFile::finish`] nothing stands under its name, so that an interrupted
+/// recording leaves no half file behind.
 pub struct TraceFile {
     path: PathBuf,
     /// Where it is written until then. The file itself is in the sink, so that errors do not speak of this name.
@@ -110,7 +110,8 @@ impl TraceFile {
         finish(sink, beside, &path).map_err(|source| TraceError::unwritable(&path, source))
     }
 
-    /// Writes all requests of an open loop; returns how many. A client's giving up is not part of a trace and is left out.
+    /// Writes all requests of an open loop; returns how many. A client's giving up is not part of a trace and is left
+    /// out.
     ///
     /// # Errors
     /// As [`Workload::next`] and [`TraceFile::write`].

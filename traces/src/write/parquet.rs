@@ -1,5 +1,6 @@
-//! Tenantry's own Parquet: the columns of its CSV ([`crate::read::own`]), all required, as unsigned integers; `change` is 0 for
-//! requests, and otherwise counts `absent`, `create`, `update`, `delete`, `absent-domain`, `create-domain`, `update-domain` from 1.
+//! Tenantry's own Parquet: the columns of its CSV ([`crate::read::own`]), all required, as unsigned integers; `change`
+//! is 0 for requests, and otherwise counts `absent`, `create`, `update`, `delete`, `absent-domain`, `create-domain`,
+//! `update-domain` from 1.
 //!
 //! Column-wise by Apache Parquet's own library without Arrow, which has no part in six columns of integers.
 
@@ -166,7 +167,8 @@ fn schema(changes: bool) -> TypePtr {
     Arc::new(schema.expect("a group of columns"))
 }
 
-/// Tickets and arrivals rise, so that their differences are small; the rest has few values, which the default's dictionary suits.
+/// Tickets and arrivals rise, so that their differences are small; the rest has few values, which the default's
+/// dictionary suits.
 fn properties() -> WriterPropertiesPtr {
     let rising = |builder: parquet::file::properties::WriterPropertiesBuilder, name: &str| {
         let path = ColumnPath::from(name);

@@ -43,17 +43,12 @@ fn tenants_of_the_sparse_form_are_those_who_ask() {
         ..spec(activity(&path))
     };
     let mut asked = vec![0; 100];
-    requests(&own)
-        .iter()
-        .for_each(|request| asked[request.tenant as usize] += 1);
+    requests(&own).iter().for_each(|request| asked[request.tenant as usize] += 1);
     let must_be: Vec<u32> = (0..100).map(|tenant| 1 + tenant % 2).collect();
     assert_eq!(asked, must_be, "each its own row");
 
     for (tenants, at_least) in [(100, 100), (5, 5)] {
-        let asked: BTreeSet<u32> = requests(&popular(&path, 3, tenants))
-            .iter()
-            .map(|request| request.tenant)
-            .collect();
+        let asked: BTreeSet<u32> = requests(&popular(&path, 3, tenants)).iter().map(|request| request.tenant).collect();
         assert!(asked.len() * 100 >= at_least * 99, "{} of {tenants}", asked.len());
     }
 }
@@ -125,7 +120,8 @@ fn activity_that_hardly_ever_asks_is_refused() {
     );
 }
 
-/// A day of which one minute asks: the rounds reach the end of time before as many steps have gone by as are looked through.
+/// A day of which one minute asks: the rounds reach the end of time before as many steps have gone by as are looked
+/// through.
 #[test]
 fn activity_that_hardly_ever_asks_ends_with_time() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Whether models that err on the same items, as the generator's others do, vote as real models do: fitted to some models' outcomes and checked on
-//! others' (LLM-Uncertainty-Bench, 10,000 questions of MMLU).
+//! Whether models that err on the same items, as the generator's others do, vote as real models do: fitted to some
+//! models' outcomes and checked on others' (LLM-Uncertainty-Bench, 10,000 questions of MMLU).
 
 use crate::common;
 use tenantry_traces::fit::cascade::{MNLI, correlation};
@@ -53,7 +53,8 @@ fn voted(items: &[Vec<bool>], correlation: f64) -> f64 {
         correlation,
     };
     let source = OutcomeSource::new(&OutcomesSpec::Generated(spec), 7).unwrap();
-    // The generator's large model is right more often than the real one: its two branches are weighed as the real one's are.
+    // The generator's large model is right more often than the real one: its two branches are weighed as the real one's
+    // are.
     let large = items.iter().filter(|item| item[0]).count() as f64 / items.len() as f64;
     let (mut of, mut most) = ([0.0_f64; 2], [0.0_f64; 2]);
     for ticket in 0..100_000 {

@@ -127,10 +127,7 @@ fn parquet_streams_over_row_groups() {
         .collect();
     let mut file = TraceFile::create(&path).unwrap();
     let written = file.write_all(&mut Listed::new(
-        requests
-            .iter()
-            .map(|&request| tenantry_traces::Entry::Request(request))
-            .collect(),
+        requests.iter().map(|&request| tenantry_traces::Entry::Request(request)).collect(),
     ));
     assert_eq!(written.unwrap(), requests.len() as u64);
     file.finish().unwrap();
@@ -182,7 +179,8 @@ fn what_numbers_of_a_parquet_file_mean_is_asked() {
     }
 }
 
-/// As pandas writes what it holds as `int32`, `uint32` and `Int64`: every column may have holes, and classes are often not there.
+/// As pandas writes what it holds as `int32`, `uint32` and `Int64`: every column may have holes, and classes are often
+/// not there.
 #[test]
 fn a_parquet_file_may_have_integers_of_any_width_and_no_class() {
     use parquet::data_type::{Int32Type, Int64Type};
@@ -263,9 +261,7 @@ fn a_parquet_file_may_be_compressed_by_any_codec() {
         }
         group.close().unwrap();
         writer.close().unwrap();
-        let inputs = Records::open(&path, false)
-            .unwrap()
-            .map(|record| record.unwrap().input_tokens);
+        let inputs = Records::open(&path, false).unwrap().map(|record| record.unwrap().input_tokens);
         assert!(inputs.eq(values.iter().map(|&value| Some(value as u32))), "{codec}");
     }
 }
@@ -315,14 +311,12 @@ fn broken(path: &std::path::Path, bytes: &[u8]) -> String {
         Err(error) => error,
     };
     let error = error.to_string();
-    let (_, got) = error
-        .split_once(": must be a whole Parquet file, got ")
-        .unwrap_or_else(|| panic!("{error}"));
+    let (_, got) = error.split_once(": must be a whole Parquet file, got ").unwrap_or_else(|| panic!("{error}"));
     got.to_owned()
 }
 
-/// Found by fuzzing: some bytes that claim two billion things which are not there. Each was asked of the system, or room made for it, before the
-/// file was called broken.
+/// Found by fuzzing: some bytes that claim two billion things which are not there. Each was asked of the system, or
+/// room made for it, before the file was called broken.
 #[test]
 fn what_a_parquet_file_only_claims_is_not_looked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -333,10 +327,7 @@ fn what_a_parquet_file_only_claims_is_not_looked_for() {
     assert_eq!(broken(&path, &numbers), "External: unexpected end of file");
     // In its dictionary's header, field 7 of it, the number of values: 63 instead of 1.
     let (mut dictionary, at) = nine_requests(&path);
-    let values = dictionary[at..]
-        .windows(3)
-        .position(|bytes| bytes == [0x4c, 0x15, 0x02])
-        .unwrap();
+    let values = dictionary[at..].windows(3).position(|bytes| bytes == [0x4c, 0x15, 0x02]).unwrap();
     dictionary[at + values + 2] = 0x7e;
     assert_eq!(
         broken(&path, &dictionary),
@@ -344,7 +335,8 @@ fn what_a_parquet_file_only_claims_is_not_looked_for() {
     );
 }
 
-/// Flags that have no bytes keep the library busy for a second each two billion: it skips what it does not know one by one.
+/// Flags that have no bytes keep the library busy for a second each two billion: it skips what it does not know one by
+/// one.
 #[test]
 fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
     let folder = tempfile::tempdir().unwrap();
@@ -367,7 +359,8 @@ fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
     // In the header of the tenants' first page.
     let mut in_page = whole.clone();
     in_page[at..at + 7].copy_from_slice(&[&[0xf9][..], &two_billion].concat());
-    // Found by fuzzing: behind a number of a hundred bytes, and where fields have other types than the library takes them for.
+    // Found by fuzzing: behind a number of a hundred bytes, and where fields have other types than the library takes
+    // them for.
     let behind_a_number = [b"PAR1", &include_bytes!("../../fuzz/seeds/parquet/6")[..]].concat();
     let behind_another_type = [b"PAR1", &include_bytes!("../../fuzz/seeds/parquet/7")[..]].concat();
     let other_type = broken(&path, &behind_another_type);
@@ -394,10 +387,7 @@ fn a_cut_parquet_file_is_an_error_with_its_name() {
         error.contains("cut.parquet: must be a whole Parquet file, got "),
         "{error}"
     );
-    let error = TraceFile::create(&folder.path().join("trace.xls"))
-        .map(|_| ())
-        .unwrap_err()
-        .to_string();
+    let error = TraceFile::create(&folder.path().join("trace.xls")).map(|_| ()).unwrap_err().to_string();
     assert!(
         error.ends_with("must end in .parquet, .csv or .csv.gz to be written, got another name"),
         "{error}"

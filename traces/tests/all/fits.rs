@@ -16,23 +16,14 @@ fn every_second<T: Copy>(values: &[T], from: usize) -> Vec<T> {
 #[test]
 fn constants_are_what_the_fit_gives() {
     if let Some(path) = data("twitter/twitter_2018_04_25_lengths.csv") {
-        let inputs: Vec<u32> = read::lengths(&path, false)
-            .unwrap()
-            .iter()
-            .map(|pair| pair.input)
-            .collect();
+        let inputs: Vec<u32> = read::lengths(&path, false).unwrap().iter().map(|pair| pair.input).collect();
         let fitted = fit_lengths(&every_second(&inputs, 0), &LENGTH_PROBABILITIES);
         assert!(fitted == twitter::LENGTHS, "LENGTHS\n{fitted:?}\n");
     }
     if let Some(path) = data("sharegpt/sharegpt_8k_filtered_stats_llama2_tokenizer.csv") {
         let joint = sharegpt::fit(&every_second(&read::lengths(&path, false).unwrap(), 0));
         assert!(joint.input == sharegpt::INPUT, "INPUT\n{:?}\n", joint.input);
-        let bins = || {
-            joint
-                .output_by_input
-                .iter()
-                .map(|bin| (bin.longest_input, &bin.output[..]))
-        };
+        let bins = || joint.output_by_input.iter().map(|bin| (bin.longest_input, &bin.output[..]));
         assert!(
             bins().eq(sharegpt::OUTPUT_BY_INPUT.iter().copied()),
             "BINS\n{:?}\n",
@@ -111,9 +102,8 @@ fn a_fitted_memory_is_the_one_that_levels_were_made_with() {
 /// Counts of any size are added up.
 #[test]
 fn rates_of_huge_counts_are_fitted() {
-    let counts: Vec<u32> = (0..24_000)
-        .map(|second| if second / 300 % 4 == 0 { u32::MAX } else { 500_000_000 })
-        .collect();
+    let counts: Vec<u32> =
+        (0..24_000).map(|second| if second / 300 % 4 == 0 { u32::MAX } else { 500_000_000 }).collect();
     let fitted = twitter::fit_rates(&counts).unwrap();
     assert_eq!(fitted.plateau_rate[8].1, 4_294_970_000.0);
 }
@@ -194,11 +184,8 @@ fn generated_lengths_look_like_the_half_that_the_fit_did_not_see() {
         );
         // Outputs of short and of long inputs differ: the joint distribution, not only its margins.
         for (name, inputs) in [("input below 500", 1..500), ("input above 5000", 5000..10_000)] {
-            let real: Histogram = unseen
-                .iter()
-                .filter(|pair| inputs.contains(&pair.input))
-                .map(|pair| pair.output)
-                .collect();
+            let real: Histogram =
+                unseen.iter().filter(|pair| inputs.contains(&pair.input)).map(|pair| pair.output).collect();
             let generated = generated_outputs_where(&inputs);
             let distance = real.distance(&generated).unwrap();
             println!("ShareGPT, output, {name:<26} Kolmogorov-Smirnov distance {distance:.4}");
@@ -234,7 +221,8 @@ fn generated_rates_look_like_the_half_that_the_fit_did_not_see() {
     let counts = counts_without_holes(&path);
     let real = &counts[counts.len() / 2..];
     let mean = real.iter().map(|&n| f64::from(n)).sum::<f64>() / real.len() as f64;
-    // A few hundred plateaus make the dispersion, so that one half's length of them is not enough to tell its expectation.
+    // A few hundred plateaus make the dispersion, so that one half's length of them is not enough to tell its
+    // expectation.
     let seconds = 4 * real.len() as u64;
     let spec = WorkloadSpec {
         arrivals: ArrivalsSpec::Twitter { rate_per_s: mean },
@@ -259,8 +247,9 @@ fn generated_rates_look_like_the_half_that_the_fit_did_not_see() {
     }
 }
 
-/// A few functions are a good part of all requests, so that halves differ by more than the aim. So the generator is held to the half that it
-/// was fitted to, that it has learnt what there is, and to the other by how far the two halves are apart besides.
+/// A few functions are a good part of all requests, so that halves differ by more than the aim. So the generator is
+/// held to the half that it was fitted to, that it has learnt what there is, and to the other by how far the two halves
+/// are apart besides.
 #[test]
 fn generated_tenants_are_as_uneven_as_both_halves() {
     let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") else {

@@ -15,13 +15,9 @@ use tenantry_traces::{Request, build};
 #[test]
 fn lengths_and_tenants_are_drawn_from_files() {
     let mut lengths = tempfile::NamedTempFile::new().unwrap();
-    lengths
-        .write_all(b"num_prefill_tokens,num_decode_tokens\n10,1\n20,2\n")
-        .unwrap();
+    lengths.write_all(b"num_prefill_tokens,num_decode_tokens\n10,1\n20,2\n").unwrap();
     let mut activity = tempfile::NamedTempFile::new().unwrap();
-    activity
-        .write_all(b"tenant,minute,invocations\n0,0,30\n1,0,5\n1,1,5\n")
-        .unwrap();
+    activity.write_all(b"tenant,minute,invocations\n0,0,30\n1,0,5\n1,1,5\n").unwrap();
     let spec = WorkloadSpec {
         tenants: 2,
         popularity: PopularitySpec::File(activity.path().to_path_buf()),
@@ -38,9 +34,7 @@ fn lengths_and_tenants_are_drawn_from_files() {
     };
     let requests = requests(&spec);
     assert!(
-        requests
-            .iter()
-            .all(|request| request.input_tokens == 10 * request.output_tokens),
+        requests.iter().all(|request| request.input_tokens == 10 * request.output_tokens),
         "pairs stay together"
     );
     let share = |of: &dyn Fn(&Request) -> bool| requests.iter().filter(|request| of(request)).count() as f64 / 10_000.0;
@@ -61,9 +55,7 @@ fn popularity_is_as_specified() {
             ..spec(ArrivalsSpec::Constant { rate_per_s: 1.0 })
         };
         let mut counts = vec![0u32; tenants as usize];
-        requests(&spec)
-            .iter()
-            .for_each(|request| counts[request.tenant as usize] += 1);
+        requests(&spec).iter().for_each(|request| counts[request.tenant as usize] += 1);
         counts
     };
     assert_eq!(counts(PopularitySpec::Distinct, 1000), vec![100; 1000]);
@@ -256,10 +248,7 @@ fn points_of_a_distribution_go_from_share_0_to_share_1() {
     let quantiles = |points: &[(f64, f64)]| WorkloadSpec {
         lengths: LengthsSpec::Independent {
             input: LengthSpec::Quantiles(
-                points
-                    .iter()
-                    .map(|&(probability, tokens)| QuantilePoint { probability, tokens })
-                    .collect(),
+                points.iter().map(|&(probability, tokens)| QuantilePoint { probability, tokens }).collect(),
             ),
             output: LengthSpec::Fixed(0),
         },

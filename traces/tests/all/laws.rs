@@ -10,8 +10,7 @@ fn arrivals() -> impl Strategy<Value = ArrivalsSpec> {
     let seconds = |range: std::ops::Range<u64>| range.prop_map(Duration::from_secs);
     let simple = prop_oneof![
         rate.clone().prop_map(|rate_per_s| ArrivalsSpec::Poisson { rate_per_s }),
-        rate.clone()
-            .prop_map(|rate_per_s| ArrivalsSpec::Constant { rate_per_s }),
+        rate.clone().prop_map(|rate_per_s| ArrivalsSpec::Constant { rate_per_s }),
         (rate.clone(), 0.2f64..4.0).prop_map(|(rate_per_s, cv)| ArrivalsSpec::Gamma { rate_per_s, cv }),
         (rate.clone(), rate.clone(), seconds(1..20)).prop_map(|(a, b, mean_dwell)| ArrivalsSpec::Mmpp {
             states: [a, b].map(|rate_per_s| MmppState { rate_per_s, mean_dwell }).to_vec(),

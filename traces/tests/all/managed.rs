@@ -1,4 +1,5 @@
-//! Changes of tenants and domains among the requests: who is there when a part of a recording begins, and when changes stop.
+//! Changes of tenants and domains among the requests: who is there when a part of a recording begins, and when changes
+//! stop.
 
 use std::path::{Path, PathBuf};
 
@@ -95,9 +96,7 @@ fn instants(spec: &WorkloadSpec) -> [Vec<u64>; 2] {
 fn changes_stop_where_the_workload_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changes.csv");
-    let updates: Vec<ManageRequest> = (0..1000)
-        .map(|secs| at(secs, Change::tenant(7, Action::Update)))
-        .collect();
+    let updates: Vec<ManageRequest> = (0..1000).map(|secs| at(secs, Change::tenant(7, Action::Update))).collect();
     recording(&path, &updates);
     let rates = ManagementRates {
         present_at_start: 0.5,
@@ -135,7 +134,8 @@ fn changes_stop_where_the_workload_does() {
     }
 }
 
-/// Where changes go on after the last request, it is known when somebody asks or gives up next, and that nobody does any more.
+/// Where changes go on after the last request, it is known when somebody asks or gives up next, and that nobody does
+/// any more.
 #[test]
 fn requests_are_looked_for_past_changes() {
     let updates = (0..40).map(|secs| at(secs, Change::tenant(7, Action::Update)));

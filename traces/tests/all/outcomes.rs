@@ -49,7 +49,8 @@ fn close(what: &str, real: f64, generated: f64, within: f64) {
 #[test]
 fn tabis_branches_come_out() {
     let tasks = [
-        // Section 7.3.2: returned, accuracy of the small model there and of the large one elsewhere, and the two swapped.
+        // Section 7.3.2: returned, accuracy of the small model there and of the large one elsewhere, and the two
+        // swapped.
         ("SST-2", cascade::SST_2, 0.975, [0.698, 0.977, 0.914, 0.987, 0.762]),
         ("MNLI", cascade::MNLI, 0.925, [0.494, 0.961, 0.855, 0.968, 0.713]),
     ];
@@ -96,20 +97,12 @@ fn generated_outcomes_look_like_the_half_that_the_fit_did_not_see() {
         let split = Draws::new(1, Purpose::Outcome);
         let half = |which: u64| -> Vec<[Outcome; 2]> {
             let of_half = |(i, _): &(usize, &[Outcome; 2])| split.about(*i as u64).below(2) == which;
-            items
-                .iter()
-                .enumerate()
-                .filter(of_half)
-                .map(|(_, item)| *item)
-                .collect()
+            items.iter().enumerate().filter(of_half).map(|(_, item)| *item).collect()
         };
         let (seen, unseen) = (half(0), half(1));
         let generated = generated(cascade::fit(&seen));
         let confidences = |items: &[[Outcome; 2]]| -> Histogram {
-            items
-                .iter()
-                .map(|item| (item[0].confidence * 1e4).round() as u32)
-                .collect()
+            items.iter().map(|item| (item[0].confidence * 1e4).round() as u32).collect()
         };
         let distance = confidences(&unseen).distance(&confidences(&generated)).unwrap();
         println!("{name}: Kolmogorov-Smirnov distance of the confidence {distance:.4}");
@@ -200,7 +193,8 @@ fn routellm_has_correctness_alone() {
     }
 }
 
-/// Many items may have one confidence, as where it is a count of votes: the share is of all of them, whoever stands first in the file.
+/// Many items may have one confidence, as where it is a count of votes: the share is of all of them, whoever stands
+/// first in the file.
 #[test]
 fn a_fit_takes_all_items_of_one_confidence_together() {
     let mut items = Vec::new();
@@ -322,9 +316,7 @@ fn broken_tables_say_where() {
         assert!(error.ends_with(must_be), "{error}");
     }
     let table = file("a_correct,b_correct\n1,0\n1,maybe\n");
-    let error = OutcomeTable::read_correctness(table.path(), &["a", "b"])
-        .unwrap_err()
-        .to_string();
+    let error = OutcomeTable::read_correctness(table.path(), &["a", "b"]).unwrap_err().to_string();
     assert!(error.ends_with(":3: b_correct: must be 0 or 1, got `maybe`"), "{error}");
     // An answer that is missing is not the right one, also where the reference's is missing too.
     for (table, must_be) in [
@@ -364,10 +356,7 @@ fn models_that_are_wrong_alike_are_known() {
     let numbers = |table: &str, reference| {
         let read = OutcomeTable::read(file(table).path(), &["a", "b", "c"], reference).unwrap();
         let of_item = |item| {
-            let numbers = read
-                .item(item)
-                .iter()
-                .map(|outcome| outcome.wrong.map_or(0, |number| number.get()));
+            let numbers = read.item(item).iter().map(|outcome| outcome.wrong.map_or(0, |number| number.get()));
             numbers.collect::<Vec<_>>()
         };
         (read.wrong_answers(), (0..read.items()).map(of_item).collect::<Vec<_>>())
@@ -399,9 +388,7 @@ fn models_whose_answers_a_table_lacks_are_named() {
     let table = file("a_conf,a_correct,a_pred,b_conf,b_correct,r_pred\n0.5,0,x,0.5,0,y\n");
     let of = |reference: Option<&str>| TableSpec {
         path: table.path().into(),
-        models: [("one", "a"), ("two", "b")]
-            .map(|(model, column)| (model.into(), column.into()))
-            .into(),
+        models: [("one", "a"), ("two", "b")].map(|(model, column)| (model.into(), column.into())).into(),
         reference: reference.map(str::to_owned),
     };
     assert_eq!(of(None).without_answers().unwrap(), [("two", "b_pred".to_owned())]);

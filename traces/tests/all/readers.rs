@@ -19,10 +19,7 @@ fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
 fn read(bytes: &[u8]) -> Result<Vec<Record>, String> {
     let file = file(bytes);
     let strip = |error: tenantry_traces::TraceError| error.to_string().replace(&*file.path().to_string_lossy(), "FILE");
-    Records::open(file.path(), false)
-        .map_err(strip)?
-        .collect::<Result<_, _>>()
-        .map_err(strip)
+    Records::open(file.path(), false).map_err(strip)?.collect::<Result<_, _>>().map_err(strip)
 }
 
 #[test]
@@ -41,9 +38,7 @@ fn line_ends_marks_and_gzip_do_not_matter() {
         expected
     );
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed
-        .write_all(b"num_prefill_tokens,num_decode_tokens\n1,2\n3,4\n")
-        .unwrap();
+    packed.write_all(b"num_prefill_tokens,num_decode_tokens\n1,2\n3,4\n").unwrap();
     assert_eq!(read(&packed.finish().unwrap()).unwrap(), expected);
 }
 
@@ -204,18 +199,14 @@ fn a_broken_line_is_an_error_with_file_line_and_column() {
     let mooncake =
         b"{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 1, \"hash_ids\": []}\n{\"timestamp\": 0}\n";
     assert!(
-        read(mooncake)
-            .unwrap_err()
-            .starts_with("FILE:2: column 16: must be {\"timestamp\": ms"),
+        read(mooncake).unwrap_err().starts_with("FILE:2: column 16: must be {\"timestamp\": ms"),
         "{:?}",
         read(mooncake)
     );
     let talk = b"[\n{\"conversations\": [{\"from\": \"human\", \"value\": \"x\"}]},\n{\"conversations\": [{\"from\": \
                  \"alien\"}]}\n]";
     assert!(
-        read(talk)
-            .unwrap_err()
-            .starts_with("FILE:3: must be {\"conversations\""),
+        read(talk).unwrap_err().starts_with("FILE:3: must be {\"conversations\""),
         "{:?}",
         read(talk)
     );
@@ -344,11 +335,7 @@ fn texts_are_counted_by_a_given_tokenizer() {
           {\"from\": \"gpt\", \"value\": \"seven\"}]}]",
     );
     // four score , and sev ##en years ago; sev ##en.
-    let with = Records::open_with(talk.path(), false, Box::new(tokenizer))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap();
+    let with = Records::open_with(talk.path(), false, Box::new(tokenizer)).unwrap().next().unwrap().unwrap();
     assert_eq!((with.input_tokens, with.output_tokens), (Some(8), Some(2)));
     let without = Records::open(talk.path(), false).unwrap().next().unwrap().unwrap();
     assert_eq!(
@@ -356,10 +343,7 @@ fn texts_are_counted_by_a_given_tokenizer() {
         (Some(8), Some(2)),
         "31 and 5 characters"
     );
-    let error = TokenizerJson::open(file(b"{\"version\": 7}").path())
-        .map(|_| ())
-        .unwrap_err()
-        .to_string();
+    let error = TokenizerJson::open(file(b"{\"version\": 7}").path()).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains(": must be a tokenizer.json, got "), "{error}");
 }
 
@@ -499,10 +483,7 @@ fn a_gap_in_counts_has_no_requests_where_broken_lines_are_left_out() {
     let mut counts = Counts::open(empty.path(), true).unwrap();
     let read: Vec<u32> = counts.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!((read, counts.skipped()), (vec![5, 0, 0, 7], 2));
-    let error = Counts::open(empty.path(), false)
-        .unwrap()
-        .find_map(Result::err)
-        .unwrap();
+    let error = Counts::open(empty.path(), false).unwrap().find_map(Result::err).unwrap();
     let expected = ":5: requests: must be a whole number in each line, got 2 empty ones before this";
     assert!(error.to_string().ends_with(expected), "{error}");
 }
@@ -513,12 +494,7 @@ fn broken_lines_of_counts_and_activity_can_be_left_out() {
     assert!(Counts::open(counts.path(), false).unwrap().any(|count| count.is_err()));
     let counts = file(b"second,requests\n7,5\n8,x\n9,2\n");
     let error = Counts::open(counts.path(), false).unwrap().find_map(Result::err);
-    assert!(
-        error
-            .unwrap()
-            .to_string()
-            .contains(":3: requests: must be a whole number, got `x`")
-    );
+    assert!(error.unwrap().to_string().contains(":3: requests: must be a whole number, got `x`"));
     let broken = file(b"second,requests\n7,x\ny,5\n9,2\n10,3\n");
     let mut leading = Counts::open(broken.path(), true).unwrap();
     assert_eq!(leading.next().unwrap().unwrap(), 0);

@@ -154,9 +154,7 @@ fn sharegpt_conversations() {
     if let Some(rows) = read("sharegpt_multiturn_dialogstudio.json") {
         assert_eq!((rows.len(), answered(&rows)), (14, 14), "10, 2, 2, 8 and 6 turns");
         assert!(
-            rows[..5]
-                .windows(2)
-                .all(|pair| pair[0].input_tokens < pair[1].input_tokens),
+            rows[..5].windows(2).all(|pair| pair[0].input_tokens < pair[1].input_tokens),
             "the context grows"
         );
     }
@@ -277,11 +275,8 @@ fn azure_functions() {
     if let Some(path) = data("azure_functions/azure_functions_2019_duration_marginal_1350.csv") {
         // `avg_ms,count,min_ms,…`: execution times, which no generator is fitted to.
         let text = std::fs::read_to_string(path).unwrap();
-        let mut means: Vec<f64> = text
-            .lines()
-            .skip(1)
-            .map(|line| line.split(',').next().unwrap().parse().unwrap())
-            .collect();
+        let mut means: Vec<f64> =
+            text.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
         means.sort_unstable_by(f64::total_cmp);
         assert_eq!(means.len(), 1_350);
         for (rank, ms) in [(67, 2.0), (675, 627.0), (1_282, 33_100.0)] {
@@ -318,10 +313,7 @@ fn azure_functions_2021() {
     let [shortest, longest] = [f64::min, f64::max].map(|of| durations.iter().copied().reduce(of).unwrap());
     assert_eq!((shortest, longest), (0.0, 404.987));
     // The last end is at 1 260 s.
-    let ends = rows
-        .iter()
-        .zip(&durations)
-        .map(|(row, duration)| row.arrival.unwrap().as_secs_f64() + duration);
+    let ends = rows.iter().zip(&durations).map(|(row, duration)| row.arrival.unwrap().as_secs_f64() + duration);
     assert!((ends.fold(0.0, f64::max) - 1_260.055_798).abs() < 1e-5);
     assert_eq!(activity::totals(&path, false).unwrap().0.iter().sum::<f64>(), 199.0);
 }
@@ -425,9 +417,7 @@ fn cascade_outcomes() {
     let right = (0..100_000).filter(|&ticket| outcomes.of(ticket)[0].correct).count();
     assert!((right as f64 / 100_000.0 - 0.454).abs() < 0.006);
     assert_eq!(outcomes.of(5), outcomes.of(5));
-    let error = OutcomeTable::read(&path, &["qwen"], Some("qwen_72b"))
-        .unwrap_err()
-        .to_string();
+    let error = OutcomeTable::read(&path, &["qwen"], Some("qwen_72b")).unwrap_err().to_string();
     assert!(
         error.contains("must have a column `qwen_conf`, got `id`, `qwen_1_8b_pred`"),
         "{error}"

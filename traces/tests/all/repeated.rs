@@ -60,10 +60,7 @@ fn a_day_of_activity_comes_again_after_a_day() {
             },
             ..spec(activity(&path, true))
         };
-        let asked: Vec<u64> = requests(&spec)
-            .iter()
-            .map(|request| request.arrival.0 / MINUTE)
-            .collect();
+        let asked: Vec<u64> = requests(&spec).iter().map(|request| request.arrival.0 / MINUTE).collect();
         assert_eq!(asked, minutes, "{}", path.display());
     }
 }

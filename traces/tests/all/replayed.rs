@@ -31,9 +31,7 @@ fn tenants_are_as_active_as_they_were() {
     let whole = requests(&spec(1_350, 1.0));
     let mut cells = BTreeMap::new();
     for request in &whole {
-        *cells
-            .entry((request.tenant, (request.arrival.0 / 60_000_000_000) as u32))
-            .or_insert(0) += 1;
+        *cells.entry((request.tenant, (request.arrival.0 / 60_000_000_000) as u32)).or_insert(0) += 1;
     }
     let mut recorded = BTreeMap::new();
     activity::for_each(&path, false, |cell| {

@@ -61,11 +61,7 @@ fn sleepers_leave_the_rate_and_take_turns() {
     );
     assert_eq!(tenants_of(0, 4 * 3600), 200);
     // A tenant's gaps are short within a turn and long between two: far burstier than Poisson.
-    let of_one: Vec<f64> = requests
-        .iter()
-        .filter(|r| r.tenant == 3)
-        .map(|r| r.arrival.as_secs_f64())
-        .collect();
+    let of_one: Vec<f64> = requests.iter().filter(|r| r.tenant == 3).map(|r| r.arrival.as_secs_f64()).collect();
     let gaps: Vec<f64> = of_one.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
     let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -252,10 +248,7 @@ fn a_recorded_class_is_kept() {
     };
     for seed in 0..4 {
         for shares in [vec![1.0; 3], Vec::new()] {
-            let classes: Vec<u16> = requests(&of(seed, shares))
-                .iter()
-                .map(|request| request.class)
-                .collect();
+            let classes: Vec<u16> = requests(&of(seed, shares)).iter().map(|request| request.class).collect();
             assert_eq!(classes, [1, 0, 0, 2], "seed {seed}");
         }
     }

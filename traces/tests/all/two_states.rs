@@ -7,7 +7,8 @@ use tenantry_traces::fit::mmpp::{Arrivals, fit};
 use tenantry_traces::spec::{ArrivalsSpec, MmppState, Stop, WorkloadSpec};
 use tenantry_traces::{Duration, Entry, Time, build};
 
-/// Rates a second and mean dwells in milliseconds, and for how many seconds they are generated: some hundred dwells or more.
+/// Rates a second and mean dwells in milliseconds, and for how many seconds they are generated: some hundred dwells or
+/// more.
 const SETS: [([f64; 2], [u64; 2], u64); 6] = [
     ([50.0, 300.0], [10_000, 10_000], 4000),
     ([1000.0, 6000.0], [1000, 200], 600),
@@ -156,7 +157,7 @@ proptest! {
         gaps_ns in proptest::collection::vec(prop_oneof![Just(0u64), 1u64..1000, Just(1 << 40)], 0..600),
         counts in proptest::collection::vec(prop_oneof![Just(0u32), 0u32..9, Just(u32::MAX)], 0..600),
     ) {
-        let instants: Vec<Time> = { gaps_ns.iter() }
+        let instants: Vec<Time> = gaps_ns.iter()
             .scan(0, |at, gap| { *at += gap; Some(Time(*at)) })
             .collect();
         let both = || [Arrivals::Instants(&instants), Arrivals::Seconds(&counts)].map(fit);

@@ -1,4 +1,5 @@
-//! What is looked up is what was encoded, put together as HMI's Eq. 2 and 3 say: against a reference in hash maps and plain loops.
+//! What is looked up is what was encoded, put together as HMI's Eq. 2 and 3 say: against a reference in hash maps and
+//! plain loops.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -81,9 +82,7 @@ impl Reference {
         };
         for start in 0..windows {
             let end = (start + n).min(tokens.len());
-            let whole = (end - start == n)
-                .then(|| self.look_up(&tokens[start..end], Some(counters)))
-                .flatten();
+            let whole = (end - start == n).then(|| self.look_up(&tokens[start..end], Some(counters))).flatten();
             if let Some(row) = whole {
                 (0..n).for_each(|position| vectors[start + position].push(row[position * d..][..d].to_vec()));
                 continue;
@@ -104,9 +103,7 @@ impl Reference {
         let n = self.shape.fragment_tokens as usize;
         (1..=tokens.len())
             .map(|end| {
-                let whole = (end >= n)
-                    .then(|| self.look_up(&tokens[end - n..end], Some(counters)))
-                    .flatten();
+                let whole = (end >= n).then(|| self.look_up(&tokens[end - n..end], Some(counters))).flatten();
                 if let Some(row) = whole {
                     return row.clone();
                 }
@@ -146,9 +143,7 @@ fn plant(folder: &Path, shape: Shape, lengths: &[u32], domain_short: bool, tiers
         build(&path, shape, Select::Coverage(share), &general, 1).unwrap();
         reference.root.extend(rows(shape, share, &general, 1));
         if n == reference.shape.fragment_tokens || domain_short {
-            let path = Tree::stage(folder, Node::Domain("biology"))
-                .unwrap()
-                .join(format!("{n}.plot"));
+            let path = Tree::stage(folder, Node::Domain("biology")).unwrap().join(format!("{n}.plot"));
             build(&path, shape, Select::Coverage(0.3), &special, 2).unwrap();
             reference.domain.extend(rows(shape, 0.3, &special, 2));
         }
@@ -204,11 +199,7 @@ fn agrees_with_reference(context: Context, lengths: &[u32], tiers: Tiers) {
     let (tree, reference) = plant(folder.path(), shape, lengths, lengths.len() % 2 == 1, tiers);
     let mut sequences = corpus(3, 70, 10, 3);
     // Every length about the fragments', and about a block's.
-    sequences.extend(
-        (0..8)
-            .chain(31..36)
-            .map(|length| corpus(1, length, 10, 40 + length as u64).remove(0)),
-    );
+    sequences.extend((0..8).chain(31..36).map(|length| corpus(1, length, 10, 40 + length as u64).remove(0)));
     let width = 70;
     for domain in [None, tree.snapshot().domain("biology")] {
         let reference = Reference {
@@ -321,9 +312,7 @@ fn fragments_as_long_as_the_input_give_the_row_itself() {
             for n in shortest..=length {
                 let shape = shape.with_fragment_tokens(n);
                 let prefixes: Vec<Vec<u32>> = texts.iter().map(|text| text[..n as usize].to_vec()).collect();
-                let path = Tree::stage(folder.path(), Node::Root)
-                    .unwrap()
-                    .join(format!("{n}.plot"));
+                let path = Tree::stage(folder.path(), Node::Root).unwrap().join(format!("{n}.plot"));
                 build(&path, shape, Select::All, &prefixes, 1).unwrap();
                 for (expected, prefix) in expected.iter_mut().zip(&prefixes) {
                     expected.extend(Layers::new(shape, 1).row(prefix));

@@ -35,12 +35,11 @@ fn seed_of(snapshot: &Snapshot, domain: Option<DomainId>) -> u64 {
     };
     let mut out = vec![0.0f32; 48];
     Engine::new(1).unwrap().retrieve(snapshot, &batch, &mut out).unwrap();
-    (0..100)
-        .find(|&seed| Layers::new(shape(), seed).row(text) == out)
-        .expect("rows of one version")
+    (0..100).find(|&seed| Layers::new(shape(), seed).row(text) == out).expect("rows of one version")
 }
 
-/// What another process has published is found by reading a node anew; what has become unreadable leaves the old version in use.
+/// What another process has published is found by reading a node anew; what has become unreadable leaves the old
+/// version in use.
 #[test]
 fn a_node_is_read_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,12 +156,7 @@ fn what_does_not_fit_the_tree_is_not_published() {
 
     stage(folder, BIOLOGY, 23);
     let length = fs::metadata(&next).unwrap().len();
-    fs::File::options()
-        .write(true)
-        .open(&next)
-        .unwrap()
-        .set_len(length - 1)
-        .unwrap();
+    fs::File::options().write(true).open(&next).unwrap().set_len(length - 1).unwrap();
     assert!(matches!(tree.publish(BIOLOGY), Err(PlotError::Truncated { .. })));
 
     stage(folder, BIOLOGY, 24);

@@ -1,4 +1,5 @@
-//! Tenants' heads: by the names that each family's classifiers have in Hugging Face's library, and what comes of one that cannot be read.
+//! Tenants' heads: by the names that each family's classifiers have in Hugging Face's library, and what comes of one
+//! that cannot be read.
 
 use super::*;
 

@@ -10,7 +10,8 @@ use tenantry_traces::Ticket;
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Input};
 
-/// By ticket, `[tokens, hidden]` each, on the device. Who goes on is not known until somebody has looked at an exit's answers, so that all are kept.
+/// By ticket, `[tokens, hidden]` each, on the device. Who goes on is not known until somebody has looked at an exit's
+/// answers, so that all are kept.
 #[derive(Debug, Default)]
 pub(in crate::machine) struct KeptStates(Mutex<BTreeMap<Ticket, Tensor>>);
 

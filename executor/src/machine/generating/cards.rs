@@ -1,4 +1,5 @@
-//! Cards that come and go: each instance's model has weights of its own there, which are loaded from host memory when the server asks for it.
+//! Cards that come and go: each instance's model has weights of its own there, which are loaded from host memory when
+//! the server asks for it.
 
 use tch::{Device, Tensor};
 use tenantry_core::ids::InstanceId;

@@ -79,13 +79,12 @@ impl Disk {
         }
     }
 
-    /// Reads a tenant's block, not from the operating system's copy of the file, in the place of whatever the slot held.
+    /// Reads a tenant's block, not from the operating system's copy of the file, in the place of whatever the slot
+    /// held.
     pub fn fetch(&self, tenant: u32, slot: u32) -> Result<(), ExecutorError> {
         let mut held = self.held.lock().expect("nobody panics with the slots");
         // What is read again, since it failed or is another now, is held where it is read to.
-        held.iter_mut()
-            .filter(|held| **held == Some(tenant))
-            .for_each(|held| *held = None);
+        held.iter_mut().filter(|held| **held == Some(tenant)).for_each(|held| *held = None);
         if let Some(other) = held[slot as usize].replace(tenant) {
             self.sets.discard(other)?;
         }
@@ -105,9 +104,7 @@ mod tests {
         let blocks = [1.0_f32, 2.0].map(|number| Ok(Tensor::from_slice(&[number])));
         let sets = ParameterSets::of_blocks(7, 1, DType::F32, Device::Cpu, 1 << 10, blocks.into_iter()).unwrap();
         assert_eq!(
-            Disk::write(&sets, 1, Device::Cpu, &AtomicBool::default())
-                .unwrap_err()
-                .to_string(),
+            Disk::write(&sets, 1, Device::Cpu, &AtomicBool::default()).unwrap_err().to_string(),
             "lora.host_slots: must be left out where tenants share adapters: where files.tenants has fewer folders \
              than there are tenants, or memory holds fewer while the file is written, got adapters of 2 for 7 tenants"
         );

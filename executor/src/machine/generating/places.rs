@@ -1,8 +1,9 @@
-//! Whose the pages of an instance's cache are, and what comes there from other instances' caches or goes from it to them.
+//! Whose the pages of an instance's cache are, and what comes there from other instances' caches or goes from it to
+//! them.
 //!
-//! The lane that computes has requests of its own. The lane that copies keys and values from instance to instance finds here what is to be
-//! copied, and takes pages for it. What the server counts as free is free at once, whatever the lane that computes is doing meanwhile:
-//! nobody's run needs the pages of who has left.
+//! The lane that computes has requests of its own. The lane that copies keys and values from instance to instance finds
+//! here what is to be copied, and takes pages for it. What the server counts as free is free at once, whatever the lane
+//! that computes is doing meanwhile: nobody's run needs the pages of who has left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -69,8 +70,7 @@ impl Places {
         if known < pages {
             let mut state = self.state();
             let own = state.grow(request, pages - held.shared_pages);
-            held.table
-                .extend_from_slice(&own[(known - held.shared_pages) as usize..]);
+            held.table.extend_from_slice(&own[(known - held.shared_pages) as usize..]);
         }
     }
 
@@ -93,10 +93,7 @@ impl Places {
     /// Takes pages for what comes of a request from elsewhere, so many with those of its prefix. Ids of all of them.
     fn land(&self, member: &Member, ids: Vec<i64>, pages: u32) -> Vec<u32> {
         let mut state = self.state();
-        let mut table = member
-            .sequence
-            .prefix
-            .map_or_else(Vec::new, |prefix| state.prefix(prefix));
+        let mut table = member.sequence.prefix.map_or_else(Vec::new, |prefix| state.prefix(prefix));
         let shared_pages = table.len() as u32;
         table.extend_from_slice(state.grow(member.request, pages - shared_pages));
         let landed = Held {
@@ -234,8 +231,8 @@ mod tests {
         assert_eq!((landed.table, landed.shared_pages, landed.ids), (first, 2, vec![7]));
     }
 
-    /// A run was promised the last two pages when somebody left who had two others. Whoever comes next has those of who left, though the lane
-    /// that computes has not heard of it, and none that the run still grows into.
+    /// A run was promised the last two pages when somebody left who had two others. Whoever comes next has those of who
+    /// left, though the lane that computes has not heard of it, and none that the run still grows into.
     #[test]
     fn who_comes_has_the_pages_of_who_left_and_none_of_a_runs() {
         let places = Places::new(4);

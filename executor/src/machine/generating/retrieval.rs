@@ -1,5 +1,5 @@
-//! What stands for a decoder's lower layers: prompts' representations, looked up on one lane and staged on the device by another before they
-//! join, and those of the tokens that a step has made, which the next one looks up itself.
+//! What stands for a decoder's lower layers: prompts' representations, looked up on one lane and staged on the device
+//! by another before they join, and those of the tokens that a step has made, which the next one looks up itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -108,7 +108,8 @@ impl Retrieval {
         Ok(())
     }
 
-    /// Copies what was looked up to where it is computed with, and keeps it there until the request has been computed, or has left.
+    /// Copies what was looked up to where it is computed with, and keeps it there until the request has been computed,
+    /// or has left.
     ///
     /// # Errors
     /// Nothing was looked up, or no memory on the device.
@@ -128,7 +129,8 @@ impl Retrieval {
         Ok(())
     }
 
-    /// The representations of tokens of several requests, `[tokens, hidden]`: those that were staged, and the others looked up now.
+    /// The representations of tokens of several requests, `[tokens, hidden]`: those that were staged, and the others
+    /// looked up now.
     ///
     /// # Errors
     /// A table that can no longer be read, or no memory on the device.
@@ -147,10 +149,8 @@ impl Retrieval {
                 Ok(states.f_narrow(0, skipped.into(), (wanted.end - wanted.first).into())?)
             })
         };
-        let there: Vec<Option<Tensor>> = wanted
-            .iter()
-            .map(|wanted| rows(wanted).transpose())
-            .collect::<Result<_, ExecutorError>>()?;
+        let there: Vec<Option<Tensor>> =
+            wanted.iter().map(|wanted| rows(wanted).transpose()).collect::<Result<_, ExecutorError>>()?;
         drop(staged);
         let missing: Vec<Wanted<'_>> = wanted
             .iter()

@@ -1,4 +1,5 @@
-//! What tenants of decoders have of their own, in host memory and in slots on the device, and how a step computes with it.
+//! What tenants of decoders have of their own, in host memory and in slots on the device, and how a step computes with
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

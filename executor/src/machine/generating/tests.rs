@@ -1,4 +1,5 @@
-//! Whole runs on real threads: the tokens are those of each request alone, whatever ran beside it and wherever; and logs replay.
+//! Whole runs on real threads: the tokens are those of each request alone, whatever ran beside it and wherever; and
+//! logs replay.
 
 use std::collections::BTreeMap;
 
@@ -210,7 +211,8 @@ fn executed(
     let mut workload = Listed::new(entries);
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
     server.check_laws(end.at).unwrap();
-    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
+    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing
+    // else.
     let mut fresh = Server::new(cluster, system, TENANTS).unwrap().with_management();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
     let record = ledger.close(end, &server, &machine).unwrap();
@@ -228,8 +230,8 @@ fn executed(
 }
 
 impl Served {
-    /// How far a request's tokens are from being the most likely ones, in logits, at worst: each position is computed in full, alone
-    /// and without what was cached, with `tenant`'s adapters.
+    /// How far a request's tokens are from being the most likely ones, in logits, at worst: each position is computed
+    /// in full, alone and without what was cached, with `tenant`'s adapters.
     fn regret(&self, ticket: u64, tenant: u32) -> f64 {
         let Request {
             input_tokens,
@@ -260,9 +262,7 @@ impl Served {
             };
             let decoder = self.serving.decoder.as_ref().unwrap();
             let step = decoder.step(&[chunk], &kv).unwrap();
-            let plan = adapters
-                .as_ref()
-                .map(|cache| cache.plan(step.segments(), AdapterImplementation::Loop).unwrap());
+            let plan = adapters.as_ref().map(|cache| cache.plan(step.segments(), AdapterImplementation::Loop).unwrap());
             let loras = adapters.as_ref().zip(plan.as_ref());
             let loras = loras.map(|(cache, plan)| TenantParameters::Lora(Loras::new(cache, plan)));
             let logits: Tensor = decoder.forward(&step, &kv, loras).unwrap();
@@ -294,10 +294,7 @@ fn tokens_are_those_of_each_request_alone() {
     let alone = serve(generation(), 1, 100, requests(), |serving| serving);
     alone.assert_greedy("one prompt in a step");
     let all: Vec<&Vec<i64>> = alone.generated.values().collect();
-    let different = all
-        .iter()
-        .flat_map(|tokens| tokens.iter())
-        .collect::<std::collections::BTreeSet<_>>();
+    let different = all.iter().flat_map(|tokens| tokens.iter()).collect::<std::collections::BTreeSet<_>>();
     assert!(
         different.len() > 10,
         "the model does not say one thing only: {different:?}"
@@ -381,7 +378,8 @@ fn who_is_evicted_or_moved_goes_on_as_if_nothing_had_happened() {
         consolidate: Some(consolidate),
         ..generation()
     };
-    // Two workers that fill and empty again: bursts, and few in between. How far apart they must be for that is up to the machine and its load.
+    // Two workers that fill and empty again: bursts, and few in between. How far apart they must be for that is up to
+    // the machine and its load.
     let moved = [12, 25, 50, 6, 100, 200].into_iter().find_map(|gap_ms| {
         let mut entries = requests();
         for entry in &mut entries {
@@ -420,8 +418,8 @@ fn a_worker_that_is_asked_for_loads_its_model_and_serves() {
     served.assert_greedy("a worker that came");
     let scaling = served.record.scaling.as_ref().unwrap();
     assert!(scaling.added > 0 && scaling.released > 0, "{scaling:?}");
-    let workers = served.record.lanes.iter().filter(|lane| lane.name.contains("compute"));
-    assert!(workers.clone().count() == 2 && { workers }.all(|lane| lane.busy > Duration::ZERO));
+    let mut workers = served.record.lanes.iter().filter(|lane| lane.name.contains("compute"));
+    assert!(workers.clone().count() == 2 && workers.all(|lane| lane.busy > Duration::ZERO));
 }
 
 #[test]
@@ -473,10 +471,7 @@ fn the_end_of_sequence_token_ends_a_request() {
     // The token that comes before their last in most requests.
     let mut counted: BTreeMap<i64, usize> = BTreeMap::new();
     for tokens in whole.generated.values() {
-        for token in tokens[..tokens.len() - 1]
-            .iter()
-            .collect::<std::collections::BTreeSet<_>>()
-        {
+        for token in tokens[..tokens.len() - 1].iter().collect::<std::collections::BTreeSet<_>>() {
             *counted.entry(*token).or_default() += 1;
         }
     }
@@ -550,7 +545,8 @@ fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
     assert!(served.record.counts.failed > 0);
 }
 
-/// A tenant's adapters make logits that are no numbers: its requests fail, and who is in steps with them is answered as without.
+/// A tenant's adapters make logits that are no numbers: its requests fail, and who is in steps with them is answered as
+/// without.
 #[test]
 fn who_has_no_finite_logits_fails_alone() {
     let whole = serve(generation(), 2, 60, requests(), |serving| serving);

@@ -168,7 +168,8 @@ impl ComputeLane {
         Ok(self.compiled.entry(runtime).or_insert(compiled))
     }
 
-    /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included. Who has none that is finite fails.
+    /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included.
+    /// Who has none that is finite fails.
     fn answer(&self, batch: &Batch, rows: &[usize], classes: &[i64]) {
         let Some(tags) = &self.tags else {
             return tell(
@@ -183,8 +184,11 @@ impl ComputeLane {
             let tokens = (batch.members[row].input_tokens as usize).min(width);
             (row, labels[..tokens].to_vec())
         };
-        let (broken, finite): (Vec<_>, Vec<_>) =
-            { rows.iter().zip(classes.chunks(width)).map(own) }.partition(|(_, labels)| labels.contains(&NOT_FINITE));
+        let (broken, finite): (Vec<_>, Vec<_>) = rows
+            .iter()
+            .zip(classes.chunks(width))
+            .map(own)
+            .partition(|(_, labels)| labels.contains(&NOT_FINITE));
         fail_unanswered(batch, broken.into_iter().map(|(row, _)| row));
         let tagged = finite.into_iter().map(|(row, labels)| Tagged {
             ticket: batch.members[row].ticket,
@@ -212,7 +216,8 @@ impl ComputeLane {
         for (batch, tokens) in first_passes(self.device, self.largest_batch as usize, longest) {
             self.pass(encoder, heads, batch, tokens)?;
         }
-        // A GPU's libtorch chooses kernels by length, which takes milliseconds: where each request has its own, it is done with before the first.
+        // A GPU's libtorch chooses kernels by length, which takes milliseconds: where each request has its own, it is
+        // done with before the first.
         for tokens in (LENGTHS_BETWEEN..=longest)
             .step_by(LENGTHS_BETWEEN)
             .filter(|_| self.device.is_cuda() && self.dynamic)
@@ -248,7 +253,8 @@ impl ComputeLane {
         Ok(())
     }
 
-    /// Members that found their tenant in a slot whose load had failed in an earlier batch, or whose tenant's head could not be read.
+    /// Members that found their tenant in a slot whose load had failed in an earlier batch, or whose tenant's head
+    /// could not be read.
     fn fail_missing(&self, batch: &Batch) {
         let bad = self.bad_slots.lock().expect("no lane panics with the list");
         let heads = &self.heads[self.stream];
@@ -269,7 +275,8 @@ impl Perform for ComputeLane {
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         let mut done = self.warm_up();
-        // Each whatever failed before: one that is left would be captured at its first request, while other lanes issue.
+        // Each whatever failed before: one that is left would be captured at its first request, while other lanes
+        // issue.
         for (runtime, tokens) in self.to_compile.clone() {
             let compiled = self.compile(runtime, tokens).map(drop);
             done = done.and(compiled);

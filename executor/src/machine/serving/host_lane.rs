@@ -3,7 +3,8 @@
 use super::*;
 use crate::device::synchronize;
 
-/// Looks up in host memory, and copies to the device: what was looked up, and tenants' parameters. A lane is given all of these or some.
+/// Looks up in host memory, and copies to the device: what was looked up, and tenants' parameters. A lane is given all
+/// of these or some.
 pub(super) struct HostLane {
     pub retrieval: Option<Arc<Retrieval>>,
     pub kind: Kind,
@@ -13,8 +14,8 @@ pub(super) struct HostLane {
     pub store: Store,
     /// By instance.
     pub slots: Vec<Slots>,
-    /// By instance and slot: what was begun to be copied there, until its last layer is. Its later layers are of the same version, whatever has come to
-    /// the store meanwhile.
+    /// By instance and slot: what was begun to be copied there, until its last layer is. Its later layers are of the
+    /// same version, whatever has come to the store meanwhile.
     pub begun: BTreeMap<(InstanceId, u32), Tensor>,
     pub bad_slots: BadSlots,
     pub manager: Manager,
@@ -49,7 +50,8 @@ impl HostLane {
             let result = self.load(batch.instance, load.tenant, load.slot, layers);
             let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
             let Err(reason) = result else {
-                // The first layer's copy makes a slot good again; a later layer's does not mend an earlier one's failure.
+                // The first layer's copy makes a slot good again; a later layer's does not mend an earlier one's
+                // failure.
                 if layers.first == self.computed.first {
                     bad.remove(&(batch.instance, load.slot));
                 }

@@ -163,9 +163,7 @@ fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (Clus
     let pool = &system.pool;
     let heads = match &pool.runtimes {
         None => pool.model.head_parameters(pool.classes),
-        Some(runtimes) => { runtimes.streams.iter() }
-            .map(|stream| stream.model.head_parameters(stream.classes))
-            .sum(),
+        Some(runtimes) => runtimes.streams.iter().map(|stream| stream.model.head_parameters(stream.classes)).sum(),
     };
     let heads = u64::from(TENANTS) * heads * 4;
     let layers = u64::from(pool.computed_layers());
@@ -220,7 +218,8 @@ fn serve_entries_between(
         .counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, (&mut log, watch)).unwrap();
-    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
+    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing
+    // else.
     let mut fresh = Server::new(&cluster, system, TENANTS).unwrap().with_management();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
     let record = ledger.close(end, &server, &machine).unwrap();
@@ -270,21 +269,18 @@ const PIPELINES: [PipelineSpec; 5] = [
     },
 ];
 
-/// What a request's class must be, from the parts alone: rows summed up, then the upper layers by `encoder`, then the head.
+/// What a request's class must be, from the parts alone: rows summed up, then the upper layers by `encoder`, then the
+/// head.
 fn expected_class(tables: &Tables, encoder: &Encoder, adapter: Option<(&AdapterCache, u32)>, ticket: u64) -> u32 {
     let (tenant, tokens) = (tenant_of(ticket), tokens_of(ticket) as usize);
     let model = encoder.shape();
     let mut found = vec![0.0; tokens * model.hidden as usize];
     let request = [(ticket, tenant, tokens as u32)];
-    tables
-        .retrieve(&Engine::new(1).unwrap(), request.into_iter(), tokens, &mut found)
-        .unwrap();
+    tables.retrieve(&Engine::new(1).unwrap(), request.into_iter(), tokens, &mut found).unwrap();
     let hidden = Tensor::from_slice(&found).view([1, tokens as i64, model.hidden.into()]);
     let input = Input::of_lengths(&[tokens], tokens, Kind::Float, Device::Cpu).unwrap();
     let plan = adapter.map(|(cache, slot)| cache.plan(&[slot], tokens, AdapterImplementation::Loop).unwrap());
-    let adapters = adapter
-        .zip(plan.as_ref())
-        .map(|((cache, _), plan)| Adapters::new(cache, plan));
+    let adapters = adapter.zip(plan.as_ref()).map(|((cache, _), plan)| Adapters::new(cache, plan));
     let layers = PLOT.lower_layers as usize..model.layers as usize;
     let hidden = encoder.layers(hidden, layers, &input, adapters.as_ref()).unwrap();
     let heads = Heads::random(model, TENANTS, 5, SEED, DType::F32, Device::Cpu).unwrap();

@@ -77,8 +77,8 @@ impl Origin<'_> {
     }
 }
 
-/// Of the weights of one among several models, the first of them by the run's own seed: neighbours' have nothing in common, whether or not
-/// they are of one shape.
+/// Of the weights of one among several models, the first of them by the run's own seed: neighbours' have nothing in
+/// common, whether or not they are of one shape.
 fn seed_of(seed: u64, index: u64) -> u64 {
     seed.wrapping_add(index << 32)
 }

@@ -1,4 +1,5 @@
-//! Whole runs of tasks on real threads: batching, streams and engines do not change the answers, and what is refused is refused alone.
+//! Whole runs of tasks on real threads: batching, streams and engines do not change the answers, and what is refused is
+//! refused alone.
 
 mod refused;
 mod trained;
@@ -146,7 +147,8 @@ fn serve_prepared(
     let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
     let mut workload = Listed::new(entries.collect());
     let end = run(&mut serving_server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
-    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
+    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing
+    // else.
     assert_eq!(replay(&mut loaded().0, &log.events), log.commands);
     let record = ledger.close(end, &serving_server, &machine).unwrap();
     machine.into_workers().stop();
@@ -157,7 +159,8 @@ fn serve_prepared(
     (record, answers, refused, streams)
 }
 
-/// A task whose head makes no numbers: its queries fail, and those that share batches with them are answered as without.
+/// A task whose head makes no numbers: its queries fail, and those that share batches with them are answered as
+/// without.
 #[test]
 fn only_the_task_without_finite_logits_fails() {
     let system = system(shared(Batching::Fixed { size: 64 }, 1));
@@ -201,8 +204,8 @@ fn batching_and_streams_do_not_change_the_answers_of_64_tasks_of_five_kinds() {
     }
 }
 
-/// The rules that choose the number of streams by themselves: one for each mini-batch, and as many as the card's tables make worth it, which are all
-/// four of its cores where threads do not slow each other down.
+/// The rules that choose the number of streams by themselves: one for each mini-batch, and as many as the card's tables
+/// make worth it, which are all four of its cores where threads do not slow each other down.
 #[test]
 fn a_stream_for_each_task_and_as_many_as_the_profile_says_do_not_change_the_answers() {
     let mut card = synthetic_card();
@@ -239,8 +242,8 @@ fn a_stream_for_each_task_and_as_many_as_the_profile_says_do_not_change_the_answ
     assert_eq!(streams, 1);
 }
 
-/// Three models, two of them of one shape: what a task computes depends on its own model alone, and models of one shape have different
-/// weights.
+/// Three models, two of them of one shape: what a task computes depends on its own model alone, and models of one shape
+/// have different weights.
 #[test]
 fn tasks_of_several_shared_models_are_each_answered_by_their_own() {
     let tiny = ModelShape::builtin("tiny").unwrap();

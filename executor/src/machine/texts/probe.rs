@@ -74,8 +74,8 @@ impl TextProbe {
         lengths
     }
 
-    /// Makes a pass over other texts at each call, and says how long it took. The first is cut or repeated so that it has `tokens`, to which the
-    /// others are padded; those that are longer are cut.
+    /// Makes a pass over other texts at each call, and says how long it took. The first is cut or repeated so that it
+    /// has `tokens`, to which the others are padded; those that are longer are cut.
     pub fn pass(&mut self, batch: u32, tokens: u32) -> Result<Duration, ExecutorError> {
         let stage = &self.lane.stage;
         let whole = &self.lane.texts.whole[stage.index];
@@ -102,8 +102,8 @@ impl TextProbe {
         Ok(took)
     }
 
-    /// Looks at passes over so many whole texts, at others in turn, and says how long one look took. With `pruned` each of the texts goes on
-    /// without the words that received little attention; without, none goes on.
+    /// Looks at passes over so many whole texts, at others in turn, and says how long one look took. With `pruned` each
+    /// of the texts goes on without the words that received little attention; without, none goes on.
     pub fn looks(
         &self,
         batch: u32,

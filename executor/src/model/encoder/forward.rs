@@ -66,8 +66,8 @@ impl Encoder {
         }
     }
 
-    /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from.
-    /// With `adapters`, each layer adapts what its attention yields.
+    /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came
+    /// from. With `adapters`, each layer adapts what its attention yields.
     ///
     /// # Errors
     /// Adapters of another width, or no memory on the device.
@@ -151,9 +151,7 @@ impl Encoder {
             i64::from(self.shape.heads),
             i64::from(self.shape.hidden / self.shape.heads),
         );
-        let by_head = projected
-            .f_view([size[0], size[1], 3, heads, width])?
-            .f_permute([2, 0, 3, 1, 4])?;
+        let by_head = projected.f_view([size[0], size[1], 3, heads, width])?.f_permute([2, 0, 3, 1, 4])?;
         let parts = by_head.f_unbind(0)?;
         Ok(parts.try_into().expect("there are three"))
     }
@@ -175,9 +173,7 @@ impl Layer {
     /// What comes after attention: the sum with what the layer was given, and the feed-forward block.
     pub(crate) fn after_attention(&self, mut attention: Tensor, hidden: &Tensor) -> Result<Tensor, ExecutorError> {
         let hidden = self.attention_norm.forward(&attention.f_add_(hidden)?)?;
-        let mut output = self
-            .output
-            .forward(&self.activate(self.intermediate.forward(&hidden)?)?)?;
+        let mut output = self.output.forward(&self.activate(self.intermediate.forward(&hidden)?)?)?;
         self.output_norm.forward(&output.f_add_(&hidden)?)
     }
 }

@@ -61,7 +61,7 @@ impl Embedding {
             positions: views.matrix(shape.positions.into(), width)?,
             segments: views.matrix(2, width)?,
             norm: views.norm(width)?,
-            projection: { variant.embedding }.map(|_| views.linear(hidden, width)).transpose()?,
+            projection: variant.embedding.map(|_| views.linear(hidden, width)).transpose()?,
         })
     }
 }
@@ -93,8 +93,8 @@ impl Encoder {
         Encoder::from_parameters(shape, parameters)
     }
 
-    /// The layers from `first_layer` on of [`random`](Self::random) of the same seed; all, with the embedding, from 0 on. The rest
-    /// takes no memory on the device.
+    /// The layers from `first_layer` on of [`random`](Self::random) of the same seed; all, with the embedding, from 0
+    /// on. The rest takes no memory on the device.
     ///
     /// # Errors
     /// A shape that is no BERT-like encoder's or has no such layer, or no memory on the device.
@@ -121,8 +121,8 @@ impl Encoder {
         Encoder::from_upper_parameters(shape, 0, parameters)
     }
 
-    /// The layers from `first_layer` on over the last part of such a block, which begins with that layer; all, with the embedding, from
-    /// 0 on.
+    /// The layers from `first_layer` on over the last part of such a block, which begins with that layer; all, with the
+    /// embedding, from 0 on.
     ///
     /// # Errors
     /// A shape that is no BERT-like encoder's or has no such layer, or a block of another length.
@@ -186,7 +186,7 @@ impl Encoder {
         }
         let (hidden, intermediate) = (i64::from(shape.hidden), i64::from(shape.intermediate));
         let mut views = Views::new(&parameters, variant.norm_epsilon);
-        let mut of_shared = { shared_embedding.as_ref() }.map(|block| Views::new(block, variant.norm_epsilon));
+        let mut of_shared = shared_embedding.as_ref().map(|block| Views::new(block, variant.norm_epsilon));
         let of_embedding = of_shared.as_mut().unwrap_or(&mut views);
         let embedding = (first_layer == 0).then(|| Embedding::new(of_embedding, shape, &variant));
         let embedding = embedding.transpose()?;
@@ -212,7 +212,7 @@ impl Encoder {
                 norm: views.norm(hidden)?,
             })
         };
-        let distances = { variant.relative }.map(|of| distances(of.rows())).transpose()?;
+        let distances = variant.relative.map(|of| distances(of.rows())).transpose()?;
         Ok(Encoder {
             shape: shape.clone(),
             first_layer,
@@ -232,7 +232,8 @@ impl Encoder {
         shared.expect("the same block fits again")
     }
 
-    /// What this encoder is in other memory, once its parameters are [loaded](WholeModel::load) there; until then its weights are whatever lies there.
+    /// What this encoder is in other memory, once its parameters are [loaded](WholeModel::load) there; until then its
+    /// weights are whatever lies there.
     ///
     /// # Errors
     /// A block of another length.
@@ -262,16 +263,15 @@ impl Encoder {
         Encoder::of_variant(&self.shape, self.variant, self.first_layer, parameters)
     }
 
-    /// The same encoder with layers in memory of its own, on the device of another of its kind, whose embedding it computes with.
+    /// The same encoder with layers in memory of its own, on the device of another of its kind, whose embedding it
+    /// computes with.
     ///
     /// # Errors
     /// No memory, or an encoder of another shape or without an embedding.
     pub(crate) fn copy_beside(&self, other: &Encoder) -> Result<Encoder, ExecutorError> {
         let embedding = other.embedding_block()?;
         let length = embedding.numel() as i64;
-        let own = self
-            .parameters
-            .f_narrow(0, length, self.parameters.numel() as i64 - length)?;
+        let own = self.parameters.f_narrow(0, length, self.parameters.numel() as i64 - length)?;
         let mut parameters = Tensor::f_empty(own.size(), (self.kind(), other.device()))?;
         parameters.f_copy_(&own)?;
         Encoder::views(&self.shape, self.variant, self.first_layer, parameters, Some(embedding))?.with_relative()
@@ -306,20 +306,19 @@ impl Encoder {
         &self.shape
     }
 
-    /// The flat block: `[shape.parameters()]`, or its last part where only upper layers are here, or only layers are its own.
+    /// The flat block: `[shape.parameters()]`, or its last part where only upper layers are here, or only layers are
+    /// its own.
     pub fn parameters(&self) -> &Tensor {
         &self.parameters
     }
 
     /// The views into the block, in its order and without gaps.
     pub(crate) fn pieces(&self) -> Vec<&Tensor> {
-        let own = { self.embedding.iter() }.filter(|_| self.shared_embedding.is_none());
+        let own = self.embedding.iter().filter(|_| self.shared_embedding.is_none());
         let embedding = own.flat_map(|part| {
             let [weight, bias] = part.norm.pieces();
             let projection = part.projection.iter().flat_map(Linear::pieces);
-            [&part.words, &part.positions, &part.segments, weight, bias]
-                .into_iter()
-                .chain(projection)
+            [&part.words, &part.positions, &part.segments, weight, bias].into_iter().chain(projection)
         });
         let distinct = if self.variant.one_layer { 1 } else { self.layers.len() };
         let layers = self.layers.iter().take(distinct).flat_map(|layer| {

@@ -45,9 +45,7 @@ fn a_new_kind_is_one_implementation() {
     static WITH_SCALE: [&dyn Kind; 1] = [&Scale];
     let mut registry = Registry::new(&WITH_SCALE, u64::MAX);
     registry.add_model("small", encoder("small")).unwrap();
-    registry
-        .register(0, "small", "scale", Scale.random(&shape("small"), &SIZES, 0, 0))
-        .unwrap();
+    registry.register(0, "small", "scale", Scale.random(&shape("small"), &SIZES, 0, 0)).unwrap();
     registry.load(0).unwrap();
     let ids = vec![vec![3, 1, 4]];
     let found = together(&registry, "small", &[(0, ids.clone())], &[0], &Streams::new(1).unwrap());
@@ -60,17 +58,12 @@ fn a_new_kind_is_one_implementation() {
         bias *= 1.5;
     }
     let input = scaled.input(&ids, 3).unwrap();
-    let expected = scaled
-        .layers(scaled.embed(&input).unwrap(), 0..2, &input, None)
-        .unwrap();
+    let expected = scaled.layers(scaled.embed(&input).unwrap(), 0..2, &input, None).unwrap();
     assert!(difference(&found, &expected) < 2e-5);
 
     // It does not say what to add to the weights, nor that there is no such thing.
     assert_eq!(
-        registry
-            .own_model(0, FineTuned::ByKind, Device::Cpu)
-            .unwrap_err()
-            .to_string(),
+        registry.own_model(0, FineTuned::ByKind, Device::Cpu).unwrap_err().to_string(),
         "operator at output of layer 0: must be a matrix, since its kind merges, got none"
     );
 }
@@ -109,9 +102,7 @@ fn a_stream_that_fails_is_told_and_the_others_end() {
     );
     assert_eq!(y.sum(Number::Float).double_value(&[]), 12.0);
     // And they serve the next batch.
-    streams
-        .run([(2, job(Box::new(ScaleBy(2.0)), &y))].into_iter().map(Ok))
-        .unwrap();
+    streams.run([(2, job(Box::new(ScaleBy(2.0)), &y))].into_iter().map(Ok)).unwrap();
     assert_eq!(y.sum(Number::Float).double_value(&[]), 24.0);
     assert_eq!(
         Streams::new(0).unwrap_err().to_string(),
@@ -133,10 +124,7 @@ fn mini_batches_of_one_task_are_computed_at_the_same_time() {
             *inside += 1;
             self.came.notify_all();
             let limit = std::time::Duration::from_secs(30);
-            let (_inside, waited) = self
-                .came
-                .wait_timeout_while(inside, limit, |inside| *inside < 2)
-                .unwrap();
+            let (_inside, waited) = self.came.wait_timeout_while(inside, limit, |inside| *inside < 2).unwrap();
             assert!(!waited.timed_out(), "nobody else came");
             Ok(Some(y.ones_like()))
         }

@@ -75,18 +75,12 @@ fn what_was_saved_is_registered_from_its_file() {
     );
     std::fs::remove_file(folder.path().join("foreign")).unwrap();
     std::fs::write(folder.path().join("text"), b"no tensors").unwrap();
-    let refused = registry
-        .register_file(9, &folder.path().join("text"))
-        .unwrap_err()
-        .to_string();
+    let refused = registry.register_file(9, &folder.path().join("text")).unwrap_err().to_string();
     assert!(
         refused.contains("text: header: must be that of a safetensors file, got "),
         "{refused}"
     );
-    let refused = registry
-        .register_file(9, &folder.path().join("none"))
-        .unwrap_err()
-        .to_string();
+    let refused = registry.register_file(9, &folder.path().join("none")).unwrap_err().to_string();
     assert!(
         refused.ends_with("none: No such file or directory (os error 2)"),
         "{refused}"
@@ -195,10 +189,7 @@ fn each_bad_task_is_refused_alone() {
         ),
     ] {
         assert_eq!(
-            registry
-                .register(task, model, kind, parameters)
-                .unwrap_err()
-                .to_string(),
+            registry.register(task, model, kind, parameters).unwrap_err().to_string(),
             message
         );
     }
@@ -265,9 +256,6 @@ fn memory_that_is_exhausted_is_told_and_freed_again() {
     registry.remove(0).unwrap();
     registry.load(1).unwrap();
     assert!(registry.batch("small", &[group(1), group(2), group(1)]).is_ok());
-    let refused = registry
-        .add_model("second", self::encoder("second"))
-        .unwrap_err()
-        .to_string();
+    let refused = registry.add_model("second", self::encoder("second")).unwrap_err().to_string();
     assert!(refused.starts_with("shared model second: must fit the "), "{refused}");
 }

@@ -38,13 +38,11 @@ fn model() -> ModelShape {
 fn lower(encoder: &Encoder, tokens: &[u32], layers: std::ops::Range<usize>) -> Tensor {
     let ids: Vec<i64> = tokens.iter().map(|&token| token.into()).collect();
     let input = encoder.input(&[ids], tokens.len()).unwrap();
-    encoder
-        .layers(encoder.embed(&input).unwrap(), layers, &input, None)
-        .unwrap()
+    encoder.layers(encoder.embed(&input).unwrap(), layers, &input, None).unwrap()
 }
 
-/// A fragment as long as the input stands for the lower layers, up to half precision; longer inputs are averages of what their
-/// fragments give each token; and the second time nothing is built.
+/// A fragment as long as the input stands for the lower layers, up to half precision; longer inputs are averages of
+/// what their fragments give each token; and the second time nothing is built.
 #[test]
 fn tables_stand_for_the_lower_layers() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,10 +70,7 @@ fn tables_stand_for_the_lower_layers() {
             lengths: &[tokens.len() as u32],
             domains: &[tables.domains[1]],
         };
-        let met = Engine::new(1)
-            .unwrap()
-            .retrieve(&tables.snapshot(), &batch, &mut found)
-            .unwrap();
+        let met = Engine::new(1).unwrap().retrieve(&tables.snapshot(), &batch, &mut found).unwrap();
         (met, Tensor::from_slice(&found).view([1, tokens.len() as i64, 128]))
     };
     let assert_close = |found: &Tensor, expected: &Tensor| {
@@ -111,8 +106,9 @@ fn tables_stand_for_the_lower_layers() {
     assert_eq!(encoded.get(), built, "what was built is found again");
 }
 
-/// Fragments of each length stand for inputs as long, below each split that HMI has (6 + 6 layers, 6 + 4 and 2 + 4): what is looked up is what
-/// the lower layers make of the input, and with the upper layers on top the whole model answers.
+/// Fragments of each length stand for inputs as long, below each split that HMI has (6 + 6 layers, 6 + 4 and 2 + 4):
+/// what is looked up is what the lower layers make of the input, and with the upper layers on top the whole model
+/// answers.
 #[test]
 fn fragments_as_long_as_the_input_stand_for_the_lower_layers_of_each_split() {
     for (lower_layers, upper_layers) in [(6, 6), (6, 4), (2, 4)] {
@@ -186,8 +182,8 @@ fn fragments_as_long_as_the_input_stand_for_the_lower_layers_of_each_split() {
     }
 }
 
-/// What further pretraining is taken to make of the lower layers: other representations of every fragment, near the root's, each domain's its
-/// own; and a domain's table answers before the root's (Eq. 3).
+/// What further pretraining is taken to make of the lower layers: other representations of every fragment, near the
+/// root's, each domain's its own; and a domain's table answers before the root's (Eq. 3).
 #[test]
 fn domains_have_representations_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -210,10 +206,7 @@ fn domains_have_representations_of_their_own() {
         let snapshot = tables.snapshot();
         let root = &snapshot.root().tables()[0];
         let of_domain = |domain: usize| &snapshot.branch(tables.domains[domain].unwrap()).unwrap().tables()[0];
-        let (key, _) = of_domain(1)
-            .fragments()
-            .find(|(key, _)| of_domain(2).get(key).unwrap().is_some())
-            .unwrap();
+        let (key, _) = of_domain(1).fragments().find(|(key, _)| of_domain(2).get(key).unwrap().is_some()).unwrap();
         let [generic, first, second] = [root, of_domain(1), of_domain(2)].map(|table| {
             let row = table.get(key).unwrap().unwrap();
             Tensor::from_slice(&row.iter().map(|value| value.to_f32()).collect::<Vec<f32>>())
@@ -227,9 +220,7 @@ fn domains_have_representations_of_their_own() {
         }
         let layers = LowerLayers::random(&model, 5, DType::F32, Device::Cpu).unwrap();
         let mut expected = vec![0.0; first.numel()];
-        { layers.of_domain(1, 0, 2, 5).unwrap() }
-            .encode(2, 3, key, &mut expected)
-            .unwrap();
+        layers.of_domain(1, 0, 2, 5).unwrap().encode(2, 3, key, &mut expected).unwrap();
         assert!(
             apart(&first, &Tensor::from_slice(&expected)) < 2e-3,
             "{name}: the domain's own layers"
@@ -249,8 +240,9 @@ fn domains_have_representations_of_their_own() {
     }
 }
 
-/// hGPT: with fragments as long as the text, what is looked up of every token is what the lower layers of the whole decoder make of it, up
-/// to half precision; with shorter ones, what they make of the fragment that ends there; and a token that no corpus had is itself.
+/// hGPT: with fragments as long as the text, what is looked up of every token is what the lower layers of the whole
+/// decoder make of it, up to half precision; with shorter ones, what they make of the fragment that ends there; and a
+/// token that no corpus had is itself.
 #[test]
 fn tables_stand_for_a_decoders_lower_layers() {
     for name in ["tiny-opt", "tiny-llama"] {
@@ -284,9 +276,7 @@ fn tables_stand_for_a_decoders_lower_layers() {
         let retrieve = |tables: &Tables, tokens: &[u32], first: usize| {
             let mut found = vec![0f32; (tokens.len() - first) * 128];
             let engine = Engine::new(1).unwrap();
-            let met = tables
-                .retrieve_ends(&engine, &[(1, tokens, first)], &mut found)
-                .unwrap();
+            let met = tables.retrieve_ends(&engine, &[(1, tokens, first)], &mut found).unwrap();
             assert_eq!(met.misses, 0);
             (met, Tensor::from_slice(&found).view([-1, 128]))
         };
@@ -382,9 +372,7 @@ fn what_was_kept_and_is_broken_is_refused_until_it_is_removed() {
     let kept = open().unwrap().folder;
     let table = kept.join("root").join("v1").join("6.plot");
     let length = fs::metadata(&table).unwrap().len();
-    { fs::File::options().write(true).open(&table).unwrap() }
-        .set_len(length / 2)
-        .unwrap();
+    fs::File::options().write(true).open(&table).unwrap().set_len(length / 2).unwrap();
     let message = open().err().expect("it was cut").to_string();
     assert!(message.contains("the file was cut"), "{message}");
     let advice = format!("remove {} and its tables are built anew", kept.display());

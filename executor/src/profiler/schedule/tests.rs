@@ -177,9 +177,7 @@ fn a_table_that_the_memory_is_too_small_for_is_left_out_and_the_others_are_measu
     );
     let notes = outcome.notes();
     assert!(
-        notes
-            .iter()
-            .any(|note| note.contains("left out for lack of memory: large (libtorch: CUDA")),
+        notes.iter().any(|note| note.contains("left out for lack of memory: large (libtorch: CUDA")),
         "{notes:?}"
     );
     // What the device does not compute is left out likewise.
@@ -272,7 +270,8 @@ fn an_interrupt_leaves_out_what_is_incomplete() {
     );
 }
 
-/// Points that note when they are visited and, after `stop` visits in all, ask to stop. Slow ones: a measurement a visit.
+/// Points that note when they are visited and, after `stop` visits in all, ask to stop. Slow ones: a measurement a
+/// visit.
 fn noting<'a>(log: &'a RefCell<Vec<u64>>, stop: Option<usize>, interrupted: &'a AtomicBool) -> Vec<Point<'a>> {
     let point = |bytes: u64| {
         let measure = move || {

@@ -38,7 +38,8 @@ fn aiconfigurators_kernels_are_composed_to_layers() {
     assert!(rows.iter().all(|row| row.dtype == DType::Bf16));
     // Four products, attention, two norms and an activation of 3 µs at least, and 1 µs after each of the eight.
     assert_eq!(rows[0].stats.median_us, 4.0 * 10.0 + 20.0 + 3.0 * 3.0 + 8.0);
-    // 64 × 128 rows: norms move three times as many numbers of two bytes as the layer is wide, the activation two of 512.
+    // 64 × 128 rows: norms move three times as many numbers of two bytes as the layer is wide, the activation two of
+    // 512.
     let bytes_per_us = 3.35e12 * 0.8 / 1e6;
     let moved = |numbers: f64| (8192.0 * numbers * 2.0 / bytes_per_us).max(3.0);
     let expected = 4.0 * 10.0 + 20.0 + 2.0 * moved(3.0 * 128.0) + moved(2.0 * 512.0) + 8.0;
@@ -174,7 +175,8 @@ fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
         told.push((family, beyond.asked))
     });
     assert!(told.contains(&(Family::DecoderPrompts, 129)), "{told:?}");
-    // Prompts of 256 tokens were measured up to 16 of them, and those between 128 and 256 lie between what was and what was not.
+    // Prompts of 256 tokens were measured up to 16 of them, and those between 128 and 256 lie between what was and what
+    // was not.
     let beyond = |prompts: usize, tokens: u32| {
         let chunks = vec![(tokens, tokens); prompts];
         let mut told = None;
@@ -193,14 +195,8 @@ fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
     assert_eq!(beyond(128, 128), None);
     assert_eq!(beyond(17, 129).as_deref(), Some("prompts 17, measured up to 16"));
     assert_eq!(beyond(100, 256).as_deref(), Some("prompts 100, measured up to 16"));
-    let counts = card
-        .tables
-        .decoder_prompts
-        .iter()
-        .filter(|row| row.tensor_parallel == 1);
-    let unmeasured = counts
-        .filter(|row| row.stats.count == 0)
-        .map(|row| (row.prompts, row.tokens));
+    let counts = card.tables.decoder_prompts.iter().filter(|row| row.tensor_parallel == 1);
+    let unmeasured = counts.filter(|row| row.stats.count == 0).map(|row| (row.prompts, row.tokens));
     assert_eq!(unmeasured.collect::<Vec<_>>(), [(32, 256), (64, 256), (128, 256)]);
 
     // It is written and read as such.
@@ -222,10 +218,7 @@ fn aiconfigurators_new_tokens_beyond_those_measured_are_told_of() {
     let prompts =
         "batch_size,isl,num_heads,num_key_value_heads,head_dim,latency_ms\n1,64,4,2,32,0.01\n1,1024,4,2,32,0.02\n";
     let card = tiny_llama_of(prompts, &new_tokens);
-    let decode = card
-        .decoder(&card.model("tiny-llama").unwrap(), DType::Bf16, 1)
-        .unwrap()
-        .decode;
+    let decode = card.decoder(&card.model("tiny-llama").unwrap(), DType::Bf16, 1).unwrap().decode;
     let beyond = |sequences, context| decode.beyond(sequences, context).map(|beyond| beyond.to_string());
     for (sequences, context) in [(256, 64), (64, 256), (64, 65), (8, 1024), (1, 700)] {
         assert_eq!(beyond(sequences, context), None, "{sequences} × {context}");
@@ -304,9 +297,7 @@ fn versions_of_kernels_are_those_that_the_files_say() {
         source(&products),
         format!("{of} of a version that the files do not say {layer}")
     );
-    let cells = products
-        .replace(".01\n", ".01,0.24.0\n")
-        .replacen("latency_ms", "latency_ms,version", 1);
+    let cells = products.replace(".01\n", ".01,0.24.0\n").replacen("latency_ms", "latency_ms,version", 1);
     assert_eq!(source(&cells), format!("{of} 0.24.0 {layer}"));
 }
 

@@ -17,10 +17,7 @@ fn tensorrts_engines_are_whole_models_and_shares_of_them_layers() {
     let card = import(ImportSource::TensorrtBert, "t4", &[], &[TENSORRT]).unwrap();
     // A batch that was not measured at every length is left out, and so are other cards and formats.
     let whole = &card.tables.static_model;
-    let at: Vec<_> = whole
-        .iter()
-        .map(|row| (row.model.as_str(), row.dtype, row.batch, row.tokens))
-        .collect();
+    let at: Vec<_> = whole.iter().map(|row| (row.model.as_str(), row.dtype, row.batch, row.tokens)).collect();
     assert_eq!(
         at,
         [("bert-base", DType::F16, 1, 128), ("bert-base", DType::F16, 1, 384)]
@@ -77,7 +74,8 @@ fn times_that_cannot_be_are_refused() {
     );
 }
 
-/// BERT-base, of ends that are derived and layers, takes what was measured of the whole, in microseconds by batch and length.
+/// BERT-base, of ends that are derived and layers, takes what was measured of the whole, in microseconds by batch and
+/// length.
 fn composes(gpu: &str, dtype: DType, card: &Card, whole_us: &[(u32, u32, f64)]) {
     let mut card = card.clone();
     card.fill_from_datasheet(gpu).unwrap();
@@ -204,7 +202,8 @@ fn fastertransformers_layers_are_a_twelfth_and_unpadded_ones_tell_what_padding_c
     assert_eq!(refused, "--gpu: must be a GPU that this source has, got h100-sxm");
 }
 
-/// Kernels that take any shape are the layers' measure, whichever source comes last; engines for one length stay whole models.
+/// Kernels that take any shape are the layers' measure, whichever source comes last; engines for one length stay whole
+/// models.
 #[test]
 fn engines_for_one_length_do_not_take_the_place_of_kernels_for_any() {
     let tensorrt = || import(ImportSource::TensorrtBert, "t4", &[], &[TENSORRT]).unwrap();

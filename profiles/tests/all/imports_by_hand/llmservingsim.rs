@@ -86,12 +86,7 @@ fn a_profile_of_another_model_or_gpu_is_refused() {
 fn tables_without_what_says_whose_they_are_are_taken_for_the_releases_and_say_so() {
     let import = |texts: &[&str]| import(ImportSource::Llmservingsim, "rtx-4090", &[], texts);
     let card = import(&[DECODES]).unwrap();
-    let said = |card: &Card| {
-        card.provenance
-            .notes
-            .iter()
-            .any(|note| note.contains("no meta.yaml was given"))
-    };
+    let said = |card: &Card| card.provenance.notes.iter().any(|note| note.contains("no meta.yaml was given"));
     assert!(said(&card) && !said(&import(&[META, DECODES]).unwrap()));
     let must = "FILES: must be with one meta.yaml at most, which says whose all tables are";
     assert_eq!(
@@ -210,11 +205,7 @@ fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
         median_us(tables.decoder_ends.iter().map(|row| row.stats)),
         [112.0, 117.0]
     );
-    let at: Vec<_> = tables
-        .decoder_prefill
-        .iter()
-        .map(|row| (row.tokens, row.context))
-        .collect();
+    let at: Vec<_> = tables.decoder_prefill.iter().map(|row| (row.tokens, row.context)).collect();
     assert_eq!(at, [(16, 16), (16, 32), (32, 32)]);
     assert_eq!(
         median_us(tables.decoder_prefill.iter().map(|row| row.stats)),

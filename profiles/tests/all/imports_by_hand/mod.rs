@@ -1,4 +1,5 @@
-//! Importers, without the public data: tables written by hand in each source's format, of times that are easy to add up.
+//! Importers, without the public data: tables written by hand in each source's format, of times that are easy to add
+//! up.
 
 mod aiconfigurator;
 mod bert;

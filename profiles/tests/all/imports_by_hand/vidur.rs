@@ -33,11 +33,7 @@ fn layer<'a>(given: &[(&'a str, [f64; 5])]) -> Vec<(&'a str, [f64; 5])> {
         "add",
     ];
     let others = all.into_iter().filter(|name| given.iter().all(|(of, _)| of != name));
-    given
-        .iter()
-        .copied()
-        .chain(others.map(|name| (name, NEXT_TO_NOTHING)))
-        .collect()
+    given.iter().copied().chain(others.map(|name| (name, NEXT_TO_NOTHING))).collect()
 }
 
 /// What a profiler that was stopped leaves.
@@ -109,10 +105,8 @@ fn tables_that_a_file_before_has_are_refused() {
 #[test]
 fn a_layer_without_one_of_its_operators_is_refused() {
     let without = |dimensions: &[(&str, &str)], operator: &str| {
-        let operators: Vec<_> = layer(&[("mlp_up_proj", [0.1; 5])])
-            .into_iter()
-            .filter(|(name, _)| *name != operator)
-            .collect();
+        let operators: Vec<_> =
+            layer(&[("mlp_up_proj", [0.1; 5])]).into_iter().filter(|(name, _)| *name != operator).collect();
         import(ImportSource::Vidur, "a100-sxm", &[], &[&vidur(dimensions, &operators)])
     };
     for operator in ["attn_pre_proj", "mlp_down_proj", "post_attention_layernorm"] {
@@ -151,8 +145,8 @@ fn operators_take_some_time_and_no_absurd_one_and_their_medians_lie_within_it() 
     }
 }
 
-/// Attention by width, heads, and heads of keys and values, which a degree of parallelism shares: one row for each kernel, whose milliseconds are the last of
-/// its figures, after chunk, sequences and cached tokens.
+/// Attention by width, heads, and heads of keys and values, which a degree of parallelism shares: one row for each
+/// kernel, whose milliseconds are the last of its figures, after chunk, sequences and cached tokens.
 fn attention_of(dimensions: [&str; 3], degree: &str, kernels: &[(&str, &str, &str, &str, f64)]) -> String {
     let [hidden, heads, kv_heads] = dimensions;
     let at = |&(prefill, chunk, batch, cached, median): &(&str, &str, &str, &str, f64)| {
@@ -215,9 +209,7 @@ fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
 
     // Either kind alone is a table, and none of the other kind.
     let only = |kind: &str| {
-        let kept = text
-            .lines()
-            .filter(|line| line.contains(kind) || line.starts_with("n_embd"));
+        let kept = text.lines().filter(|line| line.contains(kind) || line.starts_with("n_embd"));
         import(
             ImportSource::Vidur,
             "a100-sxm",
@@ -226,13 +218,7 @@ fn vidurs_attention_is_of_chunks_and_of_new_tokens() {
         )
         .unwrap()
     };
-    let families = |card: Card| {
-        card.origins
-            .list()
-            .iter()
-            .map(|origin| origin.family)
-            .collect::<Vec<_>>()
-    };
+    let families = |card: Card| card.origins.list().iter().map(|origin| origin.family).collect::<Vec<_>>();
     assert_eq!(families(only("True")), [Family::DecoderPrefill]);
     assert_eq!(families(only("False")), [Family::DecoderDecode]);
 }

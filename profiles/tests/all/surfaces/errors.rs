@@ -7,7 +7,7 @@ use super::*;
 fn prices_that_were_moved_to_rise_are_told() {
     let moved = |card: &Card| {
         let tables = describe(card);
-        let head = { tables.iter() }.find(|table| table.family == Family::Head && table.table.contains("tiny"));
+        let head = tables.iter().find(|table| table.family == Family::Head && table.table.contains("tiny"));
         head.unwrap().moved
     };
     let mut card = synthetic_card();
@@ -93,7 +93,8 @@ fn imported_copies_were_not_measured() {
     assert!(measured(Family::DecoderDense) > Some(0));
 }
 
-/// Hand-overs are priced by the nearest rhythm: what lies between two costs what the one in the proportion nearest to it does.
+/// Hand-overs are priced by the nearest rhythm: what lies between two costs what the one in the proportion nearest to
+/// it does.
 #[test]
 fn rhythms_are_judged_as_they_are_priced() {
     let mut card = synthetic_card();
@@ -148,15 +149,12 @@ fn missing_tables_name_the_command_that_measures_them() {
          --models tiny`"
     );
     assert_eq!(
-        card.head(&ModelShape { hidden: 256, ..tiny() }, DType::F32, 2)
-            .unwrap_err()
-            .to_string(),
+        card.head(&ModelShape { hidden: 256, ..tiny() }, DType::F32, 2).unwrap_err().to_string(),
         "card synthetic: head: must hold model=tiny dtype=f32, got those of another model of that name \
          (hidden 128, not 256); measure it with `tenantry profile --device cpu --models tiny`"
     );
     assert!(
-        card.encoder_layer(&ModelShape { layers: 24, ..tiny() }, DType::F32)
-            .is_ok(),
+        card.encoder_layer(&ModelShape { layers: 24, ..tiny() }, DType::F32).is_ok(),
         "costs are per layer"
     );
     let mut whole = card.clone();
@@ -170,12 +168,7 @@ fn missing_tables_name_the_command_that_measures_them() {
     });
     assert!(whole.text_pass(&tiny(), DType::F32, false).unwrap().is_some());
     let deeper = whole.text_pass(&ModelShape { layers: 24, ..tiny() }, DType::F32, false);
-    assert!(
-        deeper
-            .unwrap_err()
-            .to_string()
-            .contains("another model of that name (layers 2, not 24)")
-    );
+    assert!(deeper.unwrap_err().to_string().contains("another model of that name (layers 2, not 24)"));
 
     let mut derived = card.clone();
     derived.provenance.command = "tenantry profile derive --datasheet mine.yaml --models tiny".into();
@@ -194,10 +187,7 @@ fn missing_tables_name_the_command_that_measures_them() {
          measure it with `tenantry profile --device cpu`"
     );
     let mut with_a_hole = card.clone();
-    with_a_hole
-        .tables
-        .encoder_layer
-        .retain(|row| (row.batch, row.tokens) != (4, 64));
+    with_a_hole.tables.encoder_layer.retain(|row| (row.batch, row.tokens) != (4, 64));
     let message = with_a_hole.encoder_layer(&tiny(), DType::F32).unwrap_err().to_string();
     assert!(
         message.contains("got no row for batch=4 tokens=64 (1 missing in all)"),

@@ -20,8 +20,8 @@ proptest! {
         prop_assert_eq!(cost.spread, Spread { mean_ppm: 1_100_000, p05_ppm: 900_000, p95_ppm: 1_200_000, p99_ppm: 2_000_000 });
     }
 
-    /// Beyond the longest input costs go on by operations: those that are a start and a share of these are met within the 1.3 % by which
-    /// straight lines overstate a square. And nothing jumps where the measured range ends.
+    /// Beyond the longest input costs go on by operations: those that are a start and a share of these are met within
+    /// the 1.3 % by which straight lines overstate a square. And nothing jumps where the measured range ends.
     #[test]
     fn layers_go_on_by_their_operations(
         [fixed, per_operation] in prop::array::uniform2(0.1..100.0_f64),
@@ -57,8 +57,8 @@ proptest! {
         prop_assert!(over.abs() < 0.03, "{tokens} of {context}: {over}");
     }
 
-    /// A prompt computed at once is priced as one where such were measured, within what was measured and by its pairs beyond, and as a
-    /// chunk elsewhere; what has a past is a chunk in either case.
+    /// A prompt computed at once is priced as one where such were measured, within what was measured and by its pairs
+    /// beyond, and as a chunk elsewhere; what has a past is a chunk in either case.
     #[test]
     fn whole_prompts_have_a_price_of_their_own(
         [chunk, whole] in prop::array::uniform2(0.1..10.0_f64),
@@ -72,7 +72,7 @@ proptest! {
         let mut card = prompts(|tokens, context| 1.0 + chunk * pairs(tokens, context));
         let model = ModelShape::builtin("tiny-llama").unwrap();
         let without = card.decoder(&model, DType::F32, 1).unwrap();
-        card.tables.decoder_whole_prompt = { LENGTHS.into_iter() }.map(|tokens| DecoderWholePromptRow {
+        card.tables.decoder_whole_prompt = LENGTHS.into_iter().map(|tokens| DecoderWholePromptRow {
             model: model.name.clone(),
             dtype: DType::F32,
             tensor_parallel: 1,

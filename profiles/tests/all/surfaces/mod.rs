@@ -44,10 +44,7 @@ fn layers(median_us: impl Fn(u32, u32) -> f64) -> Card {
             stats,
         }
     };
-    card.tables.encoder_layer = BATCHES
-        .into_iter()
-        .flat_map(|batch| TOKENS.map(|tokens| row(batch, tokens)))
-        .collect();
+    card.tables.encoder_layer = BATCHES.into_iter().flat_map(|batch| TOKENS.map(|tokens| row(batch, tokens))).collect();
     card
 }
 
@@ -85,9 +82,7 @@ fn decoder(median_us: impl Fn(u32, u32) -> f64) -> Decoder {
 
 fn prompts(median_us: impl Fn(u32, u32) -> f64) -> Card {
     let mut card = synthetic_card();
-    let pairs = LENGTHS
-        .into_iter()
-        .flat_map(|tokens| LENGTHS.map(|context| (tokens, context)));
+    let pairs = LENGTHS.into_iter().flat_map(|tokens| LENGTHS.map(|context| (tokens, context)));
     let row = |(tokens, context): (u32, u32)| DecoderPrefillRow {
         model: "tiny-llama".into(),
         dtype: DType::F32,
@@ -133,17 +128,13 @@ fn the_synthetic_card_costs_what_its_table_says() {
     assert!(near(wake, 5.0));
     assert_eq!(wake.mean_ns(), 5_100);
     // Look-ups go by one over their threads, which no straight line does.
-    let mut straight = leave_out_errors(&card)
-        .into_iter()
-        .filter(|error| error.family != Family::PlotLookup);
+    let mut straight = leave_out_errors(&card).into_iter().filter(|error| error.family != Family::PlotLookup);
     assert!(straight.all(|error| error.p95 < 1e-9));
 }
 
 #[test]
 fn below_the_smallest_point_costs_do_not_fall_below_it() {
-    let surface = layers(|batch, tokens| f64::from(batch * tokens))
-        .encoder_layer(&tiny(), DType::F32)
-        .unwrap();
+    let surface = layers(|batch, tokens| f64::from(batch * tokens)).encoder_layer(&tiny(), DType::F32).unwrap();
     assert_eq!(surface.cost(1, 1).median_ns, 16_000);
     // Elsewhere the slope goes on: 8 × 4 tokens cost less than the 8 × 16 that were measured, and more than 1 × 16.
     let cost = surface.cost(8, 4).median_ns;
@@ -163,14 +154,10 @@ fn more_threads_may_cost_less() {
         fragment_tokens: 3,
         stats: stats(f64::from(10 * tokens / threads)),
     };
-    card.tables.plot_lookup = [1, 2, 4]
-        .into_iter()
-        .flat_map(|threads| [16, 64].map(|tokens| row(threads, tokens)))
-        .collect();
+    card.tables.plot_lookup =
+        [1, 2, 4].into_iter().flat_map(|threads| [16, 64].map(|tokens| row(threads, tokens))).collect();
     card.validate().unwrap();
-    let lookup = card
-        .plot_lookup(&tiny(), Tier::Memory, LookupOutcome::Any, TokensOf::Texts)
-        .unwrap();
+    let lookup = card.plot_lookup(&tiny(), Tier::Memory, LookupOutcome::Any, TokensOf::Texts).unwrap();
     for (threads, tokens, us) in [
         (1, 64, 640.0),
         (2, 64, 320.0),
@@ -210,9 +197,7 @@ fn look_ups_are_priced_by_what_they_met_and_by_the_length_of_a_fragment() {
     .concat();
     card.validate().unwrap();
     let us = |outcome, fragment_tokens| {
-        let lookup = card
-            .plot_lookup(&tiny(), Tier::Memory, outcome, TokensOf::Texts)
-            .unwrap();
+        let lookup = card.plot_lookup(&tiny(), Tier::Memory, outcome, TokensOf::Texts).unwrap();
         lookup.cost(1, 64, fragment_tokens).median_ns as f64 / 64e3
     };
     assert_eq!(us(LookupOutcome::DomainHit, 3), 10.0, "any");
@@ -220,13 +205,9 @@ fn look_ups_are_priced_by_what_they_met_and_by_the_length_of_a_fragment() {
     assert_eq!(us(LookupOutcome::Fallback, 4), 25.0, "between");
     // Of a single length: in proportion to the vectors of a row.
     assert_eq!(us(LookupOutcome::RootHit, 6), 20.0);
-    let surface = card
-        .plot_lookup(&tiny(), Tier::Memory, LookupOutcome::RootHit, TokensOf::Texts)
-        .unwrap();
+    let surface = card.plot_lookup(&tiny(), Tier::Memory, LookupOutcome::RootHit, TokensOf::Texts).unwrap();
     assert_eq!(surface.beyond(1, 64, 6).unwrap().axis, "fragment_tokens");
-    let refused = card
-        .plot_lookup(&tiny(), Tier::Disk, LookupOutcome::RootHit, TokensOf::Texts)
-        .unwrap_err();
+    let refused = card.plot_lookup(&tiny(), Tier::Disk, LookupOutcome::RootHit, TokensOf::Texts).unwrap_err();
     assert_eq!(refused.asked, "model=tiny tier=disk outcome=root-hit");
 }
 
@@ -240,9 +221,7 @@ fn beyond_the_measured_the_last_doubling_goes_on() {
         bytes,
         stats: stats(us),
     };
-    card.tables.copy = [(1000, 100.0), (2000, 200.0), (3990, 399.0), (4000, 400.0 + 4.0)]
-        .map(row)
-        .to_vec();
+    card.tables.copy = [(1000, 100.0), (2000, 200.0), (3990, 399.0), (4000, 400.0 + 4.0)].map(row).to_vec();
     let curve = card.copy(Direction::HostToDevice, true).unwrap();
     assert!(
         near(curve.cost(8000), 404.0 + 4000.0 * 204.0 / 2000.0),
@@ -251,7 +230,8 @@ fn beyond_the_measured_the_last_doubling_goes_on() {
     );
 }
 
-/// Of the shipped cards, one of which knows two labels alone: they need not cost more up to the most that were measured, and do beyond.
+/// Of the shipped cards, one of which knows two labels alone: they need not cost more up to the most that were
+/// measured, and do beyond.
 #[test]
 fn more_labels_cost_more_beyond_those_that_were_measured() {
     for (name, most) in [("cpu", 2), ("cpu-epyc-zen5", 16)] {

@@ -135,7 +135,8 @@ impl Time {
         slos.any(|slo| (self.limit_ms)(slo).is_some())
     }
 
-    /// The verb of a sentence on the least and the most of some groups, and its end; nothing where none of them holds that quantile.
+    /// The verb of a sentence on the least and the most of some groups, and its end; nothing where none of them holds
+    /// that quantile.
     fn range(&self, groups: &[&Group<'_>], at: &str, targets: Option<&Targets<'_>>) -> Option<(&'static str, String)> {
         let reached = || groups.iter().filter_map(|group| (self.reached_ms)(group, at));
         let show = |ms: f64| match targets {
@@ -150,8 +151,8 @@ impl Time {
     }
 }
 
-/// The quantile that the target is about, over all sweep points, of all that has a limit; p98 where runs do not hold that quantile, and p98 of
-/// whole answers without a target.
+/// The quantile that the target is about, over all sweep points, of all that has a limit; p98 where runs do not hold
+/// that quantile, and p98 of whole answers without a target.
 fn span(groups: &[&Group<'_>], targets: Option<&Targets<'_>>) -> String {
     let times: Vec<&Time> = match targets {
         Some(_) => TIMES.iter().filter(|time| time.has_limit(groups)).collect(),
@@ -224,9 +225,7 @@ fn until<'a>(groups: &[&'a Group<'_>]) -> String {
 }
 
 fn headline(group: &Group<'_>) -> (&'static str, String) {
-    let rate = group
-        .mean(|run| run.throughput_rps)
-        .map_or(ABSENT.to_owned(), human::number);
+    let rate = group.mean(|run| run.throughput_rps).map_or(ABSENT.to_owned(), human::number);
     let Some(slo) = slo(group) else {
         let p98 = group.mean(|run| Some(run.latency_ms?.p98)).map(human::milliseconds);
         let text = p98.map_or("finished no request".to_owned(), |p98| {
@@ -259,7 +258,8 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
     )
 }
 
-/// What is reached at the target's quantile, of all that has a limit: "p98 is 90 ms, "; "p98 of the first token is 1.2 s, of each further one 40 ms, ".
+/// What is reached at the target's quantile, of all that has a limit: "p98 is 90 ms, "; "p98 of the first token is 1.2
+/// s, of each further one 40 ms, ".
 fn reached(group: &Group<'_>, slo: &SloSummary) -> String {
     let mut verb = " is";
     let figures = TIMES.iter().filter_map(|time| {

@@ -15,11 +15,8 @@ pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
         let of_it = |other: &Group<'_>| other.system() == group.system() && other.parameters() == group.parameters();
         compared.groups.iter().any(|other| !other.is_virtual() && of_it(other))
     };
-    let groups: Vec<&Group<'_>> = compared
-        .groups
-        .iter()
-        .filter(|group| !(group.is_virtual() && was_executed(group)))
-        .collect();
+    let groups: Vec<&Group<'_>> =
+        compared.groups.iter().filter(|group| !(group.is_virtual() && was_executed(group))).collect();
     if compared.systems.len() < 2 {
         return None;
     }
@@ -43,11 +40,7 @@ pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
         false => (targets.whose("their"), targets.whose("its")),
     };
     let always = in_every_repeat(&judged);
-    let met: Vec<&Group<'_>> = judged
-        .iter()
-        .copied()
-        .filter(|group| Kept::of(group).always())
-        .collect();
+    let met: Vec<&Group<'_>> = judged.iter().copied().filter(|group| Kept::of(group).always()).collect();
     let who = Judged {
         judged: judged.len(),
         all: groups.len(),
@@ -112,7 +105,8 @@ fn in_every_repeat(groups: &[&Group<'_>]) -> &'static str {
     }
 }
 
-/// Who comes closest to a target that nobody meets: in most of the repeats, then for most requests. All where several look alike.
+/// Who comes closest to a target that nobody meets: in most of the repeats, then for most requests. All where several
+/// look alike.
 fn closest(groups: &[&Group<'_>]) -> String {
     let met = |group: &Group<'_>| {
         let Kept { met, judged } = Kept::of(group);
@@ -120,7 +114,7 @@ fn closest(groups: &[&Group<'_>]) -> String {
     };
     let share = |group: &Group<'_>| group.mean(|run| run.slo_attainment).unwrap_or(0.0);
     let closer = |a: &Group<'_>, b: &Group<'_>| met(a).total_cmp(&met(b)).then(share(a).total_cmp(&share(b)));
-    let best = { groups.iter().copied() }.max_by(|a, b| closer(a, b));
+    let best = groups.iter().copied().max_by(|a, b| closer(a, b));
     let best = best.expect("there are several systems");
     if share(best) == 0.0 {
         return "none has any request in time".to_owned();
@@ -165,9 +159,7 @@ fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
     if shared.is_empty() {
         return None;
     }
-    let compared: Vec<&Group<'_>> = { shared.iter() }
-        .flat_map(|of_point| of_point.values().flatten().copied())
-        .collect();
+    let compared: Vec<&Group<'_>> = shared.iter().flat_map(|of_point| of_point.values().flatten().copied()).collect();
     let which = match compared.len() == judged.len() {
         true => "",
         false => " at which every system is judged",
@@ -248,10 +240,7 @@ fn traits(groups: &[&Group<'_>]) -> String {
             None => told.push((system, vec![text])),
         }
     }
-    let told: Vec<String> = told
-        .iter()
-        .map(|(system, texts)| format!("{system} {}", texts.join(" and ")))
-        .collect();
+    let told: Vec<String> = told.iter().map(|(system, texts)| format!("{system} {}", texts.join(" and "))).collect();
     match (told.is_empty(), answering.is_empty()) {
         (true, true) => "no system answers 98\u{a0}% of its requests".to_owned(),
         (true, false) => "they take as long and as much memory as each other".to_owned(),
@@ -259,15 +248,14 @@ fn traits(groups: &[&Group<'_>]) -> String {
     }
 }
 
-/// The system with the least of a figure, and the figure as it is shown: what nobody could tell apart is nobody's trait.
+/// The system with the least of a figure, and the figure as it is shown: what nobody could tell apart is nobody's
+/// trait.
 fn least<'a>(
     groups: &[&Group<'a>],
     read: impl Fn(&RunSummary) -> Option<f64>,
     show: impl Fn(f64) -> String,
 ) -> Option<(&'a str, String)> {
-    let known = groups
-        .iter()
-        .filter_map(|group| Some((group.system(), group.mean(&read)?)));
+    let known = groups.iter().filter_map(|group| Some((group.system(), group.mean(&read)?)));
     let known: Vec<(&str, f64)> = known.collect();
     let &(system, value) = known.iter().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let alike = known.iter().filter(|(_, other)| show(*other) == show(value));

@@ -65,10 +65,7 @@ impl<'a> Targets<'a> {
     pub fn of(groups: &[&Group<'a>]) -> Option<Targets<'a>> {
         let slos: Vec<&SloSummary> = groups.iter().filter_map(|group| slo(group)).collect();
         let first = *slos.first()?;
-        let latencies = slos
-            .iter()
-            .map(|slo| slo.only_latency_ms())
-            .collect::<Option<Vec<f64>>>();
+        let latencies = slos.iter().map(|slo| slo.only_latency_ms()).collect::<Option<Vec<f64>>>();
         Some(Targets {
             first,
             are_one: slos.iter().all(|slo| slo.same_target(first)),

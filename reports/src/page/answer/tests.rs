@@ -20,9 +20,7 @@ fn at(system: &str, tenants: u64, slowest_ms: u64) -> Run {
 fn said(runs: &[Run]) -> (String, Vec<String>) {
     let groups = Group::all(runs);
     let compared = Compared::new(&groups);
-    let each = answers(&compared)
-        .into_iter()
-        .map(|answer| format!("{} {}", answer.title, answer.text));
+    let each = answers(&compared).into_iter().map(|answer| format!("{} {}", answer.title, answer.text));
     (
         overall(&compared).unwrap_or_default().replace('\u{a0}', " "),
         each.map(|text| text.replace('\u{a0}', " ")).collect(),

@@ -107,9 +107,7 @@ fn cards_for_prompts_that_cannot_be() {
     let of = |preset: &str, more: &str| {
         let system = format!("{{ preset: {preset}, model: tiny-llama, generation: {{ prefill_gpus: 3{more} }} }}\n");
         errors(
-            &GOOD
-                .replacen("gpus: 1", "gpus: 4", 1)
-                .replacen("preset: hbert-adapter\n", &system, 1),
+            &GOOD.replacen("gpus: 1", "gpus: 4", 1).replacen("preset: hbert-adapter\n", &system, 1),
             &[],
         )
     };
@@ -143,9 +141,7 @@ fn cards_share_a_layer_by_whole_heads_of_keys_and_values() {
     let of = |cards: u32| {
         let system = format!("{{ preset: punica, model: tiny-llama, generation: {{ tensor_parallel: {cards} }} }}\n");
         errors(
-            &GOOD
-                .replacen("gpus: 1", "gpus: 4", 1)
-                .replacen("preset: hbert-adapter\n", &system, 1),
+            &GOOD.replacen("gpus: 1", "gpus: 4", 1).replacen("preset: hbert-adapter\n", &system, 1),
             &[],
         )
     };
@@ -159,9 +155,7 @@ fn cards_that_come_and_go_and_cannot_be() {
     let of = |keys: &str| {
         let system = format!("{{ preset: punica, model: tiny-llama, generation: {{ {keys} }} }}\n");
         errors(
-            &GOOD
-                .replacen("gpus: 1", "gpus: 4", 1)
-                .replacen("preset: hbert-adapter\n", &system, 1),
+            &GOOD.replacen("gpus: 1", "gpus: 4", 1).replacen("preset: hbert-adapter\n", &system, 1),
             &[],
         )
     };

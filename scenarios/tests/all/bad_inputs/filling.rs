@@ -18,8 +18,8 @@ fn clients(count: u32) -> String {
     format!("closed-loop: {{ clients: {count}, think_time: 0s }}")
 }
 
-/// Two instances have seven each of 14 clients, and neither a batch. One client more fills one, and so may fewer where each instance gets the next request
-/// in turn, though who waited at the other has given up.
+/// Two instances have seven each of 14 clients, and neither a batch. One client more fills one, and so may fewer where
+/// each instance gets the next request in turn, though who waited at the other has given up.
 #[test]
 fn clients_who_wait_are_enough_for_a_batch() {
     let shared = format!("preset: bert-shared, {SIZE_8}");
@@ -46,7 +46,8 @@ fn clients_who_wait_are_enough_for_a_batch() {
     assert_eq!(of(&shared, &clients(5), ""), refused(3, 5, 2, 12));
 }
 
-/// Each model that is asked at once, on its own cards; of others only the first, and with no more cards than it always has.
+/// Each model that is asked at once, on its own cards; of others only the first, and with no more cards than it always
+/// has.
 #[test]
 fn models_that_are_asked_first_fill_their_batches() {
     let of = |order: &str, first: &str, second: &str, waiting: u32| {

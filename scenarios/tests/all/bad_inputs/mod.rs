@@ -279,15 +279,14 @@ fn a_long_value_is_cut() {
     assert!(said.ends_with("x… (100000 characters)") && said.len() < 500, "{said}");
 }
 
-/// Keys that come from a preset of one's own are told by its file, and those over them by the scenario or option that has them.
+/// Keys that come from a preset of one's own are told by its file, and those over them by the scenario or option that
+/// has them.
 #[test]
 fn what_is_wrong_in_a_preset_of_ones_own_is_told_by_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.yaml");
     let file = file.to_str().unwrap();
-    let preset = presets::yaml("hbert-plot")
-        .unwrap()
-        .replace("name: hbert-plot", "name: mine");
+    let preset = presets::yaml("hbert-plot").unwrap().replace("name: hbert-plot", "name: mine");
     let of = |preset: &str, over: &str, overrides: &[&str]| {
         std::fs::write(file, preset).unwrap();
         let system = format!("{{ preset: {file}{over} }}");

@@ -71,10 +71,7 @@ fn all(repository: &Repository) -> Vec<Candidate> {
 #[test]
 fn the_sum_of_both_levels_by_hand() {
     let candidates = pair().candidates(&averaged(), None).unwrap();
-    let cascade = candidates
-        .iter()
-        .find(|candidate| candidate.cut_off == Some(0.95))
-        .unwrap();
+    let cascade = candidates.iter().find(|candidate| candidate.cut_off == Some(0.95)).unwrap();
     assert_eq!(cascade.models, ["small", "large"]);
     assert!((cascade.returned[0] - 0.6).abs() < 1e-12);
     // Weights of 2 and 3 right of 4: the ninth is 0.4 · 0.4 + 0.6 · 0.9, right; the tenth is not.
@@ -108,10 +105,7 @@ fn of_equally_near_candidates_the_fastest_is_the_nearest() {
     candidates.iter_mut().for_each(|candidate| candidate.accuracy = 0.5);
     for _ in 0..2 {
         let nearest = select(&candidates, &targets(1.0)).unwrap_err();
-        let fastest = candidates
-            .iter()
-            .map(|candidate| candidate.mean_ms)
-            .fold(f64::INFINITY, f64::min);
+        let fastest = candidates.iter().map(|candidate| candidate.mean_ms).fold(f64::INFINITY, f64::min);
         assert_eq!((nearest[0].mean_ms, nearest[0].models.len()), (fastest, 1));
         assert!(nearest.is_sorted_by(|a, b| a.mean_ms <= b.mean_ms));
         candidates.reverse();
@@ -129,7 +123,8 @@ fn of_equally_near_candidates_the_fastest_is_the_nearest() {
     }
 }
 
-/// Steps between which no confidence lies send the same items on, however the answers are joined: that is one way, not many.
+/// Steps between which no confidence lies send the same items on, however the answers are joined: that is one way, not
+/// many.
 #[test]
 fn ways_that_do_the_same_are_named_once() {
     let small = model("small", 5.0, &[0.99, 0.99, 0.6, 0.4]);
@@ -138,7 +133,8 @@ fn ways_that_do_the_same_are_named_once() {
     let cascades = candidates.iter().filter(|candidate| candidate.models.len() == 2);
     let of_half: Vec<&Candidate> = cascades.filter(|candidate| candidate.returned == [0.5, 0.5]).collect();
     assert!(of_half.len() > 10, "many cut-offs and two joins do that");
-    // All are right about three of four, so that the fastest are the nearest: the small model, and cascades that ask the large one hardly ever.
+    // All are right about three of four, so that the fastest are the nearest: the small model, and cascades that ask
+    // the large one hardly ever.
     let nearest = select(&candidates, &targets(1.0)).unwrap_err();
     let returned: Vec<&[f64]> = nearest.iter().map(|candidate| &candidate.returned[..]).collect();
     assert!(
@@ -161,7 +157,8 @@ fn a_slope_is_tried_once() {
     assert_eq!(tried(&[10.0, 1e6, 10.0]), tried(&[10.0, 1e6]));
 }
 
-/// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at p99.
+/// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at
+/// p99.
 #[test]
 fn tails_are_of_items_and_not_of_means() {
     let mut repository = pair();
@@ -203,7 +200,8 @@ fn quantiles_count_items_by_their_chances() {
         slopes: vec![0.0],
         ..averaged()
     };
-    // Above the cut-off every second item goes on: half of the chances are at 2 ms, half at 12, and one in a hundred at 102.
+    // Above the cut-off every second item goes on: half of the chances are at 2 ms, half at 12, and one in a hundred at
+    // 102.
     let at = |candidate: &&Candidate| candidate.cut_off == Some(0.95);
     let candidates = repository(vec![small, large]).candidates(&rules, None).unwrap();
     let cascade = candidates.iter().find(at).unwrap();
@@ -218,12 +216,11 @@ fn answers_are_joined_as_is_more_accurate() {
     let large = model("large", 20.0, &[0.99, 0.99, 0.99, 0.99, 0.6, 0.6, 0.4]);
     let of = |join| {
         let rules = Rules { join, ..step() };
-        let found = repository(vec![small.clone(), large.clone()])
-            .best(&rules, &targets(0.85))
-            .unwrap();
+        let found = repository(vec![small.clone(), large.clone()]).best(&rules, &targets(0.85)).unwrap();
         found.chosen.map(|chosen| (chosen.models.len(), chosen.weights)).ok()
     };
-    // Averaged, the two that the large model has right are wrong and the last is right: five of seven, where the large model alone has six.
+    // Averaged, the two that the large model has right are wrong and the last is right: five of seven, where the large
+    // model alone has six.
     assert_eq!(of(Joins::Average), Some((1, None)));
     assert_eq!(of(Joins::Both), Some((2, None)));
     assert_eq!(of(Joins::Both), of(Joins::Last));
@@ -246,10 +243,7 @@ fn degrees_of_pruning_stop_at_their_loss() {
     repository.models[0].pruned = vec![at(0.5, 18.0, 0), at(0.6, 16.0, 1), at(0.7, 14.0, 0)];
     let degrees = |stops: Option<&EarlyStops>| {
         let found = repository.candidates(&step(), stops).unwrap();
-        let mut degrees: Vec<f64> = found
-            .iter()
-            .filter_map(|found| found.prune.first().copied().flatten())
-            .collect();
+        let mut degrees: Vec<f64> = found.iter().filter_map(|found| found.prune.first().copied().flatten()).collect();
         degrees.dedup();
         degrees
     };
@@ -257,13 +251,12 @@ fn degrees_of_pruning_stop_at_their_loss() {
     assert_eq!(degrees(None), [0.5, 0.6, 0.7]);
     // Who prunes sums up its attention, which takes a quarter longer here.
     let found = repository.candidates(&step(), None).unwrap();
-    let at_half = found
-        .iter()
-        .find(|found| found.prune == [Some(0.5)] && found.cut_off == Some(0.95));
+    let at_half = found.iter().find(|found| found.prune == [Some(0.5)] && found.cut_off == Some(0.95));
     assert!((at_half.unwrap().mean_ms - (0.6 * 7.25 + 0.4 * (7.25 + 18.0))).abs() < 1e-9);
 }
 
-/// Of three models the second prunes too where the third was profiled on that, and only after the degree that it was profiled on.
+/// Of three models the second prunes too where the third was profiled on that, and only after the degree that it was
+/// profiled on.
 #[test]
 fn models_prune_as_they_were_profiled() {
     let mut models = vec![
@@ -309,9 +302,7 @@ fn slow_tails_are_cut_by_the_papers_rule() {
     ]);
     let found = slow.candidates(&averaged(), Some(&EarlyStops::PAPER)).unwrap();
     assert!(
-        found
-            .iter()
-            .all(|candidate| candidate.models.len() == 1 || candidate.p75_ms <= 30.0),
+        found.iter().all(|candidate| candidate.models.len() == 1 || candidate.p75_ms <= 30.0),
         "{found:?}"
     );
     assert!(!found.iter().any(|candidate| candidate.cut_off == Some(0.95)));
@@ -358,7 +349,8 @@ fn outputs_that_do_not_fit_are_refused() {
     assert_eq!(error, "step of cut-offs: must be above 0, got 0");
 }
 
-/// k is selected as c is: where all that goes on half of the time is enough, the gentle slope serves faster, and where it is not, only the step does.
+/// k is selected as c is: where all that goes on half of the time is enough, the gentle slope serves faster, and where
+/// it is not, only the step does.
 #[test]
 fn slopes_are_selected_as_cut_offs_are() {
     // Ten items of which the small model is sure by 0.96 and has half right; the large one has all.
@@ -379,8 +371,8 @@ fn slopes_are_selected_as_cut_offs_are() {
     assert_eq!(chosen(0.95), (1, None));
 }
 
-/// Models that know when they know: an item of difficulty d has a confidence that falls with d, and is answered wrongly where it is above
-/// the model's strength.
+/// Models that know when they know: an item of difficulty d has a confidence that falls with d, and is answered wrongly
+/// where it is above the model's strength.
 fn graded(strengths: &[(f64, f64)]) -> Repository {
     let models = strengths.iter().enumerate().map(|(index, &(strength, latency_ms))| {
         let right: Vec<f64> = (0..200)
@@ -395,8 +387,8 @@ fn graded(strengths: &[(f64, f64)]) -> Repository {
     repository(models.collect())
 }
 
-/// A small model that is right by luck where it is least sure: with the lowest cut-off the cascade is more accurate than with the highest,
-/// where the paper's search has given up.
+/// A small model that is right by luck where it is least sure: with the lowest cut-off the cascade is more accurate
+/// than with the highest, where the paper's search has given up.
 #[test]
 fn early_stops_miss_a_cascade_that_grows_more_accurate_with_a_lower_cut_off() {
     let repository = graded(&[(0.735_229, 20.5), (0.720_532, 3.0)]);
@@ -406,18 +398,15 @@ fn early_stops_miss_a_cascade_that_grows_more_accurate_with_a_lower_cut_off() {
     assert_eq!(select(&left, &targets).unwrap().models, ["m0"]);
 }
 
-/// Two to four models of two to four classes, that agree on nothing in particular, and what some of them make of words that others pruned. Latencies
-/// and probabilities are coarse, so that candidates tie.
+/// Two to four models of two to four classes, that agree on nothing in particular, and what some of them make of words
+/// that others pruned. Latencies and probabilities are coarse, so that candidates tie.
 fn anything() -> impl Strategy<Value = Repository> {
     (2..5_usize, 2..5_usize, 1..14_usize).prop_flat_map(|(models, classes, items)| {
         let share = prop::sample::select(vec![0.0, 0.2, 0.5, 0.9, 1.0_f64]);
         let output = prop::collection::vec(share, classes).prop_map(|shares| {
             let sum: f64 = shares.iter().sum();
             let even = 1.0 / shares.len() as f64;
-            shares
-                .iter()
-                .map(|share| if sum > 0.0 { share / sum } else { even })
-                .collect::<Vec<f64>>()
+            shares.iter().map(|share| if sum > 0.0 { share / sum } else { even }).collect::<Vec<f64>>()
         });
         // Now and then an item takes much longer than the others do.
         let takes = (prop_oneof![4 => 1..6_u32, 1 => 1..40_u32], 0..3_u32, output);
@@ -462,7 +451,8 @@ fn some_slopes() -> impl Strategy<Value = Vec<f64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// What the search finds is what trying every candidate finds, to the bit: the same candidate among equals, and the same nearest ones.
+    /// What the search finds is what trying every candidate finds, to the bit: the same candidate among equals, and the
+    /// same nearest ones.
     #[test]
     fn the_search_finds_what_brute_force_finds(
         repository in anything(), accuracy in 0.05..1.0_f64, mean_ms in prop::option::of(1.0..12.0_f64),
@@ -552,9 +542,7 @@ fn of_models_as_often_right_the_faster_is_asked_first() {
         first
     };
     for (fast, slow) in [("a", "b"), ("b", "a")] {
-        let cascades = of(fast, slow)
-            .into_iter()
-            .filter(|candidate| candidate.models.len() > 1);
+        let cascades = of(fast, slow).into_iter().filter(|candidate| candidate.models.len() > 1);
         let orders: Vec<Vec<String>> = cascades.map(|candidate| candidate.models).collect();
         assert!(!orders.is_empty());
         assert!(orders.iter().all(|models| *models == [fast, slow]), "{orders:?}");

@@ -1,8 +1,9 @@
-//! Calibration on real logits: two models' over 10,000 questions of MMLU (LLM-Uncertainty-Bench). The tables have no gold labels, so that right is
-//! what another model answers.
+//! Calibration on real logits: two models' over 10,000 questions of MMLU (LLM-Uncertainty-Bench). The tables have no
+//! gold labels, so that right is what another model answers.
 //!
-//! The tables are public and not shipped: where they are not at hand, both tests say so and hold nothing (`TENANTRY_DATA` names their folder). A model that is
-//! trained on the spot, and its real logits, are calibrated and held to the same in `executor/tests/trained_cascade.rs`, which needs nothing.
+//! The tables are public and not shipped: where they are not at hand, both tests say so and hold nothing
+//! (`TENANTRY_DATA` names their folder). A model that is trained on the spot, and its real logits, are calibrated and
+//! held to the same in `executor/tests/trained_cascade.rs`, which needs nothing.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -52,10 +53,7 @@ struct Held {
 /// Fits to every second item, and looks at the others: before and after.
 fn calibrated(columns: Range<usize>, reference: &str) -> Option<Held> {
     let (logits, answers) = (table(LOGITS)?, table(ANSWERS)?);
-    let column = answers[0]
-        .iter()
-        .position(|name| name == reference)
-        .expect("the table has the model");
+    let column = answers[0].iter().position(|name| name == reference).expect("the table has the model");
     let items: Vec<(Vec<f32>, usize)> = logits[1..]
         .iter()
         .zip(&answers[1..])
@@ -66,22 +64,13 @@ fn calibrated(columns: Range<usize>, reference: &str) -> Option<Held> {
             );
             let class = usize::from(answers[column].as_bytes()[0] - b'A');
             (
-                logits[columns.clone()]
-                    .iter()
-                    .map(|field| field.parse().expect("a logit"))
-                    .collect(),
+                logits[columns.clone()].iter().map(|field| field.parse().expect("a logit")).collect(),
                 class,
             )
         })
         .collect();
     assert_eq!(items.len(), 10_000);
-    let half = |first: usize| {
-        items
-            .iter()
-            .skip(first)
-            .step_by(2)
-            .map(|(logits, label)| (logits.as_slice(), *label))
-    };
+    let half = |first: usize| items.iter().skip(first).step_by(2).map(|(logits, label)| (logits.as_slice(), *label));
     let fitted = Temperature::fit(half(0)).expect("the items are sound");
     let by_class = Dirichlet::fit(half(0), &AtomicBool::new(false)).expect("the items are sound");
     let answers = |confident: &dyn Fn(&[f32]) -> Confident| -> Vec<(f64, bool)> {
@@ -140,7 +129,8 @@ fn assert_by_class_tells_more(held: &Held) {
     );
 }
 
-/// What is fitted is the likelihood: a model that is nearly calibrated already pays for it with nearly twice its calibration error.
+/// What is fitted is the likelihood: a model that is nearly calibrated already pays for it with nearly twice its
+/// calibration error.
 #[test]
 fn a_model_that_is_nearly_calibrated_is_less_so_by_a_better_likelihood() {
     let Some(held) = calibrated(SMALL, "qwen_72b_pred") else {

@@ -1,6 +1,7 @@
 //! Answers drawn from tables or from a generator.
 //!
-//! Words are pruned to the share that is known for the dispatcher's degree, rounded by a draw so that the mean is exact.
+//! Words are pruned to the share that is known for the dispatcher's degree, rounded by a draw so that the mean is
+//! exact.
 
 use tenantry_cascade::ensemble;
 use tenantry_traces::Ticket;
@@ -15,7 +16,8 @@ use crate::spec::{AnswerJoin, RouteSpec, StageSpec};
 /// By which part a confidence may be below that of classes which are all alike.
 const ROUNDING: f32 = 0.01;
 
-/// Which of the draws about a request says which of classes that are as likely is answered; the others are of stages and models.
+/// Which of the draws about a request says which of classes that are as likely is answered; the others are of stages
+/// and models.
 const TIE: u64 = 2 << 32;
 
 /// What is drawn for a route's models.
@@ -66,12 +68,7 @@ impl Drawn {
                 classes: stage.pool.classes.max(2),
             })
         };
-        let stages = route
-            .stages
-            .iter()
-            .enumerate()
-            .map(stage)
-            .collect::<Result<Vec<Stage>, AnswersError>>()?;
+        let stages = route.stages.iter().enumerate().map(stage).collect::<Result<Vec<Stage>, AnswersError>>()?;
         // Two numbers that are wrong are not the same, as two answers of two classes are.
         let of_numbers = route.stages.iter().any(|stage| stage.pool.classes == 1);
         if of_numbers && matches!(route.join, AnswerJoin::Vote(_)) {
@@ -88,7 +85,8 @@ impl Drawn {
                 return Err(AnswersError::Small { index, model });
             }
         }
-        // What is wrong by a draw is one of the classes, and so a vote counts these too where it meets what a table's models answered.
+        // What is wrong by a draw is one of the classes, and so a vote counts these too where it meets what a table's
+        // models answered.
         let is_drawn = |stage: &Stage| stage.pruned.is_some() || source.has_unknown_answers(stage.model);
         let votes = matches!(route.join, AnswerJoin::Vote(_)) && stages.len() > 1;
         if !of_numbers && (averages || votes && stages.iter().any(is_drawn)) {
@@ -184,16 +182,16 @@ impl Drawn {
         }
     }
 
-    /// A stage's outcome, with what the words that it did not read cost it, and a gain. Words that are gone are gone for all that come after, and each
-    /// stage that prunes takes others: their losses add up.
+    /// A stage's outcome, with what the words that it did not read cost it, and a gain. Words that are gone are gone
+    /// for all that come after, and each stage that prunes takes others: their losses add up.
     fn outcome(&self, ticket: u64, stage: usize, gain: f64) -> Outcome {
         let prunings = self.stages[..stage].iter().filter_map(|before| before.pruned);
         let loss = prunings.map(|(_, loss)| loss).sum();
         self.source.shifted(ticket, self.stages[stage].model, [gain, loss])
     }
 
-    /// The class that a stage's model answers: 0 is the right one, and of the wrong ones that which a table has; where nobody says which, any, all alike
-    /// and each model on its own.
+    /// The class that a stage's model answers: 0 is the right one, and of the wrong ones that which a table has; where
+    /// nobody says which, any, all alike and each model on its own.
     fn class(&self, ticket: u64, stage: usize) -> usize {
         let outcome = self.outcome(ticket, stage, 0.0);
         if outcome.correct {

@@ -18,8 +18,8 @@ impl Judge {
         Judge { join, tolerance }
     }
 
-    /// Whether what the stages that were asked put out, in their order, comes to `label`: probabilities of the classes and the class's place
-    /// among them, or a number and the right one.
+    /// Whether what the stages that were asked put out, in their order, comes to `label`: probabilities of the classes
+    /// and the class's place among them, or a number and the right one.
     ///
     /// # Panics
     /// If no stage was asked.
@@ -46,9 +46,7 @@ impl Judge {
                     .map(|&(stage, output)| (ensemble::likeliest(&wide(output)), weights[stage]))
                     .collect();
                 let elected = ensemble::vote(&votes).expect("somebody was asked");
-                (0..last.len())
-                    .map(|class| f64::from(u8::from(class == elected)))
-                    .collect()
+                (0..last.len()).map(|class| f64::from(u8::from(class == elected))).collect()
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What the models of a route make of requests: revealed batch by batch as answers, judged when a request leaves.
 //!
-//! Nothing here depends on what was asked before: an answer is a function of the ticket and the model. Answers are [`drawn`] from tables or
-//! generators, or are what trained models made of labelled texts when they were [`profiled`]; a machine that has those models asks them
-//! instead, and only [`judges`](Judge) by what is here.
+//! Nothing here depends on what was asked before: an answer is a function of the ticket and the model. Answers are
+//! [`drawn`] from tables or generators, or are what trained models made of labelled texts when they were [`profiled`];
+//! a machine that has those models asks them instead, and only [`judges`](Judge) by what is here.
 
 mod drawn;
 mod judge;
@@ -210,8 +210,8 @@ impl Answers {
         })
     }
 
-    /// Those that a system's route needs; nothing without a route, or where nobody decides by them and none are known. `known` goes with the
-    /// seed.
+    /// Those that a system's route needs; nothing without a route, or where nobody decides by them and none are known.
+    /// `known` goes with the seed.
     ///
     /// # Errors
     /// As [`Answers::new`], and where a dispatcher has nothing to decide by.

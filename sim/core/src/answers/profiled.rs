@@ -100,10 +100,8 @@ impl Profiled {
 
     pub fn is_right(&self, ticket: Ticket, returned: Returned) -> bool {
         let item = self.items.of(ticket);
-        let asked: Vec<(usize, &[f32])> = returned
-            .asked_stages()
-            .map(|stage| (stage, &self.stages[stage].outputs[item][..]))
-            .collect();
+        let asked: Vec<(usize, &[f32])> =
+            returned.asked_stages().map(|stage| (stage, &self.stages[stage].outputs[item][..])).collect();
         self.judge.is_right(&asked, self.labels[item].into())
     }
 }

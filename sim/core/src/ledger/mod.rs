@@ -139,8 +139,8 @@ impl Ledger {
         self.in_flight == 0
     }
 
-    /// The warm-up is over when the first event after it comes, before it is handled: what was swapped and answered by single models until now is not
-    /// counted, nor which tokens were made.
+    /// The warm-up is over when the first event after it comes, before it is handled: what was swapped and answered by
+    /// single models until now is not counted, nor which tokens were made.
     pub(crate) fn warmed_up(&mut self, server: &mut Server) {
         server.warmed_up(self.warm_up);
         self.at_warm_up = Some(Before::of(server));
@@ -298,8 +298,7 @@ impl Ledger {
         if finish.arrival >= self.warm_up {
             self.latency.record(latency);
             self.queue.record(waits.queue);
-            self.of_batch
-                .record([waits.lane, waits.stall, waits.compute, waits.tell]);
+            self.of_batch.record([waits.lane, waits.stall, waits.compute, waits.tell]);
             if let Some(first_token) = finish.first_token {
                 self.first_token.record(first_token.since(finish.arrival));
                 if let Some(per_token) = finish.per_token(now) {
@@ -311,8 +310,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nobody is inside and nobody comes any more: what happens from now on, such as a load that nobody waits for, is in no figure but that of
-    /// management requests.
+    /// Nobody is inside and nobody comes any more: what happens from now on, such as a load that nobody waits for, is
+    /// in no figure but that of management requests.
     pub(crate) fn ended(&mut self, at: Time, server: &Server, machine: &impl Machine) {
         self.has_ended = true;
         let record = &mut self.record;
@@ -383,9 +382,7 @@ impl Ledger {
         }
         let management = &mut self.record.management;
         let (offered, answered) = (management.offered, management.answered());
-        let unfinished = offered
-            .checked_sub(answered)
-            .filter(|&left| left == 0 || end.interrupted);
+        let unfinished = offered.checked_sub(answered).filter(|&left| left == 0 || end.interrupted);
         management.unfinished = unfinished.ok_or_else(|| {
             BrokenLaw(format!(
                 "{offered} management requests were made and {answered} answered"

@@ -107,12 +107,14 @@ pub struct RunRecord {
     pub first_token: Durations,
     /// Of each request with several tokens: its mean time from one to the next, up to its end.
     pub per_token: Durations,
-    /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps of a run follow each
-    /// other with nothing between them, of each [`STEPS_ALIKE`](crate::event::STEPS_ALIKE) the mean is counted.
+    /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps
+    /// of a run follow each other with nothing between them, of each [`STEPS_ALIKE`](crate::event::STEPS_ALIKE) the
+    /// mean is counted.
     pub token_gap: Durations,
     /// Of each request with several tokens: the longest of these.
     pub longest_gap: Durations,
-    /// Tokens that were made after the warm-up, of the requests answered after it: an answer's as if evenly from its first one to its end.
+    /// Tokens that were made after the warm-up, of the requests answered after it: an answer's as if evenly from its
+    /// first one to its end.
     pub output_tokens: u64,
     /// Absent for encoders.
     pub generation: Option<GenerationCounts>,

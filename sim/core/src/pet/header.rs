@@ -1,4 +1,5 @@
-//! What the header of a task's file says (`__metadata__` of safetensors). One reading for whoever simulates a file and for whoever computes with it.
+//! What the header of a task's file says (`__metadata__` of safetensors). One reading for whoever simulates a file and
+//! for whoever computes with it.
 
 use tenantry_profiles::PetKind;
 
@@ -59,7 +60,8 @@ impl PoolerActivation {
 }
 
 impl PetHeader {
-    /// Reads the entries of a header by their keys; those of other kinds, and those that nobody knows, are not looked at.
+    /// Reads the entries of a header by their keys; those of other kinds, and those that nobody knows, are not looked
+    /// at.
     ///
     /// # Errors
     /// The first entry that is missing, or that says what cannot be computed.
@@ -69,11 +71,8 @@ impl PetHeader {
             must,
             got: got.into(),
         };
-        let named = |key: &str| {
-            entry(key)
-                .map(str::to_owned)
-                .ok_or_else(|| misfit(format!("one with an entry {key}"), "none"))
-        };
+        let named =
+            |key: &str| entry(key).map(str::to_owned).ok_or_else(|| misfit(format!("one with an entry {key}"), "none"));
         let (model, kind) = (named(SHARED_MODEL)?, named(KIND)?);
         if kind == PetKind::Adapters.name()
             && let Some(other) = entry(ACTIVATION).filter(|activation| *activation != RELU)
@@ -82,23 +81,19 @@ impl PetHeader {
         }
         let scale = match entry(SCALE).filter(|_| kind == PetKind::Lora.name()) {
             None => 1.0,
-            Some(text) => { text.parse().ok() }
-                .filter(|scale: &f32| scale.is_finite())
-                .ok_or_else(|| {
-                    misfit(
-                        format!("one whose entry {SCALE} is a finite single-precision number"),
-                        text,
-                    )
-                })?,
+            Some(text) => text.parse().ok().filter(|scale: &f32| scale.is_finite()).ok_or_else(|| {
+                misfit(
+                    format!("one whose entry {SCALE} is a finite single-precision number"),
+                    text,
+                )
+            })?,
         };
         let pooler_activation = match entry(POOLER_ACTIVATION) {
             None => PoolerActivation::default(),
-            Some(name) => { PoolerActivation::ALL.into_iter() }
-                .find(|known| known.name() == name)
-                .ok_or_else(|| {
-                    let known = PoolerActivation::ALL.map(PoolerActivation::name).join(", ");
-                    misfit(format!("one whose entry {POOLER_ACTIVATION} is one of {known}"), name)
-                })?,
+            Some(name) => PoolerActivation::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+                let known = PoolerActivation::ALL.map(PoolerActivation::name).join(", ");
+                misfit(format!("one whose entry {POOLER_ACTIVATION} is one of {known}"), name)
+            })?,
         };
         Ok(PetHeader {
             model,

@@ -1,5 +1,6 @@
-//! Whether a task's tensors are those that its kind has (`kinds`): names, element types, shapes, and what these do not show. One check for whoever
-//! simulates a file and for whoever computes with it, so that both refuse the same files for the same reasons, and give the others as much memory.
+//! Whether a task's tensors are those that its kind has (`kinds`): names, element types, shapes, and what these do not
+//! show. One check for whoever simulates a file and for whoever computes with it, so that both refuse the same files
+//! for the same reasons, and give the others as much memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,11 +128,12 @@ pub struct StoredTensor<'a> {
 /// Tensors by name.
 pub type Stored<'a> = BTreeMap<&'a str, StoredTensor<'a>>;
 
-/// Holds a task's classification layer, and its pooler, against a model of this shape and a system that tells so many classes apart, of which a task may
-/// have fewer. Returns what there is.
+/// Holds a task's classification layer, and its pooler, against a model of this shape and a system that tells so many
+/// classes apart, of which a task may have fewer. Returns what there is.
 ///
 /// # Errors
-/// The first of the tensors that is missing, or of another element type or shape. A pooler alone lacks a classification layer.
+/// The first of the tensors that is missing, or of another element type or shape. A pooler alone lacks a classification
+/// layer.
 pub fn check_head(shape: &ModelShape, classes: u32, stored: &Stored<'_>) -> Result<HeadInFile, Misfit> {
     let there = |names: [&str; 2]| names.iter().any(|name| stored.contains_key(name));
     if !there(HEAD) && !there(POOLER) {
@@ -155,12 +157,12 @@ pub fn check_head(shape: &ModelShape, classes: u32, stored: &Stored<'_>) -> Resu
     Ok(HeadInFile::Pooled)
 }
 
-/// Holds a task's tensors, its [head](check_head) apart, against those that its kind has for a model of this shape. Returns what they will
-/// take on the device.
+/// Holds a task's tensors, its [head](check_head) apart, against those that its kind has for a model of this shape.
+/// Returns what they will take on the device.
 ///
 /// # Errors
-/// The first tensor, in the order of the layers, that is missing, or of another element type or shape; else the first by name that neither
-/// kind nor model has; else the first whose content cannot be computed with.
+/// The first tensor, in the order of the layers, that is missing, or of another element type or shape; else the first
+/// by name that neither kind nor model has; else the first whose content cannot be computed with.
 pub fn check(kind: PetKind, shape: &ModelShape, stored: &Stored<'_>) -> Result<Resident, Misfit> {
     let groups = groups(kind, shape);
     let mut known = BTreeSet::new();
@@ -197,9 +199,7 @@ pub fn check(kind: PetKind, shape: &ModelShape, stored: &Stored<'_>) -> Result<R
         let name = first.name(0, first.parts[0].0);
         return Err(misfit(&name, "there, or another linear layer's", "no such tensor"));
     }
-    if let Some(name) =
-        { stored.keys() }.find(|name| !known.contains(**name) && ![HEAD, POOLER].concat().contains(name))
-    {
+    if let Some(name) = stored.keys().find(|name| !known.contains(**name) && ![HEAD, POOLER].concat().contains(name)) {
         let must = "a tensor of this kind and shared model";
         return Err(misfit(name, must, "one that neither kind nor shared model has"));
     }
@@ -269,17 +269,16 @@ pub const FINITE: &str = "of finite numbers";
 /// … and what they are where they are not.
 pub const INFINITE: &str = "NaN or infinity";
 
-/// Whether all elements of a tensor, little-endian, are finite: none has all bits of its exponent. `dtype` is as safetensors calls it; what is no
-/// floating-point number is finite.
+/// Whether all elements of a tensor, little-endian, are finite: none has all bits of its exponent. `dtype` is as
+/// safetensors calls it; what is no floating-point number is finite.
 pub fn are_finite(dtype: &str, data: &[u8]) -> bool {
     // Without an early end, so that many are looked at in one instruction.
     let any_of_16 = |exponent: u16| {
-        let numbers = { data.chunks_exact(2) }.map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+        let numbers = data.chunks_exact(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
         numbers.fold(false, |any, bits| any | (bits & exponent == exponent))
     };
     let any_of_32 = |exponent: u32| {
-        let numbers =
-            { data.chunks_exact(4) }.map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        let numbers = data.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
         numbers.fold(false, |any, bits| any | (bits & exponent == exponent))
     };
     !match dtype {
@@ -297,7 +296,8 @@ mod tests {
 
     type Tensor = (String, String, Vec<usize>, Vec<u8>);
 
-    /// Elements that can be computed with: three of a difference, all in the last row, and a mask that keeps everything.
+    /// Elements that can be computed with: three of a difference, all in the last row, and a mask that keeps
+    /// everything.
     fn content(part: &str, element: Element, elements: usize) -> Vec<u8> {
         let integers = |of: &dyn Fn(usize) -> i32| (0..elements).flat_map(|at| of(at).to_le_bytes()).collect();
         match (part, element) {
@@ -457,10 +457,9 @@ mod tests {
             indices: rows + 4,
         };
         assert_eq!(resident(&tensors), none);
-        // Of the second row of `attention_output` the first byte has two zeros, and the second one among its four columns and two beyond.
-        let mask = tensors
-            .iter_mut()
-            .find(|(name, ..)| name == "layer.0.attention_output.mask");
+        // Of the second row of `attention_output` the first byte has two zeros, and the second one among its four
+        // columns and two beyond.
+        let mask = tensors.iter_mut().find(|(name, ..)| name == "layer.0.attention_output.mask");
         mask.unwrap().3[2..4].copy_from_slice(&[0b1101_1110, 0b1010_0111]);
         let three = Resident {
             numbers: 3,
@@ -564,9 +563,7 @@ mod tests {
             let name = format!("layer.1.output.delta.{part}");
             let (.., data) = tensors.iter_mut().find(|(of, ..)| *of == name).unwrap();
             data[4 * at..][..4].copy_from_slice(&number.to_le_bytes());
-            check(PetKind::DiffPruning, &shape, &stored(&tensors))
-                .unwrap_err()
-                .to_string()
+            check(PetKind::DiffPruning, &shape, &stored(&tensors)).unwrap_err().to_string()
         };
         for (at, number, got) in [
             (0, 1, "from 1 to 3"),

@@ -1,8 +1,9 @@
-//! What a task's own parameters weigh and what its operators do: sums over a model's layers of what each kind says of a place (`kinds`).
+//! What a task's own parameters weigh and what its operators do: sums over a model's layers of what each kind says of a
+//! place (`kinds`).
 //!
-//! Sizes are those that the executor keeps on the device: 32-bit numbers, sparse matrices as CSR with 32-bit indices. A mask of
-//! MaskBert is therefore not resident as bits but as the weights that it takes away, which costs 8 bytes for each zero:
-//! 34.0 MB a task of BERT-base at 5 %, against 10.6 MB of bits in the repository.
+//! Sizes are those that the executor keeps on the device: 32-bit numbers, sparse matrices as CSR with 32-bit indices. A
+//! mask of MaskBert is therefore not resident as bits but as the weights that it takes away, which costs 8 bytes for
+//! each zero: 34.0 MB a task of BERT-base at 5 %, against 10.6 MB of bits in the repository.
 
 use tenantry_profiles::{ModelShape, PetKind};
 
@@ -48,10 +49,7 @@ pub struct PetWork {
 /// Bytes of a task's parameters of one layer, resident on the device.
 pub fn layer_bytes(kind: PetKind, shape: &ModelShape, sizes: &PetSizes) -> u64 {
     let rules = rules(kind);
-    Place::all(shape)
-        .into_iter()
-        .map(|place| rules.bytes(place, sizes))
-        .sum()
+    Place::all(shape).into_iter().map(|place| rules.bytes(place, sizes)).sum()
 }
 
 /// Bytes of a task's parameters in all layers, resident on the device; its head is counted by
@@ -76,13 +74,11 @@ pub fn mask_elements(kind: PetKind, shape: &ModelShape) -> Option<u64> {
 
 /// The linear layers of an encoder layer at which a kind has operators: a bit each, in the order of the forward pass.
 pub fn linear_layers(kind: PetKind, shape: &ModelShape) -> u8 {
-    let linears = { Place::all(shape).into_iter() }.filter(|place| matches!(place, Place::Linear { .. }));
-    let bits = linears
-        .enumerate()
-        .map(|(bit, place)| match rules(kind).tensors(place).is_empty() {
-            true => 0,
-            false => 1 << bit,
-        });
+    let linears = Place::all(shape).into_iter().filter(|place| matches!(place, Place::Linear { .. }));
+    let bits = linears.enumerate().map(|(bit, place)| match rules(kind).tensors(place).is_empty() {
+        true => 0,
+        false => 1 << bit,
+    });
     bits.sum()
 }
 
@@ -91,8 +87,9 @@ pub fn merges(kind: PetKind) -> bool {
     rules(kind).merges()
 }
 
-/// Bytes of activations that a forward pass holds at once for each query of so many tokens: in attention its input, query, key,
-/// value, their result and the scores; in the feed-forward its input, the inner state and its result; the larger of the two.
+/// Bytes of activations that a forward pass holds at once for each query of so many tokens: in attention its input,
+/// query, key, value, their result and the scores; in the feed-forward its input, the inner state and its result; the
+/// larger of the two.
 pub fn activation_bytes(shape: &ModelShape, tokens: u32) -> u64 {
     let (tokens, hidden) = (u64::from(tokens), u64::from(shape.hidden));
     let attention = tokens * 5 * hidden + u64::from(shape.heads) * tokens * tokens;

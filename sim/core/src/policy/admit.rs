@@ -7,7 +7,8 @@ use crate::spec::AdmitSpec;
 
 /// Lets a request in or turns it away.
 pub trait Admit: Send {
-    /// Asked once for each request that could be served, in the order in which they come; `waiting` counts those that wait anywhere in the system.
+    /// Asked once for each request that could be served, in the order in which they come; `waiting` counts those that
+    /// wait anywhere in the system.
     ///
     /// # Errors
     /// Why it is turned away.
@@ -36,14 +37,14 @@ impl Admit for BoundedQueue {
     }
 }
 
-/// Each tenant has a bucket of tokens, which a request takes one of and time fills again: the virtual scheduling of the generic cell rate algorithm
-/// (ITU-T I.371), which keeps one time of a bucket.
+/// Each tenant has a bucket of tokens, which a request takes one of and time fills again: the virtual scheduling of the
+/// generic cell rate algorithm (ITU-T I.371), which keeps one time of a bucket.
 struct RateLimit {
     period: Duration,
     /// How long before the bucket is full again a request may still come.
     tolerance_ns: u128,
-    /// By tenant, as far as any has come: when its bucket is full again, in nanoseconds, of which a large burst at a low rate takes more than a [`Time`]
-    /// has.
+    /// By tenant, as far as any has come: when its bucket is full again, in nanoseconds, of which a large burst at a
+    /// low rate takes more than a [`Time`] has.
     full_at: Vec<u128>,
 }
 
@@ -129,7 +130,8 @@ mod tests {
     }
 
     proptest! {
-        /// As a bucket counts that holds tokens: those who were turned away took none, and tenants have nothing to do with each other.
+        /// As a bucket counts that holds tokens: those who were turned away took none, and tenants have nothing to do
+        /// with each other.
         #[test]
         fn each_tenant_has_a_bucket_of_its_own(
             burst in 1u32..6,

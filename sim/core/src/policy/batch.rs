@@ -43,12 +43,7 @@ impl Batch for PerTenant {
         let Some(oldest) = queue.oldest() else {
             return Decision::Wait;
         };
-        members.extend(
-            queue
-                .of_tenant(oldest.tenant)
-                .take(self.max_size as usize)
-                .map(|w| w.id),
-        );
+        members.extend(queue.of_tenant(oldest.tenant).take(self.max_size as usize).map(|w| w.id));
         Decision::Start
     }
 

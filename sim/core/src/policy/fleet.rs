@@ -78,18 +78,16 @@ impl Fallback {
     }
 }
 
-/// Instances given evenly to all runtimes; what is left over goes to the longer ones, so that the longest has at least one
-/// (Arlo, section 5.2.3, Table 3).
+/// Instances given evenly to all runtimes; what is left over goes to the longer ones, so that the longest has at least
+/// one (Arlo, section 5.2.3, Table 3).
 pub fn even(runtimes: usize, instances: u32) -> Vec<u32> {
     let each = instances / runtimes as u32;
     let left_over = instances as usize % runtimes;
-    (0..runtimes)
-        .map(|at| each + u32::from(at >= runtimes - left_over))
-        .collect()
+    (0..runtimes).map(|at| each + u32::from(at >= runtimes - left_over)).collect()
 }
 
-/// An answer made to fit another number of instances, since some came or went while it was found: more go to the last runtime, as
-/// added cards do; fewer are taken one by one from the runtime that has most, of equals the shortest.
+/// An answer made to fit another number of instances, since some came or went while it was found: more go to the last
+/// runtime, as added cards do; fewer are taken one by one from the runtime that has most, of equals the shortest.
 pub fn fitted(mut target: Vec<u32>, instances: u32) -> Vec<u32> {
     let mut total: u32 = target.iter().sum();
     if let Some(last) = target.last_mut() {

@@ -1,7 +1,7 @@
 //! The multi-level queue with demotion: Arlo's request scheduler (section 3.4, Algorithm 1) and its two ablations.
 //!
-//! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests. Deciding changes
-//! nothing: who dispatches a request, or sees one end, says so by [`Levels::load_changed`].
+//! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests.
+//! Deciding changes nothing: who dispatches a request, or sees one end, says so by [`Levels::load_changed`].
 
 use super::load_index::{LoadIndex, NOBODY};
 use crate::ids::InstanceId;
@@ -18,8 +18,8 @@ pub struct LevelSpec {
 /// How a level is chosen among those that are long enough and have an instance, the candidates, shortest first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// Algorithm 1: the first candidate whose least loaded instance has outstanding requests below a threshold share of its
-    /// capacity; the first of all if none has.
+    /// Algorithm 1: the first candidate whose least loaded instance has outstanding requests below a threshold share of
+    /// its capacity; the first of all if none has.
     Demote {
         /// λ: the threshold of the first candidate. The paper has 0.85.
         threshold: f64,
@@ -32,10 +32,11 @@ pub enum Rule {
     LeastPadding,
     /// Inter-groups greedy (section 5.2.3, IG): the candidate with the least loaded instance; of equals the first.
     LeastLoaded,
-    /// Bin packing (INFaaS, as section 5 describes it): of all candidates' instances with room the fullest, as a share of its room, of
-    /// equals the first; the least loaded when none has room.
+    /// Bin packing (INFaaS, as section 5 describes it): of all candidates' instances with room the fullest, as a share
+    /// of its room, of equals the first; the least loaded when none has room.
     Pack {
-        /// An instance has room below this share of its capacity. INFaaS keeps instances below what their latency target allows.
+        /// An instance has room below this share of its capacity. INFaaS keeps instances below what their latency
+        /// target allows.
         fill: f64,
     },
 }
@@ -44,7 +45,8 @@ pub enum Rule {
 #[derive(Clone, Debug)]
 pub struct Levels {
     levels: Vec<Level>,
-    /// Of each, ascending: side by side, so that the first that is long enough is found without a branch that a request's length would decide.
+    /// Of each, ascending: side by side, so that the first that is long enough is found without a branch that a
+    /// request's length would decide.
     max_lengths: Vec<u32>,
     /// Of each, its least loaded instance's load: side by side, since a decision compares several.
     heads: Vec<u32>,
@@ -74,7 +76,8 @@ impl Levels {
     /// Levels without instances.
     ///
     /// # Panics
-    /// When the levels' lengths do not ascend, a capacity is 0, or the rule's threshold or decay is not above 0 and at most 1.
+    /// When the levels' lengths do not ascend, a capacity is 0, or the rule's threshold or decay is not above 0 and at
+    /// most 1.
     pub fn new(levels: &[LevelSpec], rule: Rule) -> Levels {
         let ascending = levels.windows(2).all(|pair| pair[0].max_length < pair[1].max_length);
         assert!(ascending, "levels are given by ascending length");
@@ -124,8 +127,8 @@ impl Levels {
         }
     }
 
-    /// Where a request of `length` tokens goes: the least loaded instance, of equals the lowest, of the level that the rule
-    /// chooses. None when no instance serves so long a request.
+    /// Where a request of `length` tokens goes: the least loaded instance, of equals the lowest, of the level that the
+    /// rule chooses. None when no instance serves so long a request.
     pub fn dispatch(&self, length: u32) -> Option<InstanceId> {
         let shortest = self.max_lengths.partition_point(|&max_length| max_length < length);
         if self.packs() {
@@ -135,13 +138,9 @@ impl Levels {
                 return Some(fullest);
             }
         }
-        let mut candidates = (shortest..)
-            .zip(&self.heads[shortest..])
-            .filter(|&(_, &load)| load != NOBODY);
+        let mut candidates = (shortest..).zip(&self.heads[shortest..]).filter(|&(_, &load)| load != NOBODY);
         if self.greedy {
-            return candidates
-                .min_by_key(|&(_, load)| load)
-                .and_then(|(at, _)| self.least_of(at));
+            return candidates.min_by_key(|&(_, load)| load).and_then(|(at, _)| self.least_of(at));
         }
         let mut below = (0..self.peek)
             .zip(candidates.clone())
@@ -173,8 +172,8 @@ impl Levels {
         self.change(level, |instances| instances.insert(load, instance));
     }
 
-    /// Takes an instance out, so that nothing more is dispatched to it; tells its outstanding requests. To change its runtime,
-    /// remove it and add it to the other level once it is loaded.
+    /// Takes an instance out, so that nothing more is dispatched to it; tells its outstanding requests. To change its
+    /// runtime, remove it and add it to the other level once it is loaded.
     ///
     /// # Panics
     /// When the instance is not there.
@@ -236,7 +235,8 @@ impl Level {
     }
 }
 
-/// The least N with N / M not below a threshold, as Algorithm 1 divides: no floating point where requests are dispatched.
+/// The least N with N / M not below a threshold, as Algorithm 1 divides: no floating point where requests are
+/// dispatched.
 fn least_at(threshold: f64, capacity: u32) -> u32 {
     let reaches = |load: u32| f64::from(load) / f64::from(capacity) >= threshold;
     let mut load = (threshold * f64::from(capacity)) as u32;
@@ -315,8 +315,8 @@ mod tests {
 
     #[test]
     fn figure_5_demotes_by_one_level() {
-        // Four runtimes; the heads of the second and third have 54 of 60 and 28 of 48. Lengths and the other two are not
-        // in the text.
+        // Four runtimes; the heads of the second and third have 54 of 60 and 28 of 48. Lengths and the other two are
+        // not in the text.
         let mut levels = levels(&[(128, 80), (256, 60), (384, 48), (512, 40)], PAPER);
         for (instance, (level, load)) in (0..).zip([(0, 10), (1, 54), (1, 58), (2, 28), (2, 40), (3, 1)]) {
             levels.add(InstanceId(instance), level, load);

@@ -8,10 +8,12 @@ const NONE: u32 = u32::MAX;
 /// The least load of nobody.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// Instances by load: who has the least is known at once, of equals the lowest, and a change takes as long among a thousand as among ten.
+/// Instances by load: who has the least is known at once, of equals the lowest, and a change takes as long among a
+/// thousand as among ten.
 ///
-/// A set of instances for each load that some have, each with a bit an instance. Loads are counts of requests, so that there are few sets; one that is empty
-/// is kept for another load, so that there are never more than loads at the same time.
+/// A set of instances for each load that some have, each with a bit an instance. Loads are counts of requests, so that
+/// there are few sets; one that is empty is kept for another load, so that there are never more than loads at the same
+/// time.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadIndex {
     /// The least of `loads`; [`NOBODY`] where there is none.
@@ -61,9 +63,7 @@ impl LoadIndex {
 
     /// The greatest load below another one, and the lowest instance that has it.
     pub fn most_below(&self, load: u32) -> Option<(u32, InstanceId)> {
-        self.loads
-            .greatest_below(0, load as usize)
-            .map(|load| self.first_of(load))
+        self.loads.greatest_below(0, load as usize).map(|load| self.first_of(load))
     }
 
     #[inline]
@@ -132,8 +132,8 @@ impl LoadIndex {
     }
 }
 
-/// Sets of whole numbers that are not large, side by side. The least of a set is found by counting zeros: of a word for each four thousand numbers, and then
-/// of one for 64.
+/// Sets of whole numbers that are not large, side by side. The least of a set is found by counting zeros: of a word for
+/// each four thousand numbers, and then of one for 64.
 #[derive(Clone, Debug, Default)]
 struct Sets {
     /// Of each set first a bit for each of its words that is not zero, then a bit for each number.

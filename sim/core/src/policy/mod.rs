@@ -1,7 +1,7 @@
 //! The decisions, one trait each, composed into a system and never a flag inside one another.
 //!
-//! A policy decides over a read-only view, and the server commits: asking twice gives the same answer. It sees only what a real
-//! scheduler could see: no future arrivals, no true durations, no output lengths.
+//! A policy decides over a read-only view, and the server commits: asking twice gives the same answer. It sees only
+//! what a real scheduler could see: no future arrivals, no true durations, no output lengths.
 
 pub mod admit;
 pub mod batch;

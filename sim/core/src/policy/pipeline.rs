@@ -1,7 +1,7 @@
 //! How a batch becomes ops on lanes (HMI, section 6 and Fig. 10).
 //!
-//! Two questions, answered apart: does the next batch's work start while this one computes ([`Op::behind`] says no), and does a
-//! batch compute when all its parameters are there, or each layer when its own are.
+//! Two questions, answered apart: does the next batch's work start while this one computes ([`Op::behind`] says no),
+//! and does a batch compute when all its parameters are there, or each layer when its own are.
 
 use crate::op::{After, CopyIn, Encode, Layers, Lookup, Op, OpKind, Stage};
 use crate::spec::{ParameterPipeline, PipelineSpec};
@@ -66,18 +66,14 @@ impl Pipeline for PipelineSpec {
             lanes,
             behind_parameters,
             behind_retrieval,
-            // Where look-ups have no lane of their own, one that waits for the batch before would keep back parameters that need not.
+            // Where look-ups have no lane of their own, one that waits for the batch before would keep back parameters
+            // that need not.
             copies_first: work.follows && behind_retrieval && !behind_parameters && lanes.lookup == lanes.copy,
             first: ops.len(),
             ops,
         };
-        let retrieved = work
-            .retrieval
-            .filter(|_| !batch.copies_first)
-            .map(|retrieval| batch.look_up(retrieval));
-        let by_layer = work
-            .copy
-            .filter(|copy| self.parameters == ParameterPipeline::NextLayer && copy.parts > 1);
+        let retrieved = work.retrieval.filter(|_| !batch.copies_first).map(|retrieval| batch.look_up(retrieval));
+        let by_layer = work.copy.filter(|copy| self.parameters == ParameterPipeline::NextLayer && copy.parts > 1);
         match by_layer {
             Some(copy) => batch.layer_by_layer(work, copy, retrieved),
             None => batch.as_a_whole(work, retrieved, *self == PipelineSpec::SYNCHRONOUS),
@@ -166,17 +162,15 @@ impl Batch<'_> {
         });
     }
 
-    /// Copy, then compute. The copy lane runs in order, so that what must wait longest comes last on it: what is looked up, or where that is ahead
-    /// and parameters are not, those, which wait for the batch before.
+    /// Copy, then compute. The copy lane runs in order, so that what must wait longest comes last on it: what is looked
+    /// up, or where that is ahead and parameters are not, those, which wait for the batch before.
     fn as_a_whole(&mut self, work: Work, retrieved: Option<(usize, Retrieval)>, one_after_the_other: bool) {
         let after_lookup = match retrieved {
             Some((lookup, _)) if one_after_the_other => After::op(lookup),
             _ => After::NONE,
         };
         let staged_ahead = work.follows && self.behind_parameters && !self.behind_retrieval;
-        let mut staged = retrieved
-            .filter(|_| staged_ahead)
-            .map(|retrieved| self.stage(retrieved));
+        let mut staged = retrieved.filter(|_| staged_ahead).map(|retrieved| self.stage(retrieved));
         let copied = work.copy.map(|copy| {
             let bytes = u64::from(copy.parts) * copy.part_bytes;
             self.copy_in(work.layers, copy.loads, bytes, after_lookup)
@@ -212,7 +206,8 @@ mod tests {
     use super::*;
     use crate::ids::{GpuId, LaneId, PoolId};
 
-    /// Which ops a batch of two layers above a table is laid out in, where parameters come ahead and look-ups wait for the batch before.
+    /// Which ops a batch of two layers above a table is laid out in, where parameters come ahead and look-ups wait for
+    /// the batch before.
     fn order(lookup: LaneId, follows: bool) -> Vec<&'static str> {
         let lanes = Instance {
             pool: PoolId(0),

@@ -24,10 +24,11 @@ pub struct Change {
 
 /// Batches of at most `at_once` changes that turn what is deployed into `target`, an instance count a runtime.
 ///
-/// No instance changes twice and none that could stay changes, so the number of changes is the least. The least loaded leave
-/// first (among equals the lower number). Longer runtimes are filled first, since they can serve what shorter ones cannot yet.
-/// Within a batch the leaving instances are taken from the runtimes in turn, the one with most to give first, so that no
-/// runtime loses many at once. While a batch is under way every runtime keeps at least the smaller of its old and new count.
+/// No instance changes twice and none that could stay changes, so the number of changes is the least. The least loaded
+/// leave first (among equals the lower number). Longer runtimes are filled first, since they can serve what shorter
+/// ones cannot yet. Within a batch the leaving instances are taken from the runtimes in turn, the one with most to give
+/// first, so that no runtime loses many at once. While a batch is under way every runtime keeps at least the smaller of
+/// its old and new count.
 ///
 /// # Panics
 /// When the target is not for as many instances as there are, an instance has no such runtime, or `at_once` is 0.
@@ -51,9 +52,7 @@ pub fn replacement(deployed: &[Deployed], target: &[u32], at_once: usize) -> Vec
     let mut changes = Vec::with_capacity(missing.len());
     while changes.len() < missing.len() {
         // One round: each runtime with something to give gives one, the one with most first.
-        let mut givers: Vec<usize> = (0..target.len())
-            .filter(|&runtime| !by_runtime[runtime].is_empty())
-            .collect();
+        let mut givers: Vec<usize> = (0..target.len()).filter(|&runtime| !by_runtime[runtime].is_empty()).collect();
         givers.sort_by_key(|&runtime| std::cmp::Reverse(by_runtime[runtime].len()));
         for from in givers {
             let leaving = by_runtime[from].pop().expect("it has something to give");

@@ -21,7 +21,8 @@ pub struct Answered {
 /// What becomes of a request that a model has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStage {
-    /// The answer is returned: that of the model at this stage, or what comes of joining it with those that were asked too.
+    /// The answer is returned: that of the model at this stage, or what comes of joining it with those that were asked
+    /// too.
     Return(usize),
     /// That stage's model is asked too.
     Ask(usize),
@@ -88,11 +89,7 @@ impl Route for AtOnce {
 pub fn build(spec: &RouteSpec) -> Box<dyn Route> {
     match spec.order {
         OrderSpec::OneByOne => Box::new(OneByOne {
-            dispatchers: spec
-                .stages
-                .iter()
-                .map_while(|stage| Some(stage.dispatch?.reroute))
-                .collect(),
+            dispatchers: spec.stages.iter().map_while(|stage| Some(stage.dispatch?.reroute)).collect(),
             coins: DispatchCoins::new(spec.seed),
         }),
         OrderSpec::AtOnce => Box::new(AtOnce {

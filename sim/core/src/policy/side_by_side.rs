@@ -1,13 +1,14 @@
 //! Operators of several streams on one GPU, as a roofline has them.
 //!
-//! Alone, an operator is launched by the host, moves its bytes, and computes for what is left of its time. Side by side, these three are
-//! shared: one operator may be launched while another's bytes are moved and a third computes, and those that need the same thing at once
-//! share it max-min fairly, none faster than alone. So a stream of operators that move bytes runs freely beside a stream of those that
-//! compute, and two streams of the same kind take turns, which is why Algorithm 2 puts operators of like intensity on one stream (PetS,
-//! section 4.2).
+//! Alone, an operator is launched by the host, moves its bytes, and computes for what is left of its time. Side by
+//! side, these three are shared: one operator may be launched while another's bytes are moved and a third computes, and
+//! those that need the same thing at once share it max-min fairly, none faster than alone. So a stream of operators
+//! that move bytes runs freely beside a stream of those that compute, and two streams of the same kind take turns,
+//! which is why Algorithm 2 puts operators of like intensity on one stream (PetS, section 4.2).
 //!
-//! Nothing of this was measured: it follows from what each operator takes alone (the card's `pet` table), on cards that have no `concurrent_pet`.
-//! Kernels of several streams are taken to find room on the card at once, whatever their number, which is more than a card grants.
+//! Nothing of this was measured: it follows from what each operator takes alone (the card's `pet` table), on cards that
+//! have no `concurrent_pet`. Kernels of several streams are taken to find room on the card at once, whatever their
+//! number, which is more than a card grants.
 
 /// What an operator does alone, in nanoseconds that add up to its latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +44,8 @@ pub struct SideBySide {
 }
 
 impl SideBySide {
-    /// Until the last stream is done, in nanoseconds: no more than all operators take one after the other, and no less than the busiest
-    /// stream or the most wanted of the three.
+    /// Until the last stream is done, in nanoseconds: no more than all operators take one after the other, and no less
+    /// than the busiest stream or the most wanted of the three.
     pub fn ns(&mut self, operators: &[Operator], streams: u16) -> u64 {
         let streams = usize::from(streams);
         if streams > self.waiting.len() {
@@ -65,8 +66,7 @@ impl SideBySide {
             }
         }
         self.running.clear();
-        self.running
-            .extend(self.waiting[..streams].iter_mut().filter_map(Vec::pop));
+        self.running.extend(self.waiting[..streams].iter_mut().filter_map(Vec::pop));
         let mut all_ns = 0.0;
         while !self.running.is_empty() {
             self.share();
@@ -90,8 +90,8 @@ impl SideBySide {
         all_ns.round() as u64
     }
 
-    /// Sets each running operator's pace, max-min fairly: all get faster alike until something that they use is used up, which those that
-    /// use it keep to, and the others go on.
+    /// Sets each running operator's pace, max-min fairly: all get faster alike until something that they use is used
+    /// up, which those that use it keep to, and the others go on.
     fn share(&mut self) {
         const FREE: f64 = -1.0;
         for left in &mut self.running {
@@ -115,7 +115,8 @@ impl SideBySide {
             let (scarce, pace) = (0..3)
                 .map(|of| (of, at_most(of)))
                 .fold((3, 1.0), |least, of| if of.1 < least.1 { of } else { least });
-            // A pace of nothing would never end: what is used up is shared among all that use it, so that only rounding makes it so.
+            // A pace of nothing would never end: what is used up is shared among all that use it, so that only rounding
+            // makes it so.
             let pace = f64::max(pace, 1e-6);
             let mut set = 0;
             for left in self.running.iter_mut().filter(|left| left.pace == FREE) {

@@ -1,16 +1,18 @@
-//! What one layer's operators of all tasks take on several streams, by a card's tables. The scheduler chooses the number of streams by it, and the
-//! virtual machine charges it.
+//! What one layer's operators of all tasks take on several streams, by a card's tables. The scheduler chooses the
+//! number of streams by it, and the virtual machine charges it.
 //!
-//! On a GPU whose operators were measured side by side (`concurrent_pet`: on each stream a mini-batch of each kind), the busiest stream decides, slowed
-//! down as they were by as many streams as the work would fill as well: streams that have less to do are beside it for as long as they have. More streams
-//! than were measured are not chosen. On others they share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an
-//! operator takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table of the card reaches, whichever kinds
-//! are served, and the rest of its time it computes. Streams meet again after each linear layer of a layer at which one of the tasks has an operator,
-//! which takes a hand-over each.
+//! On a GPU whose operators were measured side by side (`concurrent_pet`: on each stream a mini-batch of each kind),
+//! the busiest stream decides, slowed down as they were by as many streams as the work would fill as well: streams that
+//! have less to do are beside it for as long as they have. More streams than were measured are not chosen. On others
+//! they share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)):
+//! launching an operator takes what the least of its table does, its bytes are moved at the highest bandwidth that any
+//! operator's table of the card reaches, whichever kinds are served, and the rest of its time it computes. Streams meet
+//! again after each linear layer of a layer at which one of the tasks has an operator, which takes a hand-over each.
 //!
-//! On a CPU a stream is a thread, and the busiest decides. How much slower threads are side by side, hand-overs and all, is measured with operators
-//! (`concurrent_pet`). A card that lacks that table takes what it says of whole layers side by side (`concurrent_layer`), and the hand-overs on top;
-//! one that lacks both says that nothing is gained. Threads beyond the cores take turns on them, so that they gain no more than an evener share of the work for each.
+//! On a CPU a stream is a thread, and the busiest decides. How much slower threads are side by side, hand-overs and
+//! all, is measured with operators (`concurrent_pet`). A card that lacks that table takes what it says of whole layers
+//! side by side (`concurrent_layer`), and the hand-overs on top; one that lacks both says that nothing is gained.
+//! Threads beyond the cores take turns on them, so that they gain no more than an evener share of the work for each.
 
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind,
@@ -93,7 +95,8 @@ impl StreamPrices {
         self.models[usize::from(model)].launch_ns[self.kind(kind)]
     }
 
-    /// How often a layer's streams meet: nobody is woken at a linear layer at which no task of the batch has an operator.
+    /// How often a layer's streams meet: nobody is woken at a linear layer at which no task of the batch has an
+    /// operator.
     fn meetings(&self, model: u16, groups: &[PetGroup]) -> u64 {
         let linears = &self.models[usize::from(model)].linears;
         let of_all = groups.iter().map(|group| linears[self.kind(group.kind)]);
@@ -105,7 +108,8 @@ impl StreamPrices {
         index.expect("a loaded task's kind has a table")
     }
 
-    /// The most streams to choose: a CPU's cores, since more can do nothing at once, and on a GPU as many as were measured.
+    /// The most streams to choose: a CPU's cores, since more can do nothing at once, and on a GPU as many as were
+    /// measured.
     pub fn most(&self) -> u32 {
         let measured = self.models.iter().filter_map(|of| match of.measured {
             SideBySideTable::Operators(_, most) => Some(most),
@@ -117,7 +121,8 @@ impl StreamPrices {
         }
     }
 
-    /// How far what streams take from each other lies beyond what was measured of operators side by side; nothing where none were.
+    /// How far what streams take from each other lies beyond what was measured of operators side by side; nothing where
+    /// none were.
     pub fn beyond(&self, model: u16, groups: &[PetGroup], streams: u16) -> Option<Beyond> {
         let SideBySideTable::Operators(of, _) = &self.models[usize::from(model)].measured else {
             return None;
@@ -134,7 +139,8 @@ impl StreamPrices {
         of.beyond(at_once, batch.max(1), longest)
     }
 
-    /// One layer's operators of these groups on their streams, of which there are `streams`; alone each takes `alone_ns`.
+    /// One layer's operators of these groups on their streams, of which there are `streams`; alone each takes
+    /// `alone_ns`.
     pub fn layer_ns(&mut self, model: u16, groups: &[PetGroup], alone_ns: &[u64], streams: u16) -> u64 {
         let all_ns = alone_ns.iter().sum();
         if streams <= 1 {

@@ -1,10 +1,10 @@
 //! Which stream runs which task's operators (PetS, section 4.2 and Algorithm 2), and how many streams there are.
 //!
-//! The operators of different tasks in one layer do not depend on each other. Two that need the same resource gain nothing by
-//! running side by side, so operators are sorted by how much they compute for each byte they move, and each stream takes a
-//! stretch of that order: streams then differ in what they need. The paper prints the stream of the `i`-th operator as
-//! ⌊i / |S|⌋, which names streams that do not exist as soon as there are more than |S|² operators and leaves most idle before;
-//! what it means is ⌊i · |S| / |O|⌋.
+//! The operators of different tasks in one layer do not depend on each other. Two that need the same resource gain
+//! nothing by running side by side, so operators are sorted by how much they compute for each byte they move, and each
+//! stream takes a stretch of that order: streams then differ in what they need. The paper prints the stream of the
+//! `i`-th operator as ⌊i / |S|⌋, which names streams that do not exist as soon as there are more than |S|² operators
+//! and leaves most idle before; what it means is ⌊i · |S| / |O|⌋.
 
 use std::cmp::Ordering;
 
@@ -37,8 +37,8 @@ pub struct StreamScheduler {
 }
 
 impl StreamScheduler {
-    /// The stream of each operator, below `streams`, by ascending operational intensity (Algorithm 2). Equal ones keep their
-    /// order.
+    /// The stream of each operator, below `streams`, by ascending operational intensity (Algorithm 2). Equal ones keep
+    /// their order.
     ///
     /// # Panics
     /// If there are no streams.
@@ -51,9 +51,9 @@ impl StreamScheduler {
         &self.stream_of
     }
 
-    /// Likewise, but the order is cut where streams take equally long: an operator is on the stream in whose part of all time its middle lies.
-    /// Sorted operators are of one kind after the other, so that as many each, as Algorithm 2 has it, leaves the longest kind on one
-    /// stream, which all others wait for.
+    /// Likewise, but the order is cut where streams take equally long: an operator is on the stream in whose part of
+    /// all time its middle lies. Sorted operators are of one kind after the other, so that as many each, as Algorithm 2
+    /// has it, leaves the longest kind on one stream, which all others wait for.
     ///
     /// # Panics
     /// If there are no streams.
@@ -91,8 +91,7 @@ impl StreamScheduler {
     pub fn in_turn(&mut self, operators: usize, streams: u32) -> &[u32] {
         assert!(streams > 0, "operators run on at least one stream");
         self.stream_of.clear();
-        self.stream_of
-            .extend((0..operators as u32).map(|operator| operator % streams));
+        self.stream_of.extend((0..operators as u32).map(|operator| operator % streams));
         &self.stream_of
     }
 
@@ -104,14 +103,11 @@ impl StreamScheduler {
     }
 }
 
-/// Numbers of streams that a profile's rule chooses from (PetS, Fig. 11), the largest of which a system sets: never more than operators, and at
-/// least one.
+/// Numbers of streams that a profile's rule chooses from (PetS, Fig. 11), the largest of which a system sets: never
+/// more than operators, and at least one.
 pub fn stream_counts(many: u32, operators: usize) -> impl Iterator<Item = u32> {
     let many = many.min(operators.try_into().unwrap_or(u32::MAX)).max(1);
-    [1, 2, 8, 32]
-        .into_iter()
-        .filter(move |count| *count < many)
-        .chain([many])
+    [1, 2, 8, 32].into_iter().filter(move |count| *count < many).chain([many])
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Which of the waiting queries are planned now where each has a deadline: those that would miss theirs if all were run, and others only as
-//! far as they keep nobody from it.
+//! Which of the waiting queries are planned now where each has a deadline: those that would miss theirs if all were
+//! run, and others only as far as they keep nobody from it.
 
 use tenantry_traces::Time;
 
-/// What is allowed for beyond what is predicted, before it is known which queries share a batch: one over so many parts. Coordinated batches pad up to a sixth of their
-/// tokens (`tenantry reproduce pets`, Fig. 12), and planning takes its time.
+/// What is allowed for beyond what is predicted, before it is known which queries share a batch: one over so many
+/// parts. Coordinated batches pad up to a sixth of their tokens (`tenantry reproduce pets`, Fig. 12), and planning
+/// takes its time.
 const ALLOWANCE_PARTS: u64 = 4;
 
 /// Whether a query that takes so long by itself cannot be answered by its deadline any more.
@@ -14,12 +15,14 @@ pub fn is_lost(now: Time, deadline: Time, alone_ns: u64) -> bool {
 
 /// Takes what is to be planned out of `waiting`, at most `window` queries.
 ///
-/// Who can still be answered in time comes before who cannot, each by deadline: a query of a class with time to spare is overtaken until its own
-/// deadline is near, and not beyond. Where running all of a window would miss some deadlines and keep others, these go first, and as many more,
-/// in the same order, as end before the earliest of them; half of the window at least, since small batches take more time a query, for which all pay.
-/// Where it would miss none, or all that can be kept, the whole window is planned, which takes the least time a query.
+/// Who can still be answered in time comes before who cannot, each by deadline: a query of a class with time to spare
+/// is overtaken until its own deadline is near, and not beyond. Where running all of a window would miss some deadlines
+/// and keep others, these go first, and as many more, in the same order, as end before the earliest of them; half of
+/// the window at least, since small batches take more time a query, for which all pay. Where it would miss none, or all
+/// that can be kept, the whole window is planned, which takes the least time a query.
 ///
-/// `predicted_ns` is what queries take together, `alone_ns` what one takes by itself: it is asked of everybody who waits.
+/// `predicted_ns` is what queries take together, `alone_ns` what one takes by itself: it is asked of everybody who
+/// waits.
 pub fn first_due<Q: Copy>(
     now: Time,
     mut waiting: Vec<Q>,
@@ -29,7 +32,9 @@ pub fn first_due<Q: Copy>(
     predicted_ns: impl Fn(&[Q]) -> u64,
 ) -> Vec<Q> {
     // Whether it is lost, its deadline, and its place, so that those alike come in the order in which they came.
-    let mut order: Vec<(bool, Time, usize)> = { waiting.iter().enumerate() }
+    let mut order: Vec<(bool, Time, usize)> = waiting
+        .iter()
+        .enumerate()
         .map(|(place, query)| {
             let deadline = deadline(query);
             (is_lost(now, deadline, alone_ns(query)), deadline, place)
@@ -62,7 +67,8 @@ pub fn first_due<Q: Copy>(
 mod tests {
     use super::*;
 
-    /// Places of those that are planned at 100 ms, of a window of 8, where a query takes 10 ms; deadlines in milliseconds.
+    /// Places of those that are planned at 100 ms, of a window of 8, where a query takes 10 ms; deadlines in
+    /// milliseconds.
     fn planned(deadlines_ms: &[u64]) -> Vec<usize> {
         let predicted = |queries: &[usize]| 10_000_000 * queries.len() as u64;
         let deadline = |place: &usize| Time(1_000_000 * deadlines_ms[*place]);

@@ -12,7 +12,8 @@ pub(crate) trait Ticketed {
     fn ticket(&self) -> Ticket;
 }
 
-/// A slab whose values are found by their tickets. Nothing is kept for that until somebody is looked for: in most workloads nobody gives up.
+/// A slab whose values are found by their tickets. Nothing is kept for that until somebody is looked for: in most
+/// workloads nobody gives up.
 #[derive(Debug)]
 pub(crate) struct ByTicket<H, T> {
     slab: Slab<H, T>,
@@ -68,10 +69,7 @@ impl<H: Handle, T: Ticketed> ByTicket<H, T> {
     /// All that have a ticket, by slot.
     pub fn with_ticket(&mut self, ticket: Ticket) -> impl Iterator<Item = H> {
         let slab = &self.slab;
-        let index = || {
-            slab.iter()
-                .map(|(handle, value)| (value.ticket(), handle.slot() as u32))
-        };
+        let index = || slab.iter().map(|(handle, value)| (value.ticket(), handle.slot() as u32));
         let slots = self.slots.get_or_insert_with(|| index().collect());
         let of_ticket = slots.range((ticket, 0)..=(ticket, u32::MAX));
         of_ticket.map(|&(_, slot)| slab.in_slot(slot).0)

@@ -1,6 +1,7 @@
 //! Encoders: a batch is formed, runs once, and every request in it is answered.
 //!
-//! Policies decide ([`crate::policy`]); this module keeps the mechanism: who waits where, which batches run, what is on the card.
+//! Policies decide ([`crate::policy`]); this module keeps the mechanism: who waits where, which batches run, what is on
+//! the card.
 
 use tenantry_traces::{ManageRequest, Request, Ticket, Time};
 
@@ -98,9 +99,7 @@ impl EncoderServer {
         let listed_tenants = if batch.looks_at_tenants() { tenants } else { 0 };
         let instances = topology.instance_ids().map(|_| Instance {
             queue: Queue::new(listed_tenants),
-            slots: memory
-                .slots_per_instance()
-                .map(|capacity| Slots::new(tenants, capacity, pool.swap)),
+            slots: memory.slots_per_instance().map(|capacity| Slots::new(tenants, capacity, pool.swap)),
             running: 0,
             timer: None,
         });
@@ -165,22 +164,12 @@ impl EncoderServer {
 
     /// What lies in the cards' memory, and what lay there at most.
     pub fn memory(&self) -> MemoryUse {
-        self.memory.used(
-            self.instances
-                .iter()
-                .filter_map(|i| i.slots.as_ref())
-                .map(Slots::used)
-                .sum(),
-        )
+        self.memory.used(self.instances.iter().filter_map(|i| i.slots.as_ref()).map(Slots::used).sum())
     }
 
     /// Swapping so far; nothing where nothing is swapped.
     pub fn swaps(&self) -> Option<SwapCounts> {
-        self.instances
-            .iter()
-            .filter_map(|i| i.slots.as_ref())
-            .map(|s| s.counts)
-            .reduce(|a, b| a + b)
+        self.instances.iter().filter_map(|i| i.slots.as_ref()).map(|s| s.counts).reduce(|a, b| a + b)
     }
 
     /// Requests that were let in and have not left.
@@ -203,10 +192,7 @@ impl EncoderServer {
     }
 
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
-        if let Err(reason) = self
-            .check(request)
-            .and_then(|()| self.admit.admit(now, request, self.waiting))
-        {
+        if let Err(reason) = self.check(request).and_then(|()| self.admit.admit(now, request, self.waiting)) {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;
         }
@@ -240,7 +226,8 @@ impl EncoderServer {
         self.tenancy.submit(batch, manage, &self.topology, commands);
     }
 
-    /// Nobody finds the tenant's slots, and who waits has waited in vain; batches that run go on. Deletion is rare, so it searches.
+    /// Nobody finds the tenant's slots, and who waits has waited in vain; batches that run go on. Deletion is rare, so
+    /// it searches.
     fn delete(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
         self.invalidate(tenant);
         let waits = |(_, request): &(RequestId, &InFlight)| request.tenant == tenant && request.batch.is_none();
@@ -315,7 +302,8 @@ impl EncoderServer {
         for (index, member) in members.iter().enumerate() {
             let failure = failures.of(index);
             if let Some(slots) = &mut self.instances[instance.index()].slots {
-                // What went wrong elsewhere leaves what was brought in as good as it is, and so what another slot has of the tenant.
+                // What went wrong elsewhere leaves what was brought in as good as it is, and so what another slot has
+                // of the tenant.
                 let is_bad = matches!(failure, Some(FailureReason::LoadFailed | FailureReason::OutOfMemory));
                 if is_bad && slots.holds_in(member.tenant, member.slot) {
                     slots.invalidate(member.tenant);
@@ -339,9 +327,7 @@ impl EncoderServer {
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
         let request = &self.requests[id];
         self.loads.change(request.instance, -1);
-        commands
-            .list
-            .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
+        commands.list.push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
         self.requests.discard(id);
     }
 
@@ -387,8 +373,8 @@ impl EncoderServer {
         !slots.have_room_for_all(self.chosen.iter().map(|&id| self.requests[id].tenant))
     }
 
-    /// Submits the chosen requests, or as many from the first as there are slots for. False where there is none for the first, or not for all where
-    /// none goes alone: batches in flight hold them, and the end of one will ask again.
+    /// Submits the chosen requests, or as many from the first as there are slots for. False where there is none for the
+    /// first, or not for all where none goes alone: batches in flight hold them, and the end of one will ask again.
     fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
         if self.must_wait(instance) {
             return false;
@@ -477,7 +463,7 @@ impl EncoderServer {
                 layers: self.layers,
                 retrieval: self.plot.map(|(plot, bytes)| Retrieval {
                     tokens: all_tokens,
-                    fragments: { looked_up }.map(|member| plot.fragments(member.input_tokens)).sum(),
+                    fragments: looked_up.map(|member| plot.fragments(member.input_tokens)).sum(),
                     bytes: bytes * u64::from(shape.requests) * u64::from(tokens),
                 }),
                 copy,
@@ -490,8 +476,8 @@ impl EncoderServer {
         true
     }
 
-    /// The laws that hold between events, for tests: no instance has room while its batch policy would start something that
-    /// fits, and nothing is counted twice.
+    /// The laws that hold between events, for tests: no instance has room while its batch policy would start something
+    /// that fits, and nothing is counted twice.
     ///
     /// # Errors
     /// The law that is broken.

@@ -72,7 +72,8 @@ pub enum ServerError {
 pub struct MemoryUse {
     /// What the cards have.
     pub capacity_bytes: u64,
-    /// Backbones, one a card, and all tenants' heads; with tasks, what is kept free for activations, and heads with their tasks.
+    /// Backbones, one a card, and all tenants' heads; with tasks, what is kept free for activations, and heads with
+    /// their tasks.
     pub shared_bytes: u64,
     /// Swapped parameters of one tenant.
     pub per_tenant_bytes: u64,
@@ -134,17 +135,13 @@ impl Memory {
             TenantState::Head => (heads.saturating_add(backbone), 0),
         };
         let available_bytes = cluster.beside_kept_bytes(tenants, tenant_bytes);
-        let free = available_bytes
-            .checked_sub(shared_bytes)
-            .ok_or_else(|| ServerError::BackboneDoesNotFit {
-                model: model.name.clone(),
-                needed_bytes: shared_bytes,
-                available_bytes,
-            })?;
+        let free = available_bytes.checked_sub(shared_bytes).ok_or_else(|| ServerError::BackboneDoesNotFit {
+            model: model.name.clone(),
+            needed_bytes: shared_bytes,
+            available_bytes,
+        })?;
         let free_bytes = free / u64::from(pool.instances_per_gpu);
-        let slots = free_bytes
-            .checked_div(tenant_bytes)
-            .map(|slots| u32::try_from(slots).unwrap_or(u32::MAX - 1));
+        let slots = free_bytes.checked_div(tenant_bytes).map(|slots| u32::try_from(slots).unwrap_or(u32::MAX - 1));
         if slots == Some(0) {
             return Err(ServerError::TenantDoesNotFit {
                 model: model.name.clone(),

@@ -1,9 +1,10 @@
-//! The serving policies as one state machine: events in, commands out. It reads no clock, does no I/O and draws nothing.
+//! The serving policies as one state machine: events in, commands out. It reads no clock, does no I/O and draws
+//! nothing.
 //!
-//! [`Server::handle`] is the whole of it: one event changes the state, then every instance that it touched is asked for work.
-//! Five mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests running from step to step,
-//! [`tasks`] splits a pool of queries to tasks that share models into batches, [`runtimes`] sends each request to a runtime of its length, and
-//! [`cascade`] from model to model.
+//! [`Server::handle`] is the whole of it: one event changes the state, then every instance that it touched is asked for
+//! work. Five mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests
+//! running from step to step, [`tasks`] splits a pool of queries to tasks that share models into batches, [`runtimes`]
+//! sends each request to a runtime of its length, and [`cascade`] from model to model.
 
 mod by_ticket;
 pub mod cascade;
@@ -69,7 +70,8 @@ macro_rules! either {
 }
 
 impl Server {
-    /// A system on a cluster of such cards, for tenants `0..tenants`: what a real scheduler knows of its card is its profile.
+    /// A system on a cluster of such cards, for tenants `0..tenants`: what a real scheduler knows of its card is its
+    /// profile.
     ///
     /// # Errors
     /// As [`new`](Self::new), and where the card lacks a table that batches are planned by.
@@ -112,8 +114,8 @@ impl Server {
         })
     }
 
-    /// The same server for requests that are about texts, of which every tokenizer makes its own number of tokens; only a route's server
-    /// reads texts.
+    /// The same server for requests that are about texts, of which every tokenizer makes its own number of tokens; only
+    /// a route's server reads texts.
     pub fn with_lengths(self, lengths: Option<TextLengths>) -> Server {
         match self {
             Server::Cascade(server) => Server::Cascade(Box::new(server.with_lengths(lengths))),
@@ -121,8 +123,8 @@ impl Server {
         }
     }
 
-    /// The same server where tenants and domains come and change while others are served: it has a lane for the host's disk, which what is new
-    /// is read on. To be said before anything happens, and before its topology is asked for.
+    /// The same server where tenants and domains come and change while others are served: it has a lane for the host's
+    /// disk, which what is new is read on. To be said before anything happens, and before its topology is asked for.
     pub fn with_management(mut self) -> Server {
         match &mut self {
             Server::Encoding(server) => server.add_disk(),
@@ -197,7 +199,8 @@ impl Server {
         }
     }
 
-    /// Times from one token of a request to its next, of the tokens made since the end of the warm-up; nothing for encoders.
+    /// Times from one token of a request to its next, of the tokens made since the end of the warm-up; nothing for
+    /// encoders.
     pub fn token_gaps(&self) -> Option<Durations> {
         match self {
             Server::Encoding(_) | Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
@@ -205,7 +208,8 @@ impl Server {
         }
     }
 
-    /// The warm-up was over `at`, after the last event and not after the next one: what is tallied here counts from then on.
+    /// The warm-up was over `at`, after the last event and not after the next one: what is tallied here counts from
+    /// then on.
     pub fn warmed_up(&mut self, at: Time) {
         if let Server::Generation(server) = self {
             server.warmed_up(at);
@@ -255,8 +259,8 @@ impl Server {
         }
     }
 
-    /// The laws that hold between events, for tests: no instance has room while its batch policy would start something that
-    /// fits, and nothing is counted twice.
+    /// The laws that hold between events, for tests: no instance has room while its batch policy would start something
+    /// that fits, and nothing is counted twice.
     ///
     /// # Errors
     /// The law that is broken.

@@ -1,7 +1,7 @@
 //! Requests that wait on an instance: in order of arrival, and, where the batch policy asks for it, by tenant too.
 //!
-//! The links live beside the requests, so that a request is taken from the middle in constant time and 10,000 tenants cost
-//! eight bytes each.
+//! The links live beside the requests, so that a request is taken from the middle in constant time and 10,000 tenants
+//! cost eight bytes each.
 
 use tenantry_traces::{Duration, Ticket, Time};
 
@@ -9,8 +9,8 @@ use super::by_ticket::{ByTicket, Ticketed};
 use crate::command::{Finish, Verdict, Waits};
 use crate::ids::RequestId;
 
-/// Links of one list: slots of the request slab, in which all who wait are. A slot alone says who it is, and three numbers fewer keep a
-/// request in one cache line.
+/// Links of one list: slots of the request slab, in which all who wait are. A slot alone says who it is, and three
+/// numbers fewer keep a request in one cache line.
 #[derive(Clone, Copy, Debug)]
 struct Links {
     previous: u32,
@@ -113,8 +113,8 @@ impl Ends {
         self.last = slot;
     }
 
-    /// Between who came before it or with it and who came later: mostly nobody did. Else its place is looked for from `near` on, one of
-    /// the list, or from the end.
+    /// Between who came before it or with it and who came later: mostly nobody did. Else its place is looked for from
+    /// `near` on, one of the list, or from the end.
     fn insert(
         &mut self,
         requests: &mut Requests,
@@ -164,7 +164,8 @@ pub(crate) struct Queue {
     all: Ends,
     /// By tenant; empty where the batch policy does not look at tenants.
     by_tenant: Vec<Ends>,
-    /// Who took a place last, or who came next to it: lines are dispatched anew in order, so that the next place is near.
+    /// Who took a place last, or who came next to it: lines are dispatched anew in order, so that the next place is
+    /// near.
     near: u32,
     len: u32,
 }
@@ -272,11 +273,7 @@ impl<'a> QueueView<'a> {
 
     /// A tenant's, oldest first. Empty unless the policy has said that it looks at tenants.
     pub fn of_tenant(&self, tenant: u32) -> impl Iterator<Item = Waiting> + use<'a> {
-        let first = self
-            .queue
-            .by_tenant
-            .get(tenant as usize)
-            .map_or(NOBODY, |ends| ends.first);
+        let first = self.queue.by_tenant.get(tenant as usize).map_or(NOBODY, |ends| ends.first);
         self.list(first, |r| r.in_tenant.next)
     }
 

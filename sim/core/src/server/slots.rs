@@ -83,8 +83,8 @@ enum Order {
 /// The slots of one instance.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// By tenant: the slot's complement, so that [`NO_SLOT`] is 0. Memory that starts with zeros is taken when it is touched: a million tenants on
-    /// hundreds of cards take no more of it than those that have come.
+    /// By tenant: the slot's complement, so that [`NO_SLOT`] is 0. Memory that starts with zeros is taken when it is
+    /// touched: a million tenants on hundreds of cards take no more of it than those that have come.
     complement_of: Vec<u32>,
     /// In order of first use; grows up to `capacity`.
     slots: Vec<Slot>,

@@ -1,9 +1,9 @@
-//! Who is there: tenants' models and domains' tables come, change and go by management requests (HMI, section 4.1), while others are
-//! served.
+//! Who is there: tenants' models and domains' tables come, change and go by management requests (HMI, section 4.1),
+//! while others are served.
 //!
-//! A model that is created or updated is read into host memory by an op, and is there, or new, once that has ended: slots that hold the
-//! old version are then found by nobody. A model that is deleted is gone at once for all who wait, and its memory is let go of when
-//! the last batch that uses it has ended.
+//! A model that is created or updated is read into host memory by an op, and is there, or new, once that has ended:
+//! slots that hold the old version are then found by nobody. A model that is deleted is gone at once for all who wait,
+//! and its memory is let go of when the last batch that uses it has ended.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl Tenancy {
             tenants: vec![THERE; tenants as usize],
             domains: vec![THERE; domains as usize],
             tenant_bytes,
-            domain_bytes: { pool.plot }.and_then(|plot| plot.domain_bytes).unwrap_or(0),
+            domain_bytes: pool.plot.and_then(|plot| plot.domain_bytes).unwrap_or(0),
             leaving: BTreeMap::new(),
         }
     }
@@ -193,8 +193,8 @@ impl Tenancy {
         }
     }
 
-    /// The op of a request has ended. Answers it; whether slots that hold an older version are to be found by nobody, and what is to be
-    /// discarded, since it was deleted meanwhile.
+    /// The op of a request has ended. Answers it; whether slots that hold an older version are to be found by nobody,
+    /// and what is to be discarded, since it was deleted meanwhile.
     pub fn ended(
         &mut self,
         request: ManageRequest,
@@ -244,8 +244,8 @@ impl Tenancy {
         (outcome == ManageOutcome::Made, self.leave(tenant))
     }
 
-    /// Submits the op of a request on the lane of the host's disk; its end is told. What is let go of goes there too, so that it is not what a
-    /// later request has read meanwhile.
+    /// Submits the op of a request on the lane of the host's disk; its end is told. What is let go of goes there too,
+    /// so that it is not what a later request has read meanwhile.
     pub fn submit(&mut self, batch: BatchId, manage: Manage, topology: &Topology, commands: &mut Commands) {
         if let Manage::Discard {
             subject: Subject::Tenant(tenant),

@@ -18,7 +18,8 @@ pub enum SystemFamily<'a> {
 }
 
 impl SystemSpec {
-    /// The system's kind. Scenarios refuse systems of two kinds at once; here such a one is of the first of them, in the order above.
+    /// The system's kind. Scenarios refuse systems of two kinds at once; here such a one is of the first of them, in
+    /// the order above.
     pub fn family(&self) -> SystemFamily<'_> {
         let pool = &self.pool;
         match (&self.route, &pool.tasks, &pool.runtimes, &pool.generation) {

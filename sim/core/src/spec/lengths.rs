@@ -1,18 +1,20 @@
-//! Which lengths a model is compiled for, where the card says it (Arlo, section 3.3, "Determine the max_length of each runtime").
+//! Which lengths a model is compiled for, where the card says it (Arlo, section 3.3, "Determine the max_length of each
+//! runtime").
 //!
-//! The paper compiles for every step of the staircase in which latency rises with the length: 64 tokens on its card, eight runtimes up
-//! to 512. A card whose measured lengths show no such steps has something in their place, which [`LengthsFound`] tells.
+//! The paper compiles for every step of the staircase in which latency rises with the length: 64 tokens on its card,
+//! eight runtimes up to 512. A card whose measured lengths show no such steps has something in their place, which
+//! [`LengthsFound`] tells.
 
 use tenantry_profiles::{Card, DeviceKind};
 
 use super::runtimes::{RuntimeSpec, ShapeKind, StreamSpec};
 
-/// Runtimes where nothing is known of steps: as many as the paper's staircase gives, of which it finds that twice as many are no better
-/// (section 5.2.3, Fig. 11).
+/// Runtimes where nothing is known of steps: as many as the paper's staircase gives, of which it finds that twice as
+/// many are no better (section 5.2.3, Fig. 11).
 const WITHOUT_STEPS: u32 = 8;
 
-/// A runtime whose next longer one takes no more than this share longer is not worth having: the paper's "usually less than 5 %" within
-/// a step.
+/// A runtime whose next longer one takes no more than this share longer is not worth having: the paper's "usually less
+/// than 5 %" within a step.
 const LEVEL: f64 = 0.05;
 
 /// How the lengths of a stream's runtimes were found on a card.
@@ -20,7 +22,8 @@ const LEVEL: f64 = 0.05;
 pub enum LengthsFound {
     /// Latency rises in steps of so many tokens.
     Steps(u32),
-    /// No steps are known. The model was compiled for certain lengths: those of them that take noticeably less than the next.
+    /// No steps are known. The model was compiled for certain lengths: those of them that take noticeably less than the
+    /// next.
     Compiled,
     /// No steps are known, and any length can be had: equal parts of the longest.
     EqualParts(u32),
@@ -59,15 +62,8 @@ impl StreamSpec {
             && card.device.kind == DeviceKind::Cuda
             && let Ok(compiled) = card.static_model(&self.model, self.dtype)
         {
-            let mut lengths: Vec<u32> = compiled
-                .lengths()
-                .filter(|length| *length <= longest.max_length)
-                .collect();
-            let ns = |length: u32| {
-                compiled
-                    .cost(1, length)
-                    .map_or(f64::INFINITY, |cost| cost.median_ns as f64)
-            };
+            let mut lengths: Vec<u32> = compiled.lengths().filter(|length| *length <= longest.max_length).collect();
+            let ns = |length: u32| compiled.cost(1, length).map_or(f64::INFINITY, |cost| cost.median_ns as f64);
             let mut next_ns = ns(longest.max_length);
             // From the longest down, each that is faster than the last that was kept.
             lengths.reverse();
@@ -81,9 +77,7 @@ impl StreamSpec {
             lengths.reverse();
             return (LengthsFound::Compiled, lengths);
         }
-        let mut lengths: Vec<u32> = (1..WITHOUT_STEPS)
-            .map(|part| longest.max_length * part / WITHOUT_STEPS)
-            .collect();
+        let mut lengths: Vec<u32> = (1..WITHOUT_STEPS).map(|part| longest.max_length * part / WITHOUT_STEPS).collect();
         lengths.retain(|length| *length > 0);
         lengths.dedup();
         (LengthsFound::EqualParts(WITHOUT_STEPS), lengths)

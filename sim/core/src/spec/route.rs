@@ -25,16 +25,16 @@ pub struct StageSpec {
     pub pool: PoolSpec,
     /// The cards that they run on, at least one; the pool's `instances_per_gpu` on each. Ignored where `continues`.
     pub gpus: Vec<u32>,
-    /// Its layers. A stage that begins above layer 0 goes on with the hidden states of the stage before, on the same instances: an
-    /// early exit between layers (DeeBERT).
+    /// Its layers. A stage that begins above layer 0 goes on with the hidden states of the stage before, on the same
+    /// instances: an early exit between layers (DeeBERT).
     pub layers: Layers,
     /// Who is returned here and who goes on; nothing at the last stage, and where all are asked at once.
     pub dispatch: Option<DispatchSpec>,
-    /// How many of its cards have the model, by this stage's own load; all, where nothing scales. Nothing where `continues`, and where the
-    /// next stage does.
+    /// How many of its cards have the model, by this stage's own load; all, where nothing scales. Nothing where
+    /// `continues`, and where the next stage does.
     pub scale: Option<ScaleSpec>,
-    /// Instances of the model that a card runs at once before they slow each other down by more than a tenth (Cocktail's packing
-    /// factor), where that is known. Reports reckon cost by it.
+    /// Instances of the model that a card runs at once before they slow each other down by more than a tenth
+    /// (Cocktail's packing factor), where that is known. Reports reckon cost by it.
     pub packing: Option<f64>,
 }
 
@@ -68,8 +68,8 @@ pub enum OrderSpec {
 pub enum AnswerJoin {
     /// The last model's is the answer.
     Last,
-    /// The weighted average of the probabilities of all that were asked (Tabi, Eq. 6): a weight for each stage, of which only the proportions
-    /// count.
+    /// The weighted average of the probabilities of all that were asked (Tabi, Eq. 6): a weight for each stage, of
+    /// which only the proportions count.
     Average(Vec<f64>),
     /// A vote, with a weight for each stage (Cocktail).
     Vote(Vec<f64>),

@@ -89,8 +89,8 @@ pub enum AllocateSpec {
     Even,
     /// These, by runtime, the streams one after the other.
     Fixed(Vec<u32>),
-    /// As the program says for the whole workload's lengths, once, before the start (section 5.2.3). Who knows the workload and the
-    /// card makes it [`AllocateSpec::Solved`].
+    /// As the program says for the whole workload's lengths, once, before the start (section 5.2.3). Who knows the
+    /// workload and the card makes it [`AllocateSpec::Solved`].
     Global(SolverSpec),
     /// As the program said then.
     Solved(Allocated),
@@ -263,7 +263,8 @@ impl StreamSpec {
         ])
     }
 
-    /// How much longer a request takes while `instances` of the card compute, in parts of a million. One instance is not slowed.
+    /// How much longer a request takes while `instances` of the card compute, in parts of a million. One instance is
+    /// not slowed.
     ///
     /// # Errors
     /// Several instances on a card for which that was not measured.
@@ -275,8 +276,9 @@ impl StreamSpec {
         Ok(surface.beside_ppm(instances, 1, runtime.max_length))
     }
 
-    /// What runtimes of such a shape take while several instances compute, by instances, batch and tokens, and which table says so. Of compiled ones on a card on which that was not
-    /// measured, layers that are computed one by one stand for them.
+    /// What runtimes of such a shape take while several instances compute, by instances, batch and tokens, and which
+    /// table says so. Of compiled ones on a card on which that was not measured, layers that are computed one by one
+    /// stand for them.
     ///
     /// # Errors
     /// Neither was measured.

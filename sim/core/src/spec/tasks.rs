@@ -9,8 +9,8 @@ use crate::command::TaskFault;
 use crate::pet::work::{PetSizes, merges};
 use crate::policy::coordinated::Batching;
 
-/// Tasks that are registered with a pool, each tenant's its own, and how they are served. The pool's model is the first shared
-/// model; what it says of batches, padding, pipeline, swapping and tenants' state is not used.
+/// Tasks that are registered with a pool, each tenant's its own, and how they are served. The pool's model is the first
+/// shared model; what it says of batches, padding, pipeline, swapping and tenants' state is not used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TasksSpec {
     /// What registrations call the pool's own model.
@@ -23,8 +23,8 @@ pub struct TasksSpec {
     pub sizes: PetSizes,
     /// What runs a batch.
     pub engine: EngineSpec,
-    /// The most queries of a batch; activations for so many of `max_tokens` are kept free on the card, or for fewer where they do
-    /// not fit, at least one.
+    /// The most queries of a batch; activations for so many of `max_tokens` are kept free on the card, or for fewer
+    /// where they do not fit, at least one.
     pub max_batch: u32,
     /// The longest query that is let in, in tokens.
     pub max_tokens: u32,
@@ -183,8 +183,8 @@ pub enum PlanningSpec {
         /// Nothing waits for ever where it is given.
         max_wait: Option<Duration>,
     },
-    /// Afresh for each batch, over what waits ([`crate::policy::urgency`]); the batch with the earliest deadline runs. A fixed
-    /// size and the baselines take what waits as it came.
+    /// Afresh for each batch, over what waits ([`crate::policy::urgency`]); the batch with the earliest deadline runs.
+    /// A fixed size and the baselines take what waits as it came.
     Online {
         /// Of those that wait so many are looked at.
         window: u32,
@@ -235,16 +235,15 @@ impl TasksSpec {
     pub fn batches_at_once(&self) -> u32 {
         match self.engine {
             EngineSpec::Parallel { streams, .. } => {
-                let tasks: BTreeSet<u32> = { self.registrations.iter() }
-                    .map(|registration| registration.task)
-                    .collect();
+                let tasks: BTreeSet<u32> = self.registrations.iter().map(|registration| registration.task).collect();
                 streams.min(tasks.len().max(1) as u32)
             }
             EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
         }
     }
 
-    /// Streams that a batch's operators may be put on, as far as that is known beforehand: where each has one of its own, batches tell.
+    /// Streams that a batch's operators may be put on, as far as that is known beforehand: where each has one of its
+    /// own, batches tell.
     pub fn known_streams(&self) -> u32 {
         let EngineSpec::Shared { streams, .. } = self.engine else {
             return 1;

@@ -1,13 +1,14 @@
-//! Problems of the paper's sizes (Arlo, Table 2), whose demand the paper does not give: drawn around the tweets' lengths.
+//! Problems of the paper's sizes (Arlo, Table 2), whose demand the paper does not give: drawn around the tweets'
+//! lengths.
 
 use tenantry_solver::{MeanLatency, Problem, Runtime};
 
 /// (cards, runtimes, the paper's seconds with Gurobi).
 pub const TABLE_2: [(u32, u32, f64); 3] = [(50, 8, 0.156), (200, 12, 0.623), (1000, 16, 2.612)];
 
-/// The `draw`-th problem of a size: BERT-base's times over 512 tokens (1.152 ms at 64, 4.86 ms at 512) and an SLO of 150 ms;
-/// lengths lognormal with the tweets' median and 98th percentile recalibrated to 512 (86 and 295 tokens), each bin's share
-/// shifted by up to half; from light load to more than the cards can serve within the SLO.
+/// The `draw`-th problem of a size: BERT-base's times over 512 tokens (1.152 ms at 64, 4.86 ms at 512) and an SLO of
+/// 150 ms; lengths lognormal with the tweets' median and 98th percentile recalibrated to 512 (86 and 295 tokens), each
+/// bin's share shifted by up to half; from light load to more than the cards can serve within the SLO.
 pub fn problem(cards: u32, runtimes: u32, draw: u64) -> Problem {
     let mut random = Random(draw * 1000 + u64::from(cards));
     let step = 512.0 / f64::from(runtimes);
@@ -32,11 +33,8 @@ pub fn problem(cards: u32, runtimes: u32, draw: u64) -> Problem {
     }
     // The share of all cards' capacity that is asked for: 0.3 to 1.0.
     let load = 0.3 + 0.7 * random.uniform();
-    let cards_a_request: f64 = shares
-        .iter()
-        .zip(&built)
-        .map(|(share, runtime)| share / f64::from(runtime.capacity))
-        .sum();
+    let cards_a_request: f64 =
+        shares.iter().zip(&built).map(|(share, runtime)| share / f64::from(runtime.capacity)).sum();
     let requests = load * f64::from(cards) / cards_a_request;
     Problem {
         demand_milli: shares.iter().map(|share| (share * requests * 1000.0) as u64).collect(),

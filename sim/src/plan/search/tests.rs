@@ -20,14 +20,9 @@ fn made_up(
             // The same requests in every cell: what is hard for one is hard for all.
             let mut stream = Draws::new(u64::from(repeat), Purpose::Arrival).about(0);
             let within: Vec<f64> = (0..20).map(|_| (share + spread * stream.normal()).min(1.0)).collect();
-            let score: Vec<f64> = within
-                .iter()
-                .map(|within| 100.0 - within - cell.candidate as f64)
-                .collect();
+            let score: Vec<f64> = within.iter().map(|within| 100.0 - within - cell.candidate as f64).collect();
             let mut latencies = Durations::default();
-            score
-                .iter()
-                .for_each(|ms| latencies.record(Duration((ms * 1e6) as u64)));
+            score.iter().for_each(|ms| latencies.record(Duration((ms * 1e6) as u64)));
             Sample {
                 score: score.into_iter().map(Some).collect(),
                 latencies,
@@ -64,11 +59,7 @@ fn cards(levels: usize, price: f64) -> Candidate {
 /// Every level of every candidate.
 fn brute_force(candidates: &[Candidate], shares: &[Vec<f64>]) -> Option<(usize, usize)> {
     let cells = candidates.iter().enumerate().flat_map(|(candidate, levels)| {
-        levels
-            .values
-            .iter()
-            .enumerate()
-            .map(move |(level, value)| (*value, candidate, level))
+        levels.values.iter().enumerate().map(move |(level, value)| (*value, candidate, level))
     });
     let met = cells.filter(|(_, candidate, level)| shares[*candidate][*level] >= 0.98);
     // Later candidates have the lower score.
@@ -165,11 +156,7 @@ fn doubts_about_a_near_miss_of_a_rival_that_is_not_monotone_count() {
     let mut run = made_up(&shares, 0.01);
     let idle = move |cells: &[(Cell, u32)]| {
         let mut samples = run(cells)?;
-        for (sample, (cell, _)) in samples
-            .iter_mut()
-            .zip(cells)
-            .filter(|(_, (cell, _))| cell.candidate == 1)
-        {
+        for (sample, (cell, _)) in samples.iter_mut().zip(cells).filter(|(_, (cell, _))| cell.candidate == 1) {
             (sample.busy, sample.hopeless) = (0.3, cell.level == 3);
         }
         Ok::<_, Infallible>(samples)
@@ -182,7 +169,8 @@ fn doubts_about_a_near_miss_of_a_rival_that_is_not_monotone_count() {
     assert!(answer.confidence <= near.confidence, "{answer:?} {near:?}");
 }
 
-/// Which candidate comes first changes nothing of how sure the answer is: what misses the target by a hair where it costs more than the answer is no doubt.
+/// Which candidate comes first changes nothing of how sure the answer is: what misses the target by a hair where it
+/// costs more than the answer is no doubt.
 #[test]
 fn the_order_of_candidates_changes_no_doubt() {
     let (close, better) = (vec![0.9, 0.9, 0.9, 0.979], vec![0.9, 0.999, 0.999, 0.999]);

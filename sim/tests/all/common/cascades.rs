@@ -89,10 +89,7 @@ pub fn finishes(log: &Log) -> Vec<Finish> {
         Command::Finish(finish) => Some(*finish),
         _ => None,
     };
-    log.commands
-        .iter()
-        .filter_map(|logged| finish(&logged.command))
-        .collect()
+    log.commands.iter().filter_map(|logged| finish(&logged.command)).collect()
 }
 
 /// The latency of a single request of 40 tokens.
@@ -102,9 +99,7 @@ pub fn latency(system: &SystemSpec, gpus: u32) -> Duration {
 
 /// Queries 100 ms apart.
 pub fn apart(count: u64) -> Vec<Entry> {
-    (0..count)
-        .map(|ticket| request(ticket, ticket * 100_000, 0, 40))
-        .collect()
+    (0..count).map(|ticket| request(ticket, ticket * 100_000, 0, 40)).collect()
 }
 
 /// What the synthetic card takes to look at a pass.

@@ -103,8 +103,8 @@ impl Observer for Bounded {
     }
 }
 
-/// The synthetic card with whole steps: 100 + 0.8 × chunk tokens + 9 × sequences + 0.05 × sequences × context microseconds, and half as
-/// much again beside another instance on its four cores.
+/// The synthetic card with whole steps: 100 + 0.8 × chunk tokens + 9 × sequences + 0.05 × sequences × context
+/// microseconds, and half as much again beside another instance on its four cores.
 pub fn card_of_whole_steps() -> Card {
     let mut card = synthetic_card();
     let stats = |us: f64| Stats {
@@ -122,9 +122,8 @@ pub fn card_of_whole_steps() -> Card {
     let (model, dtype) = (|| "tiny-llama".to_string(), DType::F32);
     for added in [Added::Nothing, grouped] {
         for sequences in [1, 4, 16] {
-            for (chunk_tokens, context) in [1, 32, 128]
-                .into_iter()
-                .flat_map(|chunk| [32, 128, 512].map(|at| (chunk, at)))
+            for (chunk_tokens, context) in
+                [1, 32, 128].into_iter().flat_map(|chunk| [32, 128, 512].map(|at| (chunk, at)))
             {
                 let us =
                     100.0 + 0.8 * f64::from(chunk_tokens) + (9.0 + 0.05 * f64::from(context)) * f64::from(sequences);
@@ -177,9 +176,7 @@ pub fn simulate_on(
     let mut server = Server::new(&super::cluster(gpus, memory(system, pages)), system, TENANTS)
         .unwrap()
         .with_management();
-    let prices = Prices::of_system(card, system, jitter)
-        .and_then(|prices| prices.with_management(card))
-        .unwrap();
+    let prices = Prices::of_system(card, system, jitter).and_then(|prices| prices.with_management(card)).unwrap();
     let stop = system.pool.generation.as_ref().expect("it generates").stop;
     let mut machine =
         VirtualMachine::new(server.topology(), prices, &card.contention, Default::default()).with_ends(stop, 5);
@@ -215,8 +212,8 @@ pub fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
         1 => Just(PlaceSpec::LeastLoaded),
         1 => Just(PlaceSpec::RoundRobin),
     ];
-    // What tenants have of their own, for how many of them there is room, on the cards and in host memory, and whether a table stands for
-    // the lower layer.
+    // What tenants have of their own, for how many of them there is room, on the cards and in host memory, and whether
+    // a table stands for the lower layer.
     let owned = (0u8..4, 1u32..6, proptest::option::of(1u32..8), 0u8..3);
     // How often, and how cards come and go.
     let scale = (1u32..4, 0u64..20, 0u64..40);
@@ -252,12 +249,10 @@ pub fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
             apart,
         )| {
             let (own, slots, host_slots, table) = owned;
-            let disaggregated = apart
-                .filter(|_| gpus > 1)
-                .map(|(prefill_gpus, link)| DisaggregatedSpec {
-                    prefill_gpus: prefill_gpus.min(gpus - 1),
-                    link,
-                });
+            let disaggregated = apart.filter(|_| gpus > 1).map(|(prefill_gpus, link)| DisaggregatedSpec {
+                prefill_gpus: prefill_gpus.min(gpus - 1),
+                link,
+            });
             // What goes with that.
             let (own, join, table, prefix_caching) = match disaggregated {
                 Some(_) => (own.max(1), JoinSpec::AnyTenant, 0, false),
@@ -295,7 +290,7 @@ pub fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
                     every: Duration::from_millis(ms),
                     light,
                 }),
-                scale: { consolidate.filter(|_| disaggregated.is_none()) }.and_then(|(_, scale)| {
+                scale: consolidate.filter(|_| disaggregated.is_none()).and_then(|(_, scale)| {
                     let (start, start_up_ms, patience_ms) = scale?;
                     Some(LightLoadSpec {
                         light,

@@ -177,9 +177,7 @@ pub fn run_checked_on(
     tenants: u32,
     entries: Vec<Entry>,
 ) -> u64 {
-    let mut server = Server::on_card(card, cluster, system, tenants)
-        .expect("it fits")
-        .with_management();
+    let mut server = Server::on_card(card, cluster, system, tenants).expect("it fits").with_management();
     let prices = Prices::of_system(card, system, Jitter::Measured { seed: 3 })
         .and_then(|prices| prices.with_management(card))
         .expect("the card has all tables");

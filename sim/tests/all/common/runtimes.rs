@@ -92,10 +92,7 @@ pub fn stream(name: &str, lengths: &[u32], shape: ShapeKind) -> StreamSpec {
         dtype: DType::F32,
         classes: 2,
         slo: Duration::from_millis(480),
-        runtimes: lengths
-            .iter()
-            .map(|&max_length| RuntimeSpec { max_length, shape })
-            .collect(),
+        runtimes: lengths.iter().map(|&max_length| RuntimeSpec { max_length, shape }).collect(),
         lengths: RuntimeLengths::Given,
         service: Vec::new(),
     }

@@ -101,10 +101,5 @@ pub fn with_planning(mut card: Card, ms: f64) -> Card {
 }
 
 pub fn lane_busy(record: &RunRecord, name: &str) -> Duration {
-    record
-        .lanes
-        .iter()
-        .find(|lane| lane.name == name)
-        .expect("there is such a lane")
-        .busy
+    record.lanes.iter().find(|lane| lane.name == name).expect("there is such a lane").busy
 }

@@ -4,11 +4,7 @@ use super::*;
 
 #[test]
 fn sequences_end_at_their_token_or_at_their_length() {
-    let entries = || {
-        (0..300)
-            .map(|n| request(n, 10 * n, n as u32 % TENANTS, 20, 40))
-            .collect::<Vec<_>>()
-    };
+    let entries = || (0..300).map(|n| request(n, 10 * n, n as u32 % TENANTS, 20, 40)).collect::<Vec<_>>();
     let output = |stop, slots| {
         let generation = GenerationSpec { stop, ..generation() };
         let mut system = system(generation);
@@ -107,7 +103,8 @@ fn a_static_batch_waits_for_its_longest() {
     assert!(finished[0].1 < finished[1].1);
 }
 
-/// However its steps fall into runs: a run ends when the pages are used up, when a client gives up, and with each piece of a prompt.
+/// However its steps fall into runs: a run ends when the pages are used up, when a client gives up, and with each piece
+/// of a prompt.
 #[test]
 fn a_static_batch_that_is_cut_waits_for_its_longest() {
     let ends = |max_tokens, pages, entries: Vec<Entry>| {
@@ -148,8 +145,8 @@ fn a_static_batch_that_is_cut_waits_for_its_longest() {
     assert_eq!(record.token_gap.count(), record.output_tokens - record.served);
     assert_eq!([1, 3].map(|ticket| ends_at[&ticket].0), [ends_at[&2].0; 2]);
 
-    // Each prompt takes two pages, and after 44 steps all twelve are used up: the newest of those that have tokens left to make goes, and when
-    // it alone is left with one that has none, the batch is over.
+    // Each prompt takes two pages, and after 44 steps all twelve are used up: the newest of those that have tokens left
+    // to make goes, and when it alone is left with one that has none, the batch is over.
     let (ends_at, record) = ends(4_096, 12, of(&[2, 60, 60, 5]));
     assert_eq!(
         (record.generation.expect("it generates").evictions, record.output_tokens),
@@ -176,7 +173,8 @@ fn a_static_batch_that_is_cut_waits_for_its_longest() {
     assert!(ends_at[&1].0 < ends_at[&2].0);
 }
 
-/// A queue for each tenant: one that always has somebody waiting keeps a card for those who came before its turn began, and no longer.
+/// A queue for each tenant: one that always has somebody waiting keeps a card for those who came before its turn began,
+/// and no longer.
 #[test]
 fn a_tenants_turn_ends() {
     let system = system(GenerationSpec {

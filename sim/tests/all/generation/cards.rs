@@ -96,8 +96,8 @@ fn lightly_loaded_cards_are_emptied() {
     );
 }
 
-/// A card whose run was promised the pages that are wanted says at its next step whether it has room. Others are placed meanwhile: on many cards nobody
-/// waits longer than on two, nor where tenants have turns.
+/// A card whose run was promised the pages that are wanted says at its next step whether it has room. Others are placed
+/// meanwhile: on many cards nobody waits longer than on two, nor where tenants have turns.
 #[test]
 fn nobody_waits_for_a_step_of_a_card_that_others_go_to() {
     for (queue, place) in [

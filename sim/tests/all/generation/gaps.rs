@@ -46,7 +46,8 @@ fn a_long_run_s_last_gaps_are_longer_than_its_first() {
     });
     let (record, _) = simulate(&system, 1, 200, Jitter::None, vec![request(0, 0, 0, 256, 1_000)], false);
     let token_us = |context: f64| 2.0 * (30.5 + 2.0 + 0.01 * context) + (10.0 + 1.0 + 0.01);
-    // The second token reads 257 tokens, and the thousandth 1,255; the first part has 31 steps, and the last the eight after the 992nd.
+    // The second token reads 257 tokens, and the thousandth 1,255; the first part has 31 steps, and the last the eight
+    // after the 992nd.
     let (least_us, most_us) = (token_us(257.0 + 15.0), token_us(1_255.0 - 3.5));
     let of = |ns: u64| ns as f64 / 1e3;
     let (first_us, last_us) = (of(record.token_gap.quantile_ns(0.001)), of(record.token_gap.max_ns()));

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A slot is given to another tenant while the copy that was begun for the one before is under way: that copy's end is not its own's.
+/// A slot is given to another tenant while the copy that was begun for the one before is under way: that copy's end is
+/// not its own's.
 #[test]
 fn a_slot_that_is_given_again_waits_for_its_own_copy() {
     let system = system(GenerationSpec {
@@ -31,8 +32,8 @@ fn a_slot_that_is_given_again_waits_for_its_own_copy() {
     );
 }
 
-/// Who comes finds pages while others run: where there are enough, neither how many there are nor how many positions the model has changes a first
-/// token. What is copied or looked up for it begins to be at once.
+/// Who comes finds pages while others run: where there are enough, neither how many there are nor how many positions
+/// the model has changes a first token. What is copied or looked up for it begins to be at once.
 #[test]
 fn nobody_waits_for_pages_that_a_run_could_take() {
     let with_adapters = system(generation());
@@ -48,9 +49,8 @@ fn nobody_waits_for_pages_that_a_run_could_take() {
         }),
         ..generation()
     });
-    let entries: Vec<Entry> = (0..80)
-        .map(|n| request(n, 1_500 * n, n as u32 % TENANTS, 40, 5 + n as u32 * 7 % 60))
-        .collect();
+    let entries: Vec<Entry> =
+        (0..80).map(|n| request(n, 1_500 * n, n as u32 % TENANTS, 40, 5 + n as u32 * 7 % 60)).collect();
     for (what, system, cards) in [
         ("adapters", with_adapters, 1),
         ("look-ups", above_a_table, 1),
@@ -82,9 +82,7 @@ fn nobody_waits_for_pages_that_a_run_could_take() {
 #[test]
 fn dedicated_decoders_are_swapped() {
     // Three tenants in turns, and room for all or for two.
-    let entries: Vec<Entry> = (0..9)
-        .map(|n| request(n, n * 100_000, (n % 3) as u32, 20, 10))
-        .collect();
+    let entries: Vec<Entry> = (0..9).map(|n| request(n, n * 100_000, (n % 3) as u32, 20, 10)).collect();
     let swaps = |slots| {
         let mut system = system(GenerationSpec {
             lora: None,
@@ -105,7 +103,8 @@ fn dedicated_decoders_are_swapped() {
 
 #[test]
 fn tenants_cache_the_beginning_of_their_prompts_once() {
-    // Four tenants; of their prompts of 100 tokens, 64 are the same. One card has room for six prompts of 100 and their answers.
+    // Four tenants; of their prompts of 100 tokens, 64 are the same. One card has room for six prompts of 100 and their
+    // answers.
     let entries: Vec<Entry> = (0..40).map(|n| request(n, 300 * n, n as u32 % 4, 100, 60)).collect();
     let run = |shared_prefix_tokens| {
         let generation = GenerationSpec {
@@ -133,8 +132,8 @@ fn tenants_cache_the_beginning_of_their_prompts_once() {
     assert!(sooner < later, "{sooner} {later}");
 }
 
-/// One runs at a time, and there are pages for no more: the other comes in as soon as the first has given up, and not when it would have
-/// ended.
+/// One runs at a time, and there are pages for no more: the other comes in as soon as the first has given up, and not
+/// when it would have ended.
 #[test]
 fn a_request_that_is_cancelled_in_mid_stream_gives_its_pages_back() {
     let system = system(GenerationSpec {
@@ -173,7 +172,8 @@ fn nobody_runs_on_what_another_tenants_copy_brought() {
     let mut generation = generation();
     generation.lora.as_mut().expect("it has some").slots = 1;
     let system = system(generation);
-    // The first gives up while its tenant's adapters are on their way; the second's come behind them, into the same slot.
+    // The first gives up while its tenant's adapters are on their way; the second's come behind them, into the same
+    // slot.
     let cancel = Entry::Cancel {
         at: Time(2_000),
         ticket: 0,
@@ -192,9 +192,7 @@ fn nobody_runs_on_what_another_tenants_copy_brought() {
 #[test]
 fn adapters_that_host_memory_does_not_hold_are_read_from_the_disk() {
     // Twelve tenants in turn, room for four on the card.
-    let entries: Vec<Entry> = (0..60)
-        .map(|n| request(n, 3_000 * n, n as u32 % TENANTS, 20, 5))
-        .collect();
+    let entries: Vec<Entry> = (0..60).map(|n| request(n, 3_000 * n, n as u32 % TENANTS, 20, 5)).collect();
     let run = |host_slots| {
         let mut generation = generation();
         generation.lora.as_mut().expect("it has some").host_slots = host_slots;

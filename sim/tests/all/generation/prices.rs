@@ -8,7 +8,8 @@ fn one_request_takes_what_its_steps_take() {
     generation.lora = None;
     let system = system(generation);
     let (record, _) = simulate(&system, 1, 64, Jitter::None, vec![request(0, 0, 0, 256, 3)], false);
-    // Two layers. The prompt's 256 tokens: dense 30 + 128, attention 2 + 0.001 × 256 × 256; then the ends of one sequence.
+    // Two layers. The prompt's 256 tokens: dense 30 + 128, attention 2 + 0.001 × 256 × 256; then the ends of one
+    // sequence.
     let prompt_us = 2.0 * (158.0 + 2.0 + 65.536) + (10.0 + 1.0 + 2.56);
     // A new token: dense 30.5; attention of 257 and 258 tokens; ends.
     let token_us = |context: f64| 2.0 * (30.5 + 2.0 + 0.01 * context) + (10.0 + 1.0 + 0.01);
@@ -33,7 +34,8 @@ fn above_a_table_a_step_looks_up_what_it_computes() {
     let mut system = hierarchical(generation(), PipelineSpec::SYNCHRONOUS);
     system.pool.tenant_state = TenantState::Head;
     let (record, _) = simulate(&system, 1, 64, Jitter::None, vec![request(0, 0, 0, 256, 3)], false);
-    // One layer where `one_request_takes_what_its_steps_take` has two; and before it the look-up and the copy of the tokens that a step has.
+    // One layer where `one_request_takes_what_its_steps_take` has two; and before it the look-up and the copy of the
+    // tokens that a step has.
     let prompt_us = retrieval_us(256.0) + (158.0 + 2.0 + 65.536) + (10.0 + 1.0 + 2.56);
     let token_us = |context: f64| retrieval_us(1.0) + (30.5 + 2.0 + 0.01 * context) + (10.0 + 1.0 + 0.01);
     let (wake_us, tell_us) = (5.0, 20.0);
@@ -86,7 +88,8 @@ fn a_measured_step_costs_what_was_measured() {
         let (record, _) = simulate_on(&card_of_whole_steps(), &system, gpus, 64, Jitter::None, entries, false);
         record.latency.mean_ns() / 1e3
     };
-    // A prompt of 128 tokens alone, and then new tokens at contexts of 129 to 131: chunk and context are measured, one sequence is.
+    // A prompt of 128 tokens alone, and then new tokens at contexts of 129 to 131: chunk and context are measured, one
+    // sequence is.
     let prompt_us = 100.0 + 0.8 * 128.0 + (9.0 + 0.05 * 128.0);
     let token_us = |context: f64| 100.0 + 0.8 + (9.0 + 0.05 * context);
     let alone_us = 25.0 + prompt_us + token_us(129.0) + token_us(130.0) + token_us(131.0);

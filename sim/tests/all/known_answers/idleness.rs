@@ -31,10 +31,7 @@ fn a_lane_that_was_idle_takes_longer() {
         record.compute.mean_ns()
     };
     // Rows of another model stand in. Back to back it costs nothing, and below the least measured idleness its part.
-    let resume = card
-        .resume(&system.pool.model, Changing::Heads, 0)
-        .unwrap()
-        .expect("it has rows");
+    let resume = card.resume(&system.pool.model, Changing::Heads, 0).unwrap().expect("it has rows");
     let extra_ns = |idle_us, work_us| resume.extra_ns(idle_us, work_us, |whole| whole.median_ns);
     assert_eq!(extra_ns(0, 50), 0);
     assert_eq!(extra_ns(50, 50), 5_000);
@@ -118,7 +115,8 @@ fn a_lane_warms_up_over_several_ops() {
     let extra_us = |requests| (compute_ns(&card, requests) - requests as f64 * warm_ns) / 1e3;
     for (requests, us) in [(1, 400.0), (2, 460.0), (3, 480.0), (4, 480.0), (9, 480.0)] {
         let extra_us = extra_us(requests);
-        // Hand-overs between the ops are some microseconds of idleness, of which a table from half a second on makes nothing.
+        // Hand-overs between the ops are some microseconds of idleness, of which a table from half a second on makes
+        // nothing.
         assert!((extra_us - us).abs() < 2.0, "{requests} requests: {extra_us} µs");
     }
 }
@@ -213,8 +211,9 @@ fn hand_overs_go_by_the_rhythm_and_by_what_other_cores_do() {
         .record;
         (record.duration.0 as f64 / 1e3, record.latency.mean_ns() / 1e3)
     };
-    // Without a second core there is none to be woken on. A hundred requests are handed over at once after the one before; the first and last see
-    // what a lane costs that has never worked, and one that nobody asks anything any more.
+    // Without a second core there is none to be woken on. A hundred requests are handed over at once after the one
+    // before; the first and last see what a lane costs that has never worked, and one that nobody asks anything any
+    // more.
     let saturated_us = took_us(2, 0).0 - took_us(1, 0).0;
     assert!(
         (saturated_us - 100.0 * (45.0 + 60.0 - 7.0 - 9.0)).abs() < 100.0,
@@ -233,9 +232,7 @@ fn another_tenants_whole_model_is_not_in_the_caches() {
     system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
     let compute_ns = |card: &Card, tenants: u32| {
         // All have room, and come long after one another.
-        let entries = (0..40)
-            .map(|i| request(i, i * 50_000, i as u32 % tenants, 32))
-            .collect();
+        let entries = (0..40).map(|i| request(i, i * 50_000, i as u32 % tenants, 32)).collect();
         let memory = memory_for(&system, tenants, tenants);
         let record = run_listed(card, cluster(1, memory), &system, tenants, Jitter::None, entries).record;
         record.compute.mean_ns()

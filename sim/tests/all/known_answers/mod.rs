@@ -32,26 +32,11 @@ fn encode_and_copy_ns(card: &Card, requests: u32, tokens: u32, tenants: u32) -> 
     else {
         unreachable!()
     };
-    let adapter = card
-        .adapter(&pool.model, pool.dtype, implementation, bottleneck)
-        .unwrap();
-    let encode = card
-        .embedding(&pool.model, pool.dtype)
-        .unwrap()
-        .cost(requests, tokens)
-        .median_ns
-        + layers
-            * card
-                .encoder_layer(&pool.model, pool.dtype)
-                .unwrap()
-                .cost(requests, tokens)
-                .median_ns
+    let adapter = card.adapter(&pool.model, pool.dtype, implementation, bottleneck).unwrap();
+    let encode = card.embedding(&pool.model, pool.dtype).unwrap().cost(requests, tokens).median_ns
+        + layers * card.encoder_layer(&pool.model, pool.dtype).unwrap().cost(requests, tokens).median_ns
         + layers * adapter.cost(tenants, requests, tokens).median_ns
-        + card
-            .head(&pool.model, pool.dtype, pool.classes)
-            .unwrap()
-            .cost(requests.into())
-            .median_ns;
+        + card.head(&pool.model, pool.dtype, pool.classes).unwrap().cost(requests.into()).median_ns;
     let chunk_bytes = pool.model.adapter_parameters_per_layer(bottleneck) * pool.dtype.bytes();
     let copy = card.copy(Direction::HostToDevice, false).unwrap();
     (encode, copy.cost(layers * chunk_bytes).median_ns)
@@ -92,13 +77,7 @@ fn lanes_of_a_card_slow_each_other_down_by_the_measured_factors() {
     };
     let (alone, beside) = (run(1.0), run(1.5));
     let busy = |record: &tenantry_core::RunRecord, name: &str| {
-        record
-            .lanes
-            .iter()
-            .find(|lane| lane.name == name)
-            .expect("the lane")
-            .busy
-            .0 as f64
+        record.lanes.iter().find(|lane| lane.name == name).expect("the lane").busy.0 as f64
     };
     // Nearly every copy runs beside a forward pass; forward passes are longer, so that only a part of each is slowed.
     let copies = busy(&beside, "gpu0/copy") / busy(&alone, "gpu0/copy");
@@ -107,7 +86,8 @@ fn lanes_of_a_card_slow_each_other_down_by_the_measured_factors() {
     assert!(compute > 1.02 && compute < 1.5, "{compute}");
 }
 
-/// Instances of encoders beyond a processor's cores take turns, as threads do: they finish no more than the cores compute.
+/// Instances of encoders beyond a processor's cores take turns, as threads do: they finish no more than the cores
+/// compute.
 #[test]
 fn instances_beyond_the_cores_take_turns() {
     let mut card = synthetic_card();

@@ -34,19 +34,22 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
     assert!(throughput(PipelineSpec::LAYERWISE) < synchronous);
 }
 
-/// A card that was measured without the idleness of look-ups has that of copies, which is for look-ups on their lane alone.
+/// A card that was measured without the idleness of look-ups has that of copies, which is for look-ups on their lane
+/// alone.
 #[test]
 fn a_look_up_on_a_lane_of_copies_that_was_idle_takes_longer() {
     let duration_ns = |lookup_lanes, copy_resume_us: Option<f64>, lookup_resume_us: Option<f64>| {
         let mut card = synthetic_card();
-        card.tables.copy_resume = { copy_resume_us.iter() }
+        card.tables.copy_resume = copy_resume_us
+            .iter()
             .map(|&us| CopyResumeRow {
                 idle_us: 1_000,
                 work_us: 1,
                 stats: Stats::exact(us),
             })
             .collect();
-        card.tables.lookup_resume = { lookup_resume_us.iter() }
+        card.tables.lookup_resume = lookup_resume_us
+            .iter()
             .map(|&us| LookupResumeRow {
                 threads: testing::PLOT.threads,
                 idle_us: 1_000,
@@ -128,7 +131,8 @@ fn on_a_lane_of_copies_a_look_up_is_slowed_and_slows_as_a_look_up() {
     assert_eq!(slower_ns[0], slower_ns[1]);
 }
 
-/// What the parts of a batch take on a card on which lanes neither slow each other down nor take time to be handed over to.
+/// What the parts of a batch take on a card on which lanes neither slow each other down nor take time to be handed over
+/// to.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     lookup: u64,
@@ -156,8 +160,8 @@ const AS_IT_IS: Slower = Slower {
     copies: 1.0,
 };
 
-/// Batches of four requests of 128 tokens, each of another tenant, above half of a model's layers: how long so many take in a pipeline, and
-/// what each takes.
+/// Batches of four requests of 128 tokens, each of another tenant, above half of a model's layers: how long so many
+/// take in a pipeline, and what each takes.
 fn hierarchical(
     model: &str,
     tenant_state: TenantState,
@@ -205,18 +209,14 @@ fn hierarchical(
         }
         _ => (0, 0, 0),
     };
-    let lookup = card
-        .plot_lookup(model, tier, LookupOutcome::RootHit, TokensOf::Texts)
-        .unwrap();
+    let lookup = card.plot_lookup(model, tier, LookupOutcome::RootHit, TokensOf::Texts).unwrap();
     let layer = card.encoder_layer(model, dtype).unwrap().cost(4, 128).median_ns + adapters;
     let heads = card.head(model, dtype, pool.classes).unwrap().cost(4).median_ns;
     let parts = Parts {
         lookup: lookup.cost(1, TOKENS, 3).median_ns,
         copies,
         copies_by_layer: layers * layer_copies,
-        stage: copy
-            .cost(u64::from(TOKENS) * PlotSpec::row_bytes(model.hidden))
-            .median_ns,
+        stage: copy.cost(u64::from(TOKENS) * PlotSpec::row_bytes(model.hidden)).median_ns,
         encode: layers * layer + heads,
         layer_copies,
         last_layer: layer + heads,
@@ -237,9 +237,9 @@ enum Longest {
     LookUp,
 }
 
-/// Fig. 10 by arithmetic: one after the other, all parts add up; with retrieval ahead, a batch takes its look-up or all else, whichever is
-/// longer; with adapters ahead too, it takes what the longest lane has to do for it, and the others' work shows once, before or after; layer by
-/// layer, that once is a layer's.
+/// Fig. 10 by arithmetic: one after the other, all parts add up; with retrieval ahead, a batch takes its look-up or all
+/// else, whichever is longer; with adapters ahead too, it takes what the longest lane has to do for it, and the others'
+/// work shows once, before or after; layer by layer, that once is a layer's.
 #[test]
 fn each_pipeline_takes_what_its_lanes_leave_open() {
     let slower = |lookups, copies| Slower { lookups, copies };
@@ -338,10 +338,7 @@ fn layers_start_as_soon_as_their_own_adapters_are_there() {
         system.pool.pipeline = pipeline;
         let memory = memory_for(&system, 8, 8);
         let entries = (0..8).map(|i| request(i, 10, i as u32, 128)).collect();
-        run_listed(&card, cluster(1, memory), &system, 8, Jitter::None, entries)
-            .record
-            .stall
-            .max_ns()
+        run_listed(&card, cluster(1, memory), &system, 8, Jitter::None, entries).record.stall.max_ns()
     };
     assert!(latency(PipelineSpec::LAYERWISE) < latency(PipelineSpec::PREFETCH));
 }

@@ -65,9 +65,8 @@ fn uniform_tenants_hit_in_proportion_to_the_slots() {
     system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
     let memory = memory_for(&system, 1000, 35);
     let tenants = Draws::new(5, Purpose::Tenant);
-    let entries: Vec<Entry> = (0..50_000)
-        .map(|t| request(t, t * 10_000, tenants.about(t).below(1000) as u32, 32))
-        .collect();
+    let entries: Vec<Entry> =
+        (0..50_000).map(|t| request(t, t * 10_000, tenants.about(t).below(1000) as u32, 32)).collect();
     let record = run_listed(&card, cluster(1, memory), &system, 1000, Jitter::None, entries).record;
     let swaps = record.swaps.unwrap();
     let hit_rate = swaps.hits as f64 / (swaps.hits + swaps.misses) as f64;

@@ -1,5 +1,5 @@
-//! What the page of a profile draws, a file for each kind of op. A card has up to a dozen models in several number formats: a chart shows one
-//! table at a time, and of its sizes as many as can be told apart.
+//! What the page of a profile draws, a file for each kind of op. A card has up to a dozen models in several number
+//! formats: a chart shows one table at a time, and of its sizes as many as can be told apart.
 
 mod layers;
 mod moves;

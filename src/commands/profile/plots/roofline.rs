@@ -7,7 +7,8 @@ use tenantry_reports::page::{Curves, CurvesView, Mark, Series};
 
 use super::{grouped, shared_table};
 
-/// So far beyond its ridge the roof is drawn at least, either way: both of its parts are seen, whichever the points lie under.
+/// So far beyond its ridge the roof is drawn at least, either way: both of its parts are seen, whichever the points lie
+/// under.
 const BESIDE_RIDGE: f64 = 4.0;
 
 /// The op families that are drawn.
@@ -65,9 +66,10 @@ struct Roof {
 }
 
 impl Roof {
-    /// What was measured of the device's limits, else its datasheet, else the highest rates of the card's own ops, which may be of different ops.
+    /// What was measured of the device's limits, else its datasheet, else the highest rates of the card's own ops,
+    /// which may be of different ops.
     fn of(card: &Card, dtype: DType, all: &[Reached]) -> Roof {
-        let sheet = { card.datasheet.clone() }.or_else(|| Datasheet::of_device(&card.device.name));
+        let sheet = card.datasheet.clone().or_else(|| Datasheet::of_device(&card.device.name));
         let (origin, operations_per_s, bytes_per_s) = match (card.limits_of(dtype), sheet) {
             (Some(limits), _) => (
                 "measured product and copy",
@@ -358,8 +360,7 @@ mod tests {
     fn a_roof_of_tables_that_were_not_all_measured_is_not_called_so() {
         let mut card = find_card("cpu").unwrap();
         let mut name_with = |family: Family| {
-            card.origins
-                .push(Origin::new(family, None, Source::Derived, "a formula"));
+            card.origins.push(Origin::new(family, None, Source::Derived, "a formula"));
             Roof::of(&card, DType::F32, &reached(&card)).name
         };
         assert!(name_with(Family::Head).starts_with("highest measured: "));

@@ -1,4 +1,5 @@
-//! What tenants' own parameters cost: adapters and LoRA by how many tenants share a batch, as each implementation computes them.
+//! What tenants' own parameters cost: adapters and LoRA by how many tenants share a batch, as each implementation
+//! computes them.
 
 use tenantry_profiles::{AdapterRow, Card, LoraRow};
 use tenantry_reports::page::Curves;
@@ -138,11 +139,7 @@ mod tests {
         let drawn = lora_by_tenants(&card);
         assert!(!drawn.views.is_empty());
         for view in &drawn.views {
-            assert!(
-                view.series
-                    .iter()
-                    .all(|line| line.points.last().unwrap().0 == f64::from(most))
-            );
+            assert!(view.series.iter().all(|line| line.points.last().unwrap().0 == f64::from(most)));
         }
         // One rank is no line.
         let lines = lora_by_rank(&card).views.into_iter().flat_map(|view| view.series);

@@ -246,8 +246,8 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The same with an allocation every 120 s from the lengths seen until then (section 3.3), where the rows above have one that knows the whole
-/// workload, so that dispatch is all that differs.
+/// The same with an allocation every 120 s from the lengths seen until then (section 3.3), where the rows above have
+/// one that knows the whole workload, so that dispatch is all that differs.
 fn replanned(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Table 4";
     let replanned =
@@ -262,9 +262,7 @@ fn replanned(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let row = |((system, name), paper): ((&str, &str), f64)| {
         let ours = seeds.spread(|runs| latency_ms(runs.of(system)));
         let what = format!("25 cards, 6,000/s, planned every 120 s, {name}: mean");
-        Row::assumed(FIGURE, what, "ms", Some(paper), ours.median)
-            .over(ours)
-            .note(note)
+        Row::assumed(FIGURE, what, "ms", Some(paper), ours.median).over(ours).note(note)
     };
     let mut rows: Vec<Row> = DISPATCHERS.into_iter().zip([1035.9, 150.21, 77.8]).map(row).collect();
     for (less, more, what) in [
@@ -279,8 +277,8 @@ fn replanned(lab: &Lab) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Lengths that swing within seconds, which the paper gives as the reason for its request scheduler (sections 3.2 and 5.2.3) without a number, beside lengths
-/// that do not.
+/// Lengths that swing within seconds, which the paper gives as the reason for its request scheduler (sections 3.2 and
+/// 5.2.3) without a number, beside lengths that do not.
 fn swinging(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const SWING: &str = "workload.lengths.input={drifting: {from: {twitter: {tweets: arlo, span: 420}}, to: {twitter: \
                          {tweets: arlo, span: 512}}, requests: 25000}}";
@@ -292,13 +290,11 @@ fn swinging(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let ours = mean(&swinging, system);
         let what =
             format!("25 cards, 5,000/s without bursts, tweets that get longer and shorter within 5 s, {name}: mean");
-        Row::assumed("Table 4", what, "ms", None, ours.median)
-            .over(ours)
-            .note(format!(
-                "the text has p98 of 71 tokens in ten minutes and 58 in ten seconds (section 3.2); assumes spans that \
+        Row::assumed("Table 4", what, "ms", None, ours.median).over(ours).note(format!(
+            "the text has p98 of 71 tokens in ten minutes and 58 in ten seconds (section 3.2); assumes spans that \
                  swing between 420 and 512; {:.1} ms where they do not",
-                mean(&independent, system).median
-            ))
+            mean(&independent, system).median
+        ))
     };
     Ok(DISPATCHERS.map(row).into())
 }

@@ -229,9 +229,7 @@ pub fn figure_6b(lab: &Lab) -> Result<Vec<Row>, Failure> {
             "98th percentile of Arlo; ST's alone is beyond the SLO",
             "ms",
             p98_ms(runs.of("arlo")),
-            ["arlo", "arlo-dt", "infaas"]
-                .iter()
-                .all(|system| p98_ms(runs.of(system)) <= 450.0)
+            ["arlo", "arlo-dt", "infaas"].iter().all(|system| p98_ms(runs.of(system)) <= 450.0)
                 && p98_ms(runs.of("arlo-st")) > 450.0,
         ),
     ];

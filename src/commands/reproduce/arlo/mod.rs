@@ -33,8 +33,9 @@ pub const FIGURES: &[Figure] = &[
 /// Of figures that a single load's chance may turn round: the median of these counts. The first is the scenarios' own.
 const SEEDS: [u64; 5] = [7, 1, 2, 3, 4];
 
-/// Twitter-Bursty (section 5): within the second, a Markov-modulated Poisson process with so many requests a second in the mean and
-/// `peak` times as many in bursts, which take a fifth of the time, 200 ms at a time. The text gives none of this.
+/// Twitter-Bursty (section 5): within the second, a Markov-modulated Poisson process with so many requests a second in
+/// the mean and `peak` times as many in bursts, which take a fifth of the time, 200 ms at a time. The text gives none
+/// of this.
 fn bursty(mean: u32, peak: f64) -> String {
     let (calm, burst) = (f64::from(mean) * (1.0 - 0.2 * peak) / 0.8, f64::from(mean) * peak);
     format!(

@@ -35,8 +35,8 @@ fn runtimes(count: u32) -> impl Iterator<Item = (u32, u32, u64)> {
     })
 }
 
-/// Dispatching twice as many requests at once as there are instances of 12 runtimes: at the figure's scales, and at the largest with other numbers
-/// of levels that are looked at (Algorithm 1's L).
+/// Dispatching twice as many requests at once as there are instances of 12 runtimes: at the figure's scales, and at the
+/// largest with other numbers of levels that are looked at (Algorithm 1's L).
 pub fn figure_9(_: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 9";
     /// As elsewhere; the figure's own values of L are lost.
@@ -63,17 +63,13 @@ pub fn figure_9(_: &Lab) -> Result<Vec<Row>, Failure> {
     };
     let scales = (200..=MOST).step_by(200).map(|instances| (instances, PEEK));
     let others = [1, 3, 12].map(|peek| (MOST, peek));
-    Ok(scales
-        .chain(others)
-        .map(|(instances, peek)| row(instances, peek))
-        .collect())
+    Ok(scales.chain(others).map(|(instances, peek)| row(instances, peek)).collect())
 }
 
 /// Seconds that twice as many requests as instances take, each with the update of its instance.
 fn burst_s(instances: u32, peek: usize) -> f64 {
-    let specs: Vec<LevelSpec> = runtimes(12)
-        .map(|(max_length, capacity, _)| LevelSpec { max_length, capacity })
-        .collect();
+    let specs: Vec<LevelSpec> =
+        runtimes(12).map(|(max_length, capacity, _)| LevelSpec { max_length, capacity }).collect();
     let rule = Rule::Demote {
         threshold: 0.85,
         decay: 0.9,
@@ -105,7 +101,8 @@ const LOADS: [u32; 4] = [100, 150, 200, 250];
 /// Clips of each load.
 const CLIPS: [u32; 5] = [1, 2, 3, 4, 5];
 
-/// Solving the program: 20 problems of each size, as many as the paper's runs, each with the lengths of two seconds of tweets.
+/// Solving the program: 20 problems of each size, as many as the paper's runs, each with the lengths of two seconds of
+/// tweets.
 pub fn table_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Table 2";
     let mut rows = Vec::new();

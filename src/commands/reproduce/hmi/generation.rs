@@ -48,13 +48,7 @@ pub fn figure_15(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const ASSUMPTION: &str = "assumes 64 requests inside, and prompts and answers of 128 tokens";
     let runs = lab.runs("hmi/fig-15", &[])?;
     let of = |system: &str| TENANTS.map(|tenants| tokens_per_s(runs.among(system, tenants)));
-    let list = |rates: &[f64]| {
-        rates
-            .iter()
-            .map(|rate| format!("{rate:.0}"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let list = |rates: &[f64]| rates.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join(", ");
     let mut rows = Vec::new();
     for (system, name) in SYSTEMS {
         let rates = of(system);

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 const MIB: f64 = (1u32 << 20) as f64;
 const GB: f64 = 1e9;
 
-/// A server's memory plan: bytes shared by all tenants, bytes of each, and how many tenants' parameters fit, without end where
-/// there are none.
+/// A server's memory plan: bytes shared by all tenants, bytes of each, and how many tenants' parameters fit, without
+/// end where there are none.
 struct Plan {
     shared: f64,
     per_tenant: f64,

@@ -121,10 +121,7 @@ pub fn table_6(lab: &Lab) -> Result<Vec<Row>, Failure> {
              they were loaded for each request",
         ),
     );
-    let shared = rate(
-        lab.runs("hmi/fig-11", &["sweep={tenants.count: [10]}"])?
-            .among("bert-shared", 10),
-    );
+    let shared = rate(lab.runs("hmi/fig-11", &["sweep={tenants.count: [10]}"])?.among("bert-shared", 10));
     rows.push(
         Row::shape(
             FIGURE,

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 const NEARLY_ENOUGH: f64 = 490.0;
 /// Requests a second of 10,000 tenants that ask every 20 s.
 const ASKED: f64 = 500.0;
-/// Section 7, item 2: "up to 10K tenants, with approximately 1,000× end-to-end response time speedup compared to a standard PLM via model
-/// swapping (see Section 7.4)".
+/// Section 7, item 2: "up to 10K tenants, with approximately 1,000× end-to-end response time speedup compared to a
+/// standard PLM via model swapping (see Section 7.4)".
 const RATIO: f64 = 1000.0;
 
 /// Every tenant asks once in 20 s, a hundred times.

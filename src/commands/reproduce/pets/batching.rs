@@ -41,11 +41,8 @@ fn gain(runs: &Runs, other: &str, tasks: u32, deviation: u32) -> f64 {
 
 /// Likewise over all numbers of tasks and these deviations.
 fn gains(runs: &Runs, other: &str, deviations: &[u32]) -> Vec<f64> {
-    let grid = TASKS
-        .iter()
-        .flat_map(|&tasks| deviations.iter().map(move |&deviation| (tasks, deviation)));
-    grid.map(|(tasks, deviation)| gain(runs, other, tasks, deviation))
-        .collect()
+    let grid = TASKS.iter().flat_map(|&tasks| deviations.iter().map(move |&deviation| (tasks, deviation)));
+    grid.map(|(tasks, deviation)| gain(runs, other, tasks, deviation)).collect()
 }
 
 /// One figure of each seed.
@@ -90,9 +87,7 @@ fn why(seeds: &[Runs], tasks: u32, deviation: u32) -> String {
     let parts = |system: &str| {
         let of = |runs: &Runs| {
             let tasks = run_of(runs, system, tasks, deviation).tasks.as_ref();
-            tasks
-                .and_then(|tasks| tasks.mini_batches)
-                .map_or(f64::NAN, |parts| parts as f64)
+            tasks.and_then(|tasks| tasks.mini_batches).map_or(f64::NAN, |parts| parts as f64)
         };
         Spread::of(seeds, of).mean()
     };
@@ -107,9 +102,7 @@ fn why(seeds: &[Runs], tasks: u32, deviation: u32) -> String {
 
 /// The same figures with another setting of all systems, of the scenario's own seed.
 fn with_setting(lab: &Lab, key: &str, value: &str) -> Result<Runs, Failure> {
-    let set: Vec<String> = (0..SYSTEMS)
-        .map(|system| format!("systems[{system}].tasks.{key}={value}"))
-        .collect();
+    let set: Vec<String> = (0..SYSTEMS).map(|system| format!("systems[{system}].tasks.{key}={value}")).collect();
     lab.runs(SCENARIO, &set.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

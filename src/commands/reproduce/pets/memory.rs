@@ -34,7 +34,8 @@ const CARDS: [OfCard; 3] = [
 /// A kind as summaries name it, its name, Table 1's share of a model's parameters in percent, and why ours is another.
 type OfKind = (&'static str, &'static str, f64, &'static str);
 
-/// Table 1's footnote: "Comparisons are based on BERT-large", and all but masks are "obtained from the reported numbers" of other papers.
+/// Table 1's footnote: "Comparisons are based on BERT-large", and all but masks are "obtained from the reported
+/// numbers" of other papers.
 const KINDS: [OfKind; 3] = [
     (
         "adapters",
@@ -62,9 +63,7 @@ const KINDS: [OfKind; 3] = [
 const OF_DISTILBERT_ON_V100: usize = 6;
 
 fn loaded(run: &RunSummary) -> f64 {
-    run.tasks
-        .as_ref()
-        .map_or(f64::NAN, |tasks| tasks.loaded_until_full.into())
+    run.tasks.as_ref().map_or(f64::NAN, |tasks| tasks.loaded_until_full.into())
 }
 
 fn find<'a>(runs: &'a Runs, system: &str, card: &str, model: &str) -> &'a RunSummary {
@@ -207,10 +206,7 @@ pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let memory = |run: &RunSummary| run.gpu_memory_bytes.map_or(f64::NAN, |memory| memory.peak as f64);
     let refused = |run: &RunSummary| run.requests.rejected as f64;
     let one = few.of("seqs").gpu_memory_bytes.and_then(|memory| memory.per_tenant);
-    let capacity = most
-        .of("pets")
-        .gpu_memory_bytes
-        .map_or(f64::NAN, |memory| memory.capacity as f64);
+    let capacity = most.of("pets").gpu_memory_bytes.map_or(f64::NAN, |memory| memory.capacity as f64);
     let share = 100.0 * memory(most.of("pets")) / capacity;
     Ok(vec![
         // What the paper counts decided on `own_embeddings: false`.

@@ -1,5 +1,5 @@
-//! Batches that are planned as requests arrive, and latency targets by service class. The paper leaves quality of service as future work (section 7): all
-//! rows are ours.
+//! Batches that are planned as requests arrive, and latency targets by service class. The paper leaves quality of
+//! service as future work (section 7): all rows are ours.
 
 use tenantry_reports::RunSummary;
 use tenantry_scenarios::RunSpec;
@@ -22,11 +22,7 @@ pub fn online(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let runs = Online::simulate(lab)?;
     let mut rows = Vec::new();
     for rate in BUSY {
-        let p98 = |system| {
-            runs.of(system, rate)
-                .latency_ms
-                .map_or(f64::INFINITY, |latency| latency.p98)
-        };
+        let p98 = |system| runs.of(system, rate).latency_ms.map_or(f64::INFINITY, |latency| latency.p98);
         // Of all requests alike, as the others plan.
         let planned = p98("one-target");
         let full = p98("fixed-32").min(p98("fixed-8"));

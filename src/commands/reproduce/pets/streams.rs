@@ -72,24 +72,14 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
     }
     let shapes = |all: &[u32], least_tokens: u32| -> Vec<(u32, u32)> {
         let of = |&tasks: &u32| TOKENS.map(|tokens| (tasks, tokens));
-        all.iter()
-            .flat_map(of)
-            .filter(|(_, tokens)| *tokens >= least_tokens)
-            .collect()
+        all.iter().flat_map(of).filter(|(_, tokens)| *tokens >= least_tokens).collect()
     };
     let every = shapes(&TASKS, 0);
-    let worst = |system: &str| {
-        least(
-            &{ every.iter() }
-                .map(|&(tasks, tokens)| saved(system, tasks, tokens))
-                .collect::<Vec<_>>(),
-        )
-    };
+    let worst =
+        |system: &str| least(&every.iter().map(|&(tasks, tokens)| saved(system, tasks, tokens)).collect::<Vec<_>>());
     // How much more one saves than another, by shape.
     let more = |one: &str, other: &str, shapes: &[(u32, u32)]| -> Vec<f64> {
-        let more = shapes
-            .iter()
-            .map(|&(tasks, tokens)| saved(one, tasks, tokens) - saved(other, tasks, tokens));
+        let more = shapes.iter().map(|&(tasks, tokens)| saved(one, tasks, tokens) - saved(other, tasks, tokens));
         more.collect()
     };
     // Chosen by the very prices that are charged: neither can fail but by a mistake in the program.
@@ -100,7 +90,8 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         worst("by-profile"),
         worst("by-profile") >= 0.0,
     ));
-    let behind: Vec<f64> = { every.iter() }
+    let behind: Vec<f64> = every
+        .iter()
         .map(|&(tasks, tokens)| {
             let best = ["streams-1", "streams-2", "streams-8", "streams-32"].map(|system| saved(system, tasks, tokens));
             saved("by-profile", tasks, tokens) - greatest(&best)

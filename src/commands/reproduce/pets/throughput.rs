@@ -21,7 +21,8 @@ const CARDS: [OfCard; 3] = [
     ("paper-v100", "V100", [32, 64, 128], Some((1.63, 1.86))),
 ];
 
-/// What a throughput is set beside: one task's full model (the text), or PetS with one task (the authors' public plots).
+/// What a throughput is set beside: one task's full model (the text), or PetS with one task (the authors' public
+/// plots).
 #[derive(Clone, Copy, Debug)]
 enum Baseline {
     FullModel,
@@ -148,7 +149,8 @@ fn on_1080_ti(model: &str, tasks: u32, each: u32, tokens: u32) -> Queries<'_> {
     }
 }
 
-/// Queries of each task and their tokens, as in the authors' public scripts (`research/eval_throughput_seqs.sh`): the paper's image is lost.
+/// Queries of each task and their tokens, as in the authors' public scripts (`research/eval_throughput_seqs.sh`): the
+/// paper's image is lost.
 const FIGURE_8_SHAPES: [(u32, u32); 4] = [(4, 16), (2, 32), (1, 64), (1, 128)];
 
 /// PetS over ParS, over SeqS, and ParS over SeqS, where each task has queries of one shape.

@@ -80,18 +80,16 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
     };
     let ((punica, batches), (spread, evenly)) = (of("punica"), of("least-loaded"));
     let idle = |run: &RunSummary| 1.0 - run.gpus_time_weighted.unwrap_or(f64::NAN) / CARDS;
-    let generation = punica
-        .generation
-        .unwrap_or(tenantry_reports::summary::GenerationSummary {
-            evictions: 0,
-            migrations: 0,
-            recomputed_tokens: 0,
-            shared_tokens: None,
-            reads: None,
-            transfers: None,
-            transferred_bytes: None,
-            shortened: None,
-        });
+    let generation = punica.generation.unwrap_or(tenantry_reports::summary::GenerationSummary {
+        evictions: 0,
+        migrations: 0,
+        recomputed_tokens: 0,
+        shared_tokens: None,
+        reads: None,
+        transfers: None,
+        transferred_bytes: None,
+        shortened: None,
+    });
     let assumption = "assumes a rise to 130 requests/s, some three quarters of what the cards can do, and cards of up \
                       to 4 requests emptied every 10 s: the paper's load is lost, and its rule is not defined";
     Ok(vec![

@@ -1,4 +1,5 @@
-//! Fig. 13's hour with conversations, which fill cards' memory before their batches: requests are evicted, and go on elsewhere.
+//! Fig. 13's hour with conversations, which fill cards' memory before their batches: requests are evicted, and go on
+//! elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +88,7 @@ pub fn figure_13_conversations(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let counts = run.generation.expect("it generates");
     let requests = run.requests;
     let lost = requests.offered as f64 - requests.finished as f64 - requests.rejected as f64;
-    let same = { moves.tokens.iter() }.filter(|&(ticket, tokens)| unbounded.tokens.get(ticket) == Some(tokens));
+    let same = moves.tokens.iter().filter(|&(ticket, tokens)| unbounded.tokens.get(ticket) == Some(tokens));
     let same = same.count() as f64 / unbounded.tokens.len() as f64;
     let assumption = format!(
         "assumes ShareGPT's conversations with their earlier turns and a rise to 20 requests/s; of {} requests {} are \

@@ -225,7 +225,8 @@ struct OfPatterns {
     patterns: &'static str,
 }
 
-/// How much less counts as the same where the text says so, whose own figures are 2.4 to 3.5 % apart: as predictions are judged.
+/// How much less counts as the same where the text says so, whose own figures are 2.4 to 3.5 % apart: as predictions
+/// are judged.
 const AS_MUCH: f64 = 0.1;
 
 /// The text has one speed for all patterns of popularity.
@@ -235,7 +236,8 @@ fn as_distinct(figure: &'static str, what: &str, ours: f64, distinct: f64) -> Ro
     Row::shape(figure, what, "tok/s", ours, (over - 1.0).abs() <= AS_DISTINCT)
 }
 
-/// How much tenants that share their LoRAs may gain where the text names one speed for all patterns (one per cent apart in Fig. 12).
+/// How much tenants that share their LoRAs may gain where the text names one speed for all patterns (one per cent apart
+/// in Fig. 12).
 const AS_DISTINCT: f64 = 0.05;
 
 /// The 70B model on eight cards.

@@ -1,4 +1,5 @@
-//! What the paper times alone: a model's steps, and a LoRA's way to the card. These come from the card's tables, since nothing is served.
+//! What the paper times alone: a model's steps, and a LoRA's way to the card. These come from the card's tables, since
+//! nothing is served.
 
 use tenantry_profiles::paper::{Paper, Role};
 use tenantry_profiles::{Card, DType, Direction, Family, ModelShape};
@@ -19,10 +20,7 @@ pub(super) fn llama(name: &str) -> ModelShape {
 pub fn figure_1(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 1";
     let (paper, card) = (Paper::load(CARD)?, lab.card(CARD)?);
-    let of_figure = paper
-        .outcomes(&card)
-        .into_iter()
-        .filter(|outcome| outcome.what.ends_with("(Fig. 1)"));
+    let of_figure = paper.outcomes(&card).into_iter().filter(|outcome| outcome.what.ends_with("(Fig. 1)"));
     let mut rows: Vec<Row> = of_figure
         .map(|outcome| {
             let what = outcome.what.trim_end_matches(" ms (Fig. 1)").trim_end_matches(',');

@@ -38,9 +38,10 @@ impl Pattern {
         }
     }
 
-    /// Different models among so many requests of one batch. The text has the square root for uniform ones, rounded up, and no number for
-    /// skewed ones: these are divided as in the authors' public benchmark (punica-ai/punica, benchmarks/benchmark_utils.py), from one
-    /// request for the rarest on, each next with 1.5 times as many, rounded down, and what is left for the last.
+    /// Different models among so many requests of one batch. The text has the square root for uniform ones, rounded up,
+    /// and no number for skewed ones: these are divided as in the authors' public benchmark (punica-ai/punica,
+    /// benchmarks/benchmark_utils.py), from one request for the rarest on, each next with 1.5 times as many, rounded
+    /// down, and what is left for the last.
     pub fn tenants(self, requests: u32) -> u32 {
         match self {
             Pattern::Distinct => requests,

@@ -20,8 +20,7 @@ pub fn lora(
     implementation: AdapterImplementation,
     rank: u32,
 ) -> Result<Surface, Failure> {
-    card.lora(model, DTYPE, implementation, rank, 1)
-        .map_err(Failure::running)
+    card.lora(model, DTYPE, implementation, rank, 1).map_err(Failure::running)
 }
 
 /// Microseconds of a batch.
@@ -124,9 +123,7 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
             "identical, operations/s at 64 over 1: highest, uniform and skewed in between",
             "×",
             identical,
-            [uniform, skewed]
-                .iter()
-                .all(|between| (distinct..=identical).contains(between)),
+            [uniform, skewed].iter().all(|between| (distinct..=identical).contains(between)),
         )
         .note(format!(
             "distinct {distinct:.1}, uniform {uniform:.1}, skewed {skewed:.1} ×"

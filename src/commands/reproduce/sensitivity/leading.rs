@@ -20,7 +20,8 @@ pub struct Leading {
     pub card: &'static str,
     /// Those that are simulated.
     pub results: &'static [MainResult],
-    /// Their values, on the lab's card. What a scenario says of an assumption that the card says too is taken from the paper's numbers.
+    /// Their values, on the lab's card. What a scenario says of an assumption that the card says too is taken from the
+    /// paper's numbers.
     pub simulate: fn(&Lab, &Paper) -> Result<Vec<f64>, Failure>,
 }
 
@@ -167,8 +168,9 @@ fn hmi(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
     ])
 }
 
-/// The scenario's card has room for two batches' adapters and no more, so that one is brought while the other computes. Of larger batches, or adapters, it
-/// must have more: else the next one's would wait, which is another question than how large they are.
+/// The scenario's card has room for two batches' adapters and no more, so that one is brought while the other computes.
+/// Of larger batches, or adapters, it must have more: else the next one's would wait, which is another question than
+/// how large they are.
 fn memory_of_two_batches(lab: &Lab, paper: &Paper) -> Result<u64, Failure> {
     let loaded = lab.load("hmi/table-6", &[])?;
     let run = &loaded.runs[0];
@@ -193,8 +195,9 @@ fn adapters(paper: &Paper, system: usize) -> String {
     format!("systems[{system}].tenant_state.adapters.bottleneck={bottleneck}")
 }
 
-/// BERT-dedicated's requests a second where a batch falls apart into one for each tenant. Where it does not do so evenly, some tenants have a request
-/// more than others; the scenario has them all alike, and so each part is simulated by itself.
+/// BERT-dedicated's requests a second where a batch falls apart into one for each tenant. Where it does not do so
+/// evenly, some tenants have a request more than others; the scenario has them all alike, and so each part is simulated
+/// by itself.
 fn dedicated_of_batches(lab: &Lab, size: f64, tenants: f64) -> Result<f64, Failure> {
     let pass_s = |requests: f64| {
         let alike = format!("systems[0].batch.per-tenant.max_size={requests}");
@@ -277,8 +280,5 @@ fn tabi(lab: &Lab, _: &Paper) -> Result<Vec<f64>, Failure> {
         let runs = lab.runs_of(&["infaas-best", "tabi"], scenario, &[])?;
         Ok(latency_ms(runs.of("infaas-best")) / latency_ms(runs.of("tabi")))
     };
-    ["tabi/table-2-sst-2", "tabi/table-2-mnli"]
-        .into_iter()
-        .map(over_tabi)
-        .collect()
+    ["tabi/table-2-sst-2", "tabi/table-2-mnli"].into_iter().map(over_tabi).collect()
 }

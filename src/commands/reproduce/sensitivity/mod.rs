@@ -1,6 +1,8 @@
-//! `tenantry reproduce --sensitivity`: what the papers' main results become where an assumption of a card is a fifth smaller and a fifth larger.
+//! `tenantry reproduce --sensitivity`: what the papers' main results become where an assumption of a card is a fifth
+//! smaller and a fifth larger.
 //!
-//! The card is made anew with the other value and what the paper leads with is simulated again: see `docs/sensitivity.md`.
+//! The card is made anew with the other value and what the paper leads with is simulated again: see
+//! `docs/sensitivity.md`.
 
 mod leading;
 mod show;
@@ -80,15 +82,16 @@ struct Written<'a> {
 
 pub fn run(args: &ReproduceArgs, started: Started, output: &OutputArgs) -> Result<(), Failure> {
     let asked = |leading: &&Leading| args.paper == PaperName::All || args.paper == leading.of;
-    let cards = { LEADING.iter().filter(asked) }
+    let cards = LEADING
+        .iter()
+        .filter(asked)
         .map(|leading| Ok((leading, Paper::load(leading.card)?)))
         .collect::<Result<Vec<(&Leading, Paper)>, Failure>>()?;
     let runs: usize = cards.iter().map(|(_, paper)| 1 + 2 * paper.assumptions().count()).sum();
     let bar = progress::bar(runs as u64, "varying", output.quiet);
     let flag = interrupt::flag();
-    let results: Vec<Result<OfCard, Failure>> = { cards.par_iter() }
-        .map(|(leading, paper)| of_card(leading, paper, &flag, &bar))
-        .collect();
+    let results: Vec<Result<OfCard, Failure>> =
+        cards.par_iter().map(|(leading, paper)| of_card(leading, paper, &flag, &bar)).collect();
     bar.finish_and_clear();
     let finished = finished(results)?;
     let interrupted = finished.len() < cards.len();
@@ -135,7 +138,8 @@ fn of_card(
     };
     let as_is = simulate(paper)?;
     let assumptions: Vec<_> = paper.assumptions().collect();
-    let assumptions = { assumptions.into_par_iter() }
+    let assumptions = assumptions
+        .into_par_iter()
         .map(|(name, number)| {
             let varied = |value: f64| {
                 let rounded_away = value == number.value;

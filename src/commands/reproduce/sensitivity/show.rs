@@ -17,9 +17,7 @@ const CARRIES: f64 = 0.05;
 fn rows(card: &OfCard) -> Vec<[String; HEADER.len()]> {
     let of_assumption = |assumption: &Assumption| {
         let number = format!("`{}`", assumption.number);
-        let value = format!("{} {}", assumption.value, assumption.unit)
-            .trim_end()
-            .to_owned();
+        let value = format!("{} {}", assumption.value, assumption.unit).trim_end().to_owned();
         let row = |(index, AsIs { result, ours }): (usize, &AsIs)| {
             let [less, more] = [&assumption.less, &assumption.more].map(|varied| cell(varied, index, result.unit));
             let what = format!("{}: {}", result.figure, result.what);
@@ -74,9 +72,7 @@ fn verdict(card: &OfCard) -> String {
 /// The main results beside the paper's.
 fn results(card: &OfCard) -> String {
     let one = |AsIs { result, ours }: &AsIs| {
-        let paper = result
-            .paper
-            .map_or("no number".to_owned(), |paper| with_unit(paper, result.unit));
+        let paper = result.paper.map_or("no number".to_owned(), |paper| with_unit(paper, result.unit));
         let (figure, what) = (result.figure, result.what);
         format!(
             "- {figure}, {what}: {} (paper: {paper})\n",
@@ -89,9 +85,7 @@ fn results(card: &OfCard) -> String {
 /// For the terminal.
 pub fn text(card: &OfCard, style: Style) -> String {
     let header = HEADER.map(str::to_owned).to_vec();
-    let rows = rows(card)
-        .into_iter()
-        .map(|row| row.map(|cell| cell.replace('`', "")).to_vec());
+    let rows = rows(card).into_iter().map(|row| row.map(|cell| cell.replace('`', "")).to_vec());
     let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     let verdict = verdict(card).replace('`', "");
     let table = terminal::figures(&table, style);
@@ -166,11 +160,7 @@ mod tests {
             ],
         };
         let page = markdown(&card);
-        let row = |number: &str| {
-            page.lines()
-                .find(|line| line.starts_with(&format!("| `{number}`")))
-                .unwrap()
-        };
+        let row = |number: &str| page.lines().find(|line| line.starts_with(&format!("| `{number}`"))).unwrap();
         assert!(
             row("carries").contains("| 1.80 × (−10.0 %) | 2.00 × | 2.10 × (+5.0 %) |"),
             "{page}"

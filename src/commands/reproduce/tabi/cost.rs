@@ -31,14 +31,16 @@ const OTHER_TASKS: [(&str, f64, f64, f64); 8] = [
 /// Of INFaaS on the two tasks of [`TASKS`], as [`OTHER_TASKS`] has the others.
 const THESE_TASKS: [(f64, f64, f64); 2] = [(22.0, 11.6, 42.7), (25.8, 13.3, 36.1)];
 
-/// Tabi's latency on these two in milliseconds (Table 2), and INFaaS's packing factor, the small model's and the large one's (Table 1).
+/// Tabi's latency on these two in milliseconds (Table 2), and INFaaS's packing factor, the small model's and the large
+/// one's (Table 1).
 const TABI_MS: [f64; 2] = [13.2, 20.3];
 const PACKING: f64 = 2.0;
 const PACKING_SMALL: f64 = 5.0;
 /// Of Cocktail's members on these two, which are assumed (Table 1's factors of the models that the scenarios name).
 const PACKING_MEMBERS: [[f64; 3]; 2] = [[4.0, 4.0, 4.0], [4.0, 3.0, 4.0]];
 
-/// What a query takes beside its latency, of which the text says only that "data pre-processing time (e.g., tokenization) is excluded".
+/// What a query takes beside its latency, of which the text says only that "data pre-processing time (e.g.,
+/// tokenization) is excluded".
 struct Beside {
     /// Between a query's answer and the next query, milliseconds for each model that it asks.
     between_ms: f64,
@@ -48,7 +50,8 @@ struct Beside {
     billed_ms_most: f64,
 }
 
-/// Of INFaaS's ten tasks, which ask one model: 1 / queries less latency, and cost × packing factor less latency, both in the mean.
+/// Of INFaaS's ten tasks, which ask one model: 1 / queries less latency, and cost × packing factor less latency, both
+/// in the mean.
 fn beside() -> Beside {
     let others = OTHER_TASKS.map(|(_, latency_ms, cost, per_s)| (latency_ms, cost, per_s));
     let all = || THESE_TASKS.iter().chain(&others);
@@ -67,7 +70,8 @@ fn asked(run: &RunSummary) -> impl Iterator<Item = f64> {
     stages.map(|stage| stage.asked_share)
 }
 
-/// Queries a second, each of which comes when the one before has been answered and its own text has been read, once for each model that it asks.
+/// Queries a second, each of which comes when the one before has been answered and its own text has been read, once for
+/// each model that it asks.
 fn queries(run: &RunSummary, at_once: bool, beside: &Beside) -> f64 {
     let read = if at_once { 1.0 } else { asked(run).sum() };
     1e3 / (1e3 / rate(run) + read * beside.between_ms)
@@ -76,9 +80,7 @@ fn queries(run: &RunSummary, at_once: bool, beside: &Beside) -> f64 {
 /// Time of a card that a query takes, by packing factor.
 fn cost(run: &RunSummary) -> f64 {
     let cascade = run.cascade.as_ref();
-    cascade
-        .and_then(|cascade| cascade.packed_gpu_ms_per_request)
-        .unwrap_or(f64::NAN)
+    cascade.and_then(|cascade| cascade.packed_gpu_ms_per_request).unwrap_or(f64::NAN)
 }
 
 /// Of all ten tasks, as far as the text allows.
@@ -193,8 +195,8 @@ pub fn table_2_cost(lab: &Lab) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Why Tabi's cost on a task cannot be what the paper says it is: the most that its latency can cost, with the small model's time as `small_ms`
-/// and as much billed beside it as on any task. Nothing where it can.
+/// Why Tabi's cost on a task cannot be what the paper says it is: the most that its latency can cost, with the small
+/// model's time as `small_ms` and as much billed beside it as on any task. Nothing where it can.
 fn excluded(task: usize, small_ms: f64, tabi: &RunSummary, beside: &Beside, paper: f64) -> Option<String> {
     let (latency_ms, billed_ms) = (TABI_MS[task], beside.billed_ms_most);
     let large: f64 = asked(tabi).skip(1).sum();

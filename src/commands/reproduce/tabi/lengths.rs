@@ -2,8 +2,8 @@
 
 use super::Task;
 
-/// Words of MNLI's pairs, premise and hypothesis together: the share that has at most so many. Of its 9,815 matched development pairs, as McCoy et al.
-/// (2020) list them (`berts_of_a_feather`); the paper's are the mismatched ones.
+/// Words of MNLI's pairs, premise and hypothesis together: the share that has at most so many. Of its 9,815 matched
+/// development pairs, as McCoy et al. (2020) list them (`berts_of_a_feather`); the paper's are the mismatched ones.
 const MNLI_WORDS: [(f64, u32); 16] = [
     (0.0, 2),
     (0.01, 5),

@@ -9,8 +9,8 @@ use crate::commands::reproduce::lab::{Changed, Lab, latency_ms};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
-/// DeeBERT* on RoBERTa-large, by task: what the scenario is changed to, the cut-off that Tabi has there, and the paper's time saved and accuracy
-/// in percent.
+/// DeeBERT* on RoBERTa-large, by task: what the scenario is changed to, the cut-off that Tabi has there, and the
+/// paper's time saved and accuracy in percent.
 const EARLY_EXIT: [(&str, &[&str], f64, [f64; 2]); 2] = [
     ("SST-2", &[], 0.95, [38.0, 95.9]),
     (
@@ -39,10 +39,7 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 "early-exit",
                 &[("systems[0].cascade.stages[0].reroute.cut_off", cut_off.into())],
             );
-            let early = run
-                .cascade
-                .as_ref()
-                .map_or(f64::NAN, |cascade| 100.0 * cascade.returned_share_by_stage[0]);
+            let early = run.cascade.as_ref().map_or(f64::NAN, |cascade| 100.0 * cascade.returned_share_by_stage[0]);
             let reduction = below(latency_ms(run), whole);
             saved.push(reduction);
             let paper = |figure: f64| (cut_off == chosen).then_some(figure);
@@ -53,11 +50,7 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
                  leaves, is not in the text"
             );
             rows.push(Row::assumed(FIGURE, what("latency saved"), "%", paper(time), reduction).note(&note));
-            rows.push(
-                Row::assumed(FIGURE, what("accuracy"), "%", paper(right), accuracy(run))
-                    .in_points()
-                    .note(note),
-            );
+            rows.push(Row::assumed(FIGURE, what("accuracy"), "%", paper(right), accuracy(run)).in_points().note(note));
         }
         rows.push(Row::ours(
             FIGURE,
@@ -75,8 +68,9 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Two levels' p99 in milliseconds by the paper's p99 of three and how much more that is (Table 5), and what both models of two levels take in
-/// the mean: DistilBERT's time (Table 1) and what pruning leaves of DeBERTa-large's (Table 3).
+/// Two levels' p99 in milliseconds by the paper's p99 of three and how much more that is (Table 5), and what both
+/// models of two levels take in the mean: DistilBERT's time (Table 1) and what pruning leaves of DeBERTa-large's (Table
+/// 3).
 const TWO_LEVELS_P99_MS: f64 = 49.4 / 1.703;
 const BOTH_MODELS_MS: f64 = 7.0 + 29.0 * (1.0 - 0.154);
 /// What makes the paper contradict itself.

@@ -1,4 +1,5 @@
-//! Under load, which the paper does not measure: queries come as tweets do, at shares of what the large model alone can serve.
+//! Under load, which the paper does not measure: queries come as tweets do, at shares of what the large model alone can
+//! serve.
 
 use tenantry_reports::RunSummary;
 
@@ -73,6 +74,5 @@ pub fn under_load(lab: &Lab) -> Result<Vec<Row>, Failure> {
 }
 
 fn quantiles(run: &RunSummary) -> [f64; 2] {
-    run.latency_ms
-        .map_or([f64::NAN; 2], |latency| [latency.p50, latency.p98])
+    run.latency_ms.map_or([f64::NAN; 2], |latency| [latency.p50, latency.p98])
 }

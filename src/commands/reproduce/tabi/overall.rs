@@ -196,12 +196,10 @@ pub fn table_2_accuracy(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 "RoBERTa-large is right as often as section 7.3.2 has it, on what is returned and on what is not: 96.5 \
                  % of all",
             ),
-            _ => Row::assumed(FIGURE, name("INFaaS"), "%", Some(paper.accuracy[0]), infaas)
-                .in_points()
-                .note(
-                    "assumes how often RoBERTa-large is right where DeBERTa-large is and where it is not, so that it \
+            _ => Row::assumed(FIGURE, name("INFaaS"), "%", Some(paper.accuracy[0]), infaas).in_points().note(
+                "assumes how often RoBERTa-large is right where DeBERTa-large is and where it is not, so that it \
                      is right as often as in Table 1, 90.6 %: Table 2 has more",
-                ),
+            ),
         });
         let [_, middle, _] = alone(lab, task.scenario, task.classes, paper.members)?;
         let alone_right = lab.runs(task.scenario, &["outcomes.from.generated.correlation=0"])?;

@@ -26,24 +26,20 @@ fn by_the_slope(slope_10: &RunSummary) -> String {
 
 /// Share of the requests that the first model answers, in percent.
 fn returned(run: &RunSummary) -> f64 {
-    run.cascade
-        .as_ref()
-        .map_or(f64::NAN, |cascade| 100.0 * cascade.returned_share_by_stage[0])
+    run.cascade.as_ref().map_or(f64::NAN, |cascade| 100.0 * cascade.returned_share_by_stage[0])
 }
 
 /// Share of a stage's answers that are right, in percent.
 fn right(run: &RunSummary, stage: usize) -> f64 {
-    let shares = run
-        .cascade
-        .as_ref()
-        .and_then(|cascade| cascade.accuracy_by_stage.as_ref());
+    let shares = run.cascade.as_ref().and_then(|cascade| cascade.accuracy_by_stage.as_ref());
     shares
         .and_then(|shares| shares.get(stage).copied().flatten())
         .map_or(f64::NAN, |share| 100.0 * share)
 }
 
-/// What the text has of a task, in percent: returned; right of these, and of the re-routed under the large model alone; the same two with the
-/// models swapped; confidence above 0.9 (section 7.3.1); what an average adds to the re-routed (section 7.3.4).
+/// What the text has of a task, in percent: returned; right of these, and of the re-routed under the large model alone;
+/// the same two with the models swapped; confidence above 0.9 (section 7.3.1); what an average adds to the re-routed
+/// (section 7.3.4).
 struct Branches {
     returned: f64,
     right: [f64; 2],
@@ -103,7 +99,8 @@ pub fn section_7_3_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
             of_late,
             late,
         ));
-        // All systems see the same answers: what a model gets right of one branch is what it gets right of all, less the other branch.
+        // All systems see the same answers: what a model gets right of one branch is what it gets right of all, less
+        // the other branch.
         let share = returned(tabi) / 100.0;
         let large = runs.of(task.large_alone);
         rows.push(input(
@@ -241,9 +238,7 @@ pub fn figures_8_and_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 "accuracies {} %, with the average's gain of section 7.3.4, which is of c = {chosen}, at each; the \
                  paper's are lost. Section 7.3.1's \"a larger c lets the first model return more\" contradicts this \
                  and section 7.4",
-                cut_offs
-                    .map(|cut_off| format!("{:.1}", accuracy(at(cut_off))))
-                    .join(", ")
+                cut_offs.map(|cut_off| format!("{:.1}", accuracy(at(cut_off)))).join(", ")
             )),
         );
     }
@@ -254,10 +249,7 @@ pub fn figures_8_and_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let loaded = lab.load(TASKS[0].scenario, &[pruned, sweep])?;
     let mut latencies = Vec::new();
     for (degree, words) in [(0.5, 3.8), (0.7, 14.2), (0.9, 62.5)] {
-        let run = loaded
-            .runs
-            .iter()
-            .find(|run| run.system.name == "tabi" && run.parameters[0].1 == degree);
+        let run = loaded.runs.iter().find(|run| run.system.name == "tabi" && run.parameters[0].1 == degree);
         let run = run.expect("the sweep has the degree");
         let mut read = Words::default();
         latencies.push(latency_ms(&lab.run(run, loaded.card(run), &mut read)?));

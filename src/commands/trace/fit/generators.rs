@@ -36,7 +36,8 @@ pub struct Nearest {
     tried: Vec<&'static str>,
 }
 
-/// The nearest to what they were fitted to: the other half only judges. `arrivals` are those that are counted in `seen`.
+/// The nearest to what they were fitted to: the other half only judges. `arrivals` are those that are counted in
+/// `seen`.
 pub fn nearest(
     args: &TraceFitArgs,
     seen: &[u32],
@@ -107,10 +108,7 @@ impl Generator {
             }
             Generator::Mmpp(states) => {
                 let over = |of: fn(&MmppState) -> f64| -> f64 {
-                    states
-                        .iter()
-                        .map(|state| of(state) * state.mean_dwell.as_secs_f64())
-                        .sum()
+                    states.iter().map(|state| of(state) * state.mean_dwell.as_secs_f64()).sum()
                 };
                 let scale = mean_per_s * over(|_| 1.0) / over(|state| state.rate_per_s);
                 let state = |state: &MmppState| {
@@ -150,8 +148,9 @@ fn levels(regimes: &Regimes) -> Option<[MmppState; 2]> {
     ])
 }
 
-/// Counts of a renewal process in long windows vary over their mean as its gaps do over theirs, squared (Cox and Lewis, *The Statistical Analysis of Series of
-/// Events*, 1966, section 4.6). `None` where that is 1 within three standard errors, as of a Poisson process, or beyond what a scenario can say.
+/// Counts of a renewal process in long windows vary over their mean as its gaps do over theirs, squared (Cox and Lewis,
+/// *The Statistical Analysis of Series of Events*, 1966, section 4.6). `None` where that is 1 within three standard
+/// errors, as of a Poisson process, or beyond what a scenario can say.
 fn gaps_cv(counts: &[u32]) -> Option<f64> {
     const WINDOW_S: usize = 10;
     let windows = (counts.len() / WINDOW_S) as f64;
@@ -165,12 +164,8 @@ fn gaps_cv(counts: &[u32]) -> Option<f64> {
 fn own_regimes(regimes: &Regimes, rate: String) -> Value {
     let seconds = |seconds: f64| format!("{seconds:.3}s");
     let regime = |lasts: &[Knot], rates: &[Knot], memory_s: f64| {
-        let lasts = lasts
-            .iter()
-            .map(|knot| json!({ "share": knot.0, "time": seconds(knot.1) }));
-        let rates = rates
-            .iter()
-            .map(|knot| json!({ "share": knot.0, "rate": format!("{}/s", knot.1) }));
+        let lasts = lasts.iter().map(|knot| json!({ "share": knot.0, "time": seconds(knot.1) }));
+        let rates = rates.iter().map(|knot| json!({ "share": knot.0, "rate": format!("{}/s", knot.1) }));
         json!({
             "lasts": lasts.collect::<Vec<_>>(),
             "rates": rates.collect::<Vec<_>>(),

@@ -1,7 +1,7 @@
 //! `tenantry trace fit`: a generator fitted to one part of a recording and checked against the other.
 //!
-//! What is checked is what is printed: the fitted numbers are written as a scenario's keys, those keys make the generated requests,
-//! and these are set beside the part that the fit did not see.
+//! What is checked is what is printed: the fitted numbers are written as a scenario's keys, those keys make the
+//! generated requests, and these are set beside the part that the fit did not see.
 
 mod generators;
 mod lengths;

@@ -19,7 +19,8 @@ pub const LEAST: usize = 1200;
 
 /// Requests that a check generates at most, so that it takes seconds; to choose between generators, a fifth.
 pub const GENERATED: f64 = 1e8;
-/// How much longer than the recording it is otherwise: what is generated is then off by chance by a quarter of what the recording is.
+/// How much longer than the recording it is otherwise: what is generated is then off by chance by a quarter of what the
+/// recording is.
 const TIMES_AS_LONG: f64 = 20.0;
 
 /// What is said of the aims where rates are among what is checked.
@@ -29,10 +30,7 @@ pub const AIMS: &str = "the aims allow for two standard errors of what the secon
 
 pub fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
-    let all: Vec<u32> = recorded
-        .by_ref()
-        .collect::<Result<_, _>>()
-        .map_err(Failure::bad_input)?;
+    let all: Vec<u32> = recorded.by_ref().collect::<Result<_, _>>().map_err(Failure::bad_input)?;
     let skipped = recorded.skipped();
     let seconds = Seconds::without_holes(args, &all)?;
     let [seen, unseen] = seconds.halves(args)?;
@@ -46,7 +44,8 @@ pub fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Fai
     let mut real = trace(unseen, is_unseen)?;
     real.figures.skipped_lines = (skipped > 0).then_some(skipped);
     Ok(Fitted {
-        // Rates of two halves differ, and a generator is scaled to the rate that is wanted: the shape is what is checked.
+        // Rates of two halves differ, and a generator is scaled to the rate that is wanted: the shape is what is
+        // checked.
         generated: generate(args, &arrivals(unseen), check_s(unseen, GENERATED), watchdog)?,
         real,
         seen: None,
@@ -96,8 +95,8 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// Leaves out stretches without a request that are as long as `--drop-zeros-from` says, or where it says nothing a minute, unless the rate is so low
-    /// that chance makes some.
+    /// Leaves out stretches without a request that are as long as `--drop-zeros-from` says, or where it says nothing a
+    /// minute, unless the rate is so low that chance makes some.
     pub fn without_holes(args: &TraceFitArgs, all: &[u32]) -> Result<Seconds, Failure> {
         let hole = args.drop_zeros_from.as_deref().unwrap_or(HOLE);
         let period: Period = serde_yaml::from_str(hole)
@@ -111,8 +110,8 @@ impl Seconds {
         let rate = requests / (all.len() - holes_s).max(1) as f64;
         let asked = all.iter().filter(|&&count| count > 0).count() as f64;
         let stretches = |rate: f64| asked * (-rate * hole_s as f64).exp();
-        // Where requests stand so far apart that most stretches are as long, what is left of the time says nothing of the rate; then there is no more
-        // silence than at the rate over all of it.
+        // Where requests stand so far apart that most stretches are as long, what is left of the time says nothing of
+        // the rate; then there is no more silence than at the rate over all of it.
         let rate_of_all = requests / all.len() as f64;
         let silent_s = stretches(rate_of_all) * (hole_s as f64 + 1.0 / rate_of_all);
         let is_chance = stretches(rate) >= 0.5 || holes_s as f64 <= 2.0 * silent_s;
@@ -156,7 +155,8 @@ impl Seconds {
         Ok([seen, unseen])
     }
 
-    /// These instants of the recording on the clock of what is left, on which holes take no time. An instant in a hole is on none.
+    /// These instants of the recording on the clock of what is left, on which holes take no time. An instant in a hole
+    /// is on none.
     pub fn instants(&self, recorded: impl Iterator<Item = Time>) -> Vec<Time> {
         const SECOND: u64 = 1_000_000_000;
         let left = |instant: Time| {

@@ -1,6 +1,7 @@
 //! All that a trace of requests says of its workload: when requests come, how long they are, and who asks.
 //!
-//! Fitted to the first half in time and checked against the second, so that what changes from one half to the other is seen.
+//! Fitted to the first half in time and checked against the second, so that what changes from one half to the other is
+//! seen.
 
 use std::collections::BTreeMap;
 
@@ -183,7 +184,8 @@ impl Recording {
     /// When requests before second `middle` came, from the second on that it begins in.
     fn instants_before(&self, middle: usize) -> impl Iterator<Item = Time> {
         let begins_ns = self.begins_s() * 1_000_000_000;
-        { self.requests.iter() }
+        self.requests
+            .iter()
             .take_while(move |asked| self.second(asked) < middle)
             .map(move |asked| Time(asked.arrival.0 - begins_ns))
     }

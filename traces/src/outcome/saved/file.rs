@@ -103,10 +103,7 @@ impl<'a> File<'a> {
 
     /// The bytes of a tensor of so many numbers, if it is said how many.
     pub fn bytes(&self, name: &str, dtype: Dtype, numbers: Option<usize>) -> Result<&'a [u8], TraceError> {
-        let tensor = self
-            .tensors
-            .tensor(name)
-            .map_err(|_| self.wrong(name, "a tensor", &"no such tensor"))?;
+        let tensor = self.tensors.tensor(name).map_err(|_| self.wrong(name, "a tensor", &"no such tensor"))?;
         let length: usize = tensor.shape().iter().product();
         if tensor.dtype() != dtype {
             return Err(self.wrong(name, &format!("of {dtype:?}"), &format!("{:?}", tensor.dtype())));

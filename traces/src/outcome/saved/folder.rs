@@ -25,8 +25,8 @@ impl ProfiledModels {
     /// Reads all files of a folder.
     ///
     /// # Errors
-    /// As [`SavedOutputs::read`]; a folder without such files, or whose files are not of the same items and classes, have a model twice or
-    /// with several weights, or lack its whole items.
+    /// As [`SavedOutputs::read`]; a folder without such files, or whose files are not of the same items and classes,
+    /// have a model twice or with several weights, or lack its whole items.
     pub fn read(folder: &Path) -> Result<ProfiledModels, TraceError> {
         let io = |source| TraceError::unreadable(folder, source);
         let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -36,10 +36,7 @@ impl ProfiledModels {
             .map_err(io)?;
         paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
         paths.sort();
-        let passes = paths
-            .iter()
-            .map(|path| SavedOutputs::read(path))
-            .collect::<Result<Vec<_>, _>>()?;
+        let passes = paths.iter().map(|path| SavedOutputs::read(path)).collect::<Result<Vec<_>, _>>()?;
         let wrong = |must: &str, got: String| TraceError::file(folder, format!("must {must}, got {got}"));
         let Some(first) = passes.first().cloned() else {
             return Err(wrong("have the files of `tenantry cascade profile`", "none".into()));
@@ -96,9 +93,7 @@ impl ProfiledModels {
 impl ProfiledModel {
     /// The pass over items that were pruned so; over whole ones where nobody pruned them.
     pub fn after(&self, steps: &[PruneStep]) -> Option<&SavedOutputs> {
-        std::iter::once(&self.whole)
-            .chain(&self.pruned)
-            .find(|pass| pass.steps() == steps)
+        std::iter::once(&self.whole).chain(&self.pruned).find(|pass| pass.steps() == steps)
     }
 
     /// How the items were pruned that it has read, other than not at all.

@@ -19,12 +19,7 @@ fn pass(classes: Option<Vec<String>>, labels: &[f32]) -> SavedOutputs {
         pruning: None,
         labels: labels.to_vec(),
         logits: vec![classes.as_ref().map_or(vec![0.5], |names| vec![0.5; names.len()]); items],
-        softmax: vec![
-            classes
-                .as_ref()
-                .map_or(vec![0.5], |names| vec![1.0 / names.len() as f32; names.len()]);
-            items
-        ],
+        softmax: vec![classes.as_ref().map_or(vec![0.5], |names| vec![1.0 / names.len() as f32; names.len()]); items],
         confidences: vec![classes.as_ref().map_or(0.75, |names| 1.0 / names.len() as f32); items],
         service_us: vec![12.5; items],
         attended_us: vec![14.5; items],

@@ -44,7 +44,8 @@ fn rates_and_dispersions_are_those_of_theory() {
     let constant = requests_per_s(ArrivalsSpec::Constant { rate_per_s: 3.0 }, 1000);
     assert_eq!(constant, vec![3; 1000]);
 
-    // A renewal process disperses by the square of its coefficient of variation over long windows (Cox, "Renewal Theory", 4.5).
+    // A renewal process disperses by the square of its coefficient of variation over long windows (Cox, "Renewal
+    // Theory", 4.5).
     for cv in [0.5, 3.0] {
         let gamma = requests_per_s(ArrivalsSpec::Gamma { rate_per_s: 50.0, cv }, 40_000);
         within("gamma rate", mean(&gamma), 50.0, 0.02);
@@ -243,9 +244,7 @@ fn too_few_tenants_are_told_how_many_there_are() {
         }))
     };
     let mut workload = build(&spec).unwrap();
-    let refused = std::iter::repeat_with(|| workload.next())
-        .take(10)
-        .find_map(Result::err);
+    let refused = std::iter::repeat_with(|| workload.next()).take(10).find_map(Result::err);
     assert_eq!(
         refused.unwrap().to_string(),
         "tenants.count: must be more than the largest tenant of the arrivals, 9, got 4"

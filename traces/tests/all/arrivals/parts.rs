@@ -26,7 +26,8 @@ fn a_part_is_what_the_whole_has_there() {
     );
 }
 
-/// Where more requests are the same ones in less time, a part of them takes less time too; rates and instants together have no such part.
+/// Where more requests are the same ones in less time, a part of them takes less time too; rates and instants together
+/// have no such part.
 #[test]
 fn a_part_of_instants_is_compressed_as_they_are() {
     let bursts = || ArrivalsSpec::ThreadBursts {
@@ -231,8 +232,8 @@ fn holes_of_a_recording_are_left_out_and_silence_is_kept() {
     );
 }
 
-/// Tenants by the file's lines, the silent ones too, over all its minutes; and where a recording has a line for each request, a minute's requests each
-/// come at an instant of their own.
+/// Tenants by the file's lines, the silent ones too, over all its minutes; and where a recording has a line for each
+/// request, a minute's requests each come at an instant of their own.
 #[test]
 fn silent_tenants_and_minutes_are_part_of_their_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -279,7 +280,8 @@ fn silent_tenants_and_minutes_are_part_of_their_recording() {
     assert_eq!((each.len(), instants.len()), (30, 30));
 }
 
-/// A recording's `second`s are its clock, whatever they count from: by it a cut ends too, which may begin before the first row.
+/// A recording's `second`s are its clock, whatever they count from: by it a cut ends too, which may begin before the
+/// first row.
 #[test]
 fn a_part_of_counts_is_by_their_own_seconds() {
     let folder = tempfile::tempdir().unwrap();

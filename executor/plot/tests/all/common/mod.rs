@@ -29,9 +29,7 @@ impl Layers {
         });
         let mut stream = Draws::new(self.seed, Purpose::Weights).about(identity);
         let values = 0..self.shape.with_fragment_tokens(fragment.len() as u32).row_values();
-        values
-            .map(|_| f16::from_f32((stream.bits() >> 56) as f32 / 64.0 - 2.0).to_f32())
-            .collect()
+        values.map(|_| f16::from_f32((stream.bits() >> 56) as f32 / 64.0 - 2.0).to_f32()).collect()
     }
 }
 

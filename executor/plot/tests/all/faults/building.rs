@@ -48,12 +48,7 @@ fn an_interrupted_build_resumes_to_the_same_bytes() {
             // Torn by a failure of power: the journal knows of rows that the disk has not.
             let rows = folder.path().join("again.plot.building/rows");
             let length = fs::metadata(&rows).unwrap().len();
-            fs::File::options()
-                .write(true)
-                .open(&rows)
-                .unwrap()
-                .set_len(length - 5)
-                .unwrap();
+            fs::File::options().write(true).open(&rows).unwrap().set_len(length - 5).unwrap();
         }
         chunks += 1;
     }
@@ -138,7 +133,8 @@ fn a_full_disk_keeps_what_was_built_and_shows_no_table() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(table(folder.path())).unwrap();
     let path = folder.path().join("full.plot");
-    // A limit on a file's size fails a write as a full disk does, part-way; 300 kB here, in the shell's blocks of 512 bytes.
+    // A limit on a file's size fails a write as a full disk does, part-way; 300 kB here, in the shell's blocks of 512
+    // bytes.
     let output = child(&path, "trap '' XFSZ; ulimit -f 600;").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(
@@ -152,10 +148,7 @@ fn a_full_disk_keeps_what_was_built_and_shows_no_table() {
         "{text}"
     );
     assert!(!path.exists());
-    let kept = fs::metadata(folder.path().join("full.plot.building/journal"))
-        .unwrap()
-        .len()
-        / 32;
+    let kept = fs::metadata(folder.path().join("full.plot.building/journal")).unwrap().len() / 32;
     assert!(kept * 7 * SHAPE.row_bytes() > 290_000, "{kept} chunks are kept");
 
     let mut encoded = Vec::new();
@@ -164,9 +157,7 @@ fn a_full_disk_keeps_what_was_built_and_shows_no_table() {
         ControlFlow::Continue(())
     };
     let builder = Builder::open(&path, spec(SHAPE, Select::All)).unwrap();
-    builder
-        .run([Err::<&[u32], _>("read again")], &mut Layers::new(SHAPE, 1), &mut watch)
-        .unwrap();
+    builder.run([Err::<&[u32], _>("read again")], &mut Layers::new(SHAPE, 1), &mut watch).unwrap();
     assert!(
         matches!(encoded[0], Progress::Encoding { done, .. } if done == (kept + 1) * 7),
         "{:?}",
@@ -175,7 +166,8 @@ fn a_full_disk_keeps_what_was_built_and_shows_no_table() {
     assert!(fs::read(&path).unwrap() == whole);
 }
 
-/// A disk that is really full (ENOSPC), which is then made larger. It is a small tmpfs, for which a namespace of one's own is needed.
+/// A disk that is really full (ENOSPC), which is then made larger. It is a small tmpfs, for which a namespace of one's
+/// own is needed.
 #[test]
 fn a_disk_without_space_is_gone_on_with_once_it_has_some() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,18 +238,14 @@ fn what_was_begun_is_not_mixed_with_something_else() {
     let builder = Builder::open(&path, spec(SHAPE, Select::All)).unwrap();
     let refused = error(builder.encode(&mut Layers::new(SHAPE, 2), &mut go_on));
     assert!(
-        refused
-            .to_string()
-            .contains("encoder: must be what was begun (layers of seed 1)"),
+        refused.to_string().contains("encoder: must be what was begun (layers of seed 1)"),
         "{refused}"
     );
     // Two at once.
     let first = Builder::open(&path, spec(SHAPE, Select::All)).unwrap();
     let refused = error(Builder::open(&path, spec(SHAPE, Select::All)));
     assert!(
-        refused
-            .to_string()
-            .contains("lock: must be free, got held by another build"),
+        refused.to_string().contains("lock: must be free, got held by another build"),
         "{refused}"
     );
     drop(first);

@@ -1,4 +1,5 @@
-//! Whatever happens to a table's file, the answer is an error or the right row; whatever happens to its building, it is resumed to the same bytes.
+//! Whatever happens to a table's file, the answer is an error or the right row; whatever happens to its building, it is
+//! resumed to the same bytes.
 
 mod building;
 mod reading;
@@ -33,10 +34,5 @@ fn error<T>(result: Result<T, PlotError>) -> PlotError {
 
 /// Changes the file in place.
 fn alter(path: &Path, at: u64, bytes: &[u8]) {
-    fs::File::options()
-        .write(true)
-        .open(path)
-        .unwrap()
-        .write_all_at(bytes, at)
-        .unwrap();
+    fs::File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
 }

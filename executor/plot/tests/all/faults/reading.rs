@@ -168,12 +168,7 @@ fn a_table_cut_under_its_reader_is_an_error() {
     let path = snapshot.root().tables()[0].path().to_path_buf();
     for length in [fs::metadata(&path).unwrap().len() / 2, 4096, 0] {
         engines[0].retrieve(&snapshot, &batch, &mut out).err();
-        fs::File::options()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(length)
-            .unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
         for engine in &engines {
             let error = error(engine.retrieve(&snapshot, &batch, &mut out));
             assert!(
@@ -188,7 +183,8 @@ fn a_table_cut_under_its_reader_is_an_error() {
     assert_eq!(row.len(), SHAPE.row_values());
 }
 
-/// A row that rots under its readers fails the batches that need it, warm or cold, by one thread or several; others are answered.
+/// A row that rots under its readers fails the batches that need it, warm or cold, by one thread or several; others are
+/// answered.
 #[test]
 fn a_row_that_rots_is_no_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,7 +208,8 @@ fn a_row_that_rots_is_no_answer() {
         let engine = Engine::new(threads).unwrap().always_sharing();
         engine.retrieve(&snapshot, &batch, &mut out)
     };
-    let (ordinal, rotten) = { table.fragments() }
+    let (ordinal, rotten) = table
+        .fragments()
         .find(|(key, _)| *key == &texts[3][5..8])
         .map(|(key, ordinal)| (ordinal, key.to_vec()))
         .unwrap();
@@ -228,9 +225,7 @@ fn a_row_that_rots_is_no_answer() {
             assert!(text.contains(&format!("row {ordinal}")), "{text}");
         }
     }
-    let sound = { texts.iter() }
-        .find(|text| text.windows(3).all(|key| key != rotten))
-        .unwrap();
+    let sound = texts.iter().find(|text| text.windows(3).all(|key| key != rotten)).unwrap();
     assert!(look_up(sound, 2).is_ok());
 }
 

@@ -200,7 +200,8 @@ impl RunLane {
                 Err(error) => {
                     // What was issued before it failed still writes into pages that may be another's from now on.
                     let _ = synchronize(self.device);
-                    // Prompts are what needs the most memory, and all that is new: they fail, and the others go on without them.
+                    // Prompts are what needs the most memory, and all that is new: they fail, and the others go on
+                    // without them.
                     let otherwise = match error {
                         ExecutorError::Plot(_) => FailureReason::LookupFailed,
                         _ => FailureReason::ComputeFailed,
@@ -253,8 +254,8 @@ impl RunLane {
         outcome
     }
 
-    /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token. Whose logits are
-    /// not finite get none that means anything, and are told.
+    /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token. Whose
+    /// logits are not finite get none that means anything, and are told.
     pub fn step(&mut self, members: &mut [Running]) -> Result<Vec<RequestId>, ExecutorError> {
         for member in members.iter() {
             self.grow(member.request, self.kv.pages_for(member.counted()));
@@ -272,7 +273,7 @@ impl RunLane {
         let chunks: Vec<Chunk<'_>> = members.iter().map(chunk).collect();
         let decoder = self.decoder_of(&chunks)?;
         let step = decoder.step(&chunks, &self.kv)?;
-        if { self.plan.as_ref() }.is_none_or(|(segments, _)| segments != step.segments()) {
+        if self.plan.as_ref().is_none_or(|(segments, _)| segments != step.segments()) {
             self.plan = Some((step.segments().to_vec(), self.slots.plan(&step)?));
         }
         let plan = self.plan.as_ref().and_then(|(_, plan)| plan.as_ref());
@@ -347,13 +348,10 @@ impl RunLane {
         Ok(logits)
     }
 
-    /// Counts the tokens of the step that is over. Where all wait for the longest, a member that has ended goes on, and what it
-    /// makes is not counted.
+    /// Counts the tokens of the step that is over. Where all wait for the longest, a member that has ended goes on, and
+    /// what it makes is not counted.
     fn note_ended(&self, members: &mut [Running], step: u32) {
-        for member in members
-            .iter_mut()
-            .filter(|member| member.completes && !member.has_ended())
-        {
+        for member in members.iter_mut().filter(|member| member.completes && !member.has_ended()) {
             member.made += 1;
             let last = self.held[&member.request].ids.last();
             if member.made == member.left || (last.is_some() && last == self.end_of_sequence.as_ref()) {

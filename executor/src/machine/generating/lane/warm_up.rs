@@ -16,10 +16,7 @@ impl RunLane {
             false => &[(1, 1), (8, 1)],
         };
         let positions = self.positions();
-        for &(requests, pages) in shapes
-            .iter()
-            .filter(|(_, pages)| pages * self.kv.page_tokens() <= positions)
-        {
+        for &(requests, pages) in shapes.iter().filter(|(_, pages)| pages * self.kv.page_tokens() <= positions) {
             for _ in 0..3 {
                 self.step_over(requests, pages)?;
             }
@@ -35,7 +32,8 @@ impl RunLane {
         }
     }
 
-    /// Steps over whatever the cache's first pages hold: prompts of up to so many pages each, of different lengths, then what comes after half of each, then a token each.
+    /// Steps over whatever the cache's first pages hold: prompts of up to so many pages each, of different lengths,
+    /// then what comes after half of each, then a token each.
     fn step_over(&self, requests: u32, pages_each: u32) -> Result<(), ExecutorError> {
         let requests = requests.min(self.kv.pages() / pages_each);
         let most = self.kv.page_tokens() * pages_each;

@@ -1,5 +1,5 @@
-//! Workers that only take prompts in, and workers that go on from there: keys and values are copied for real, and the tokens are those of
-//! each request alone.
+//! Workers that only take prompts in, and workers that go on from there: keys and values are copied for real, and the
+//! tokens are those of each request alone.
 
 use tenantry_core::spec::DisaggregatedSpec;
 
@@ -17,9 +17,7 @@ fn apart(prefill_gpus: u32) -> GenerationSpec {
 
 /// Requests that make more than one token.
 fn copied() -> u64 {
-    (0..REQUESTS)
-        .filter(|&ticket| request(ticket).output_tokens > 1)
-        .count() as u64
+    (0..REQUESTS).filter(|&ticket| request(ticket).output_tokens > 1).count() as u64
 }
 
 #[test]
@@ -73,15 +71,14 @@ fn prefixes_are_shared_on_both_sides() {
 
 #[test]
 fn who_gives_up_at_any_time_leaves_the_others_alone() {
-    // One after the other gives up, from the first prompt on: in the queue, while prompts run, are copied, or tokens are made.
+    // One after the other gives up, from the first prompt on: in the queue, while prompts run, are copied, or tokens
+    // are made.
     let mut entries = requests();
     let cancelled = |ticket: u64| ticket.is_multiple_of(3);
-    let cancels = (0..REQUESTS)
-        .filter(|&ticket| cancelled(ticket))
-        .map(|ticket| Entry::Cancel {
-            at: request(ticket).arrival + Duration(ticket * 40_000),
-            ticket,
-        });
+    let cancels = (0..REQUESTS).filter(|&ticket| cancelled(ticket)).map(|ticket| Entry::Cancel {
+        at: request(ticket).arrival + Duration(ticket * 40_000),
+        ticket,
+    });
     entries.extend(cancels);
     entries.sort_by_key(Entry::at);
     let served = serve(apart(1), 2, 14, entries, |serving| serving);

@@ -24,9 +24,7 @@ fn fixture(name: &str) -> PathBuf {
 
 fn tensors(path: &Path) -> BTreeMap<String, Tensor> {
     let all = Tensor::read_safetensors(path).unwrap();
-    all.into_iter()
-        .map(|(name, tensor)| (name, tensor.to_kind(Kind::Float)))
-        .collect()
+    all.into_iter().map(|(name, tensor)| (name, tensor.to_kind(Kind::Float))).collect()
 }
 
 fn write(tensors: &BTreeMap<String, Tensor>, path: &Path) {
@@ -123,7 +121,8 @@ fn served(system: &SystemSpec, folder: &Path) -> (Served, Vec<String>) {
     (executed(system, &cluster, server, serving, entries), missing)
 }
 
-/// That each tenant's tokens are those of its model, and that who has the broken folder fails alone. Each request, its prompt and tokens.
+/// That each tenant's tokens are those of its model, and that who has the broken folder fails alone. Each request, its
+/// prompt and tokens.
 fn assert_own(served: &Served, models: &[Decoder]) -> Vec<(Request, Vec<i64>, Vec<i64>)> {
     let mut all = Vec::new();
     for request in short_requests() {
@@ -191,7 +190,8 @@ fn tenants_with_pefts_folders_get_the_tokens_of_their_merged_models() {
     );
 }
 
-/// The checkpoint's norms and positions are not what a decoder of that shape has by default: whole models compute with theirs.
+/// The checkpoint's norms and positions are not what a decoder of that shape has by default: whole models compute with
+/// theirs.
 #[test]
 fn tenants_with_whole_checkpoints_get_their_own_tokens() {
     let (adapters, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

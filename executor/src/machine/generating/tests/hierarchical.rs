@@ -65,8 +65,8 @@ fn hierarchical(generation: GenerationSpec, pipeline: PipelineSpec) -> SystemSpe
     system
 }
 
-/// How far a request's tokens are from the most likely ones, in logits, at worst: each is computed in full and alone, from what the tables say
-/// of every token, by the upper layers of the whole model with `tenant`'s adapters.
+/// How far a request's tokens are from the most likely ones, in logits, at worst: each is computed in full and alone,
+/// from what the tables say of every token, by the upper layers of the whole model with `tenant`'s adapters.
 fn regret(served: &Served, tables: &Tables, ticket: u64, tenant: u32) -> f64 {
     let (whole, own) = (whole(), request(ticket));
     let Store::Adapters(store) = &served.serving.store else {
@@ -89,9 +89,7 @@ fn regret(served: &Served, tables: &Tables, ticket: u64, tenant: u32) -> f64 {
         };
         let mut states = vec![0.0; tokens.len() * 48];
         let engine = Engine::new(1).unwrap();
-        tables
-            .retrieve_ends(&engine, &[(own.tenant, &tokens, 0)], &mut states)
-            .unwrap();
+        tables.retrieve_ends(&engine, &[(own.tenant, &tokens, 0)], &mut states).unwrap();
         let step = whole.step(&[chunk], &kv).unwrap();
         let plan = step.plan_adapters(&cache, AdapterImplementation::Loop).unwrap();
         let adapters = Some(TenantParameters::Adapters(Adapters::new(&cache, &plan)));
@@ -129,7 +127,8 @@ fn looked_up() -> u64 {
     (0..REQUESTS).map(tokens).sum()
 }
 
-/// Whenever prompts are looked up, in whatever pieces they come, and whoever leaves in between: the tokens are those of each request alone.
+/// Whenever prompts are looked up, in whatever pieces they come, and whoever leaves in between: the tokens are those of
+/// each request alone.
 #[test]
 fn tokens_above_a_table_are_those_of_each_request_alone() {
     let tables = tables(&TABLES, &PLOT);
@@ -167,7 +166,8 @@ fn tokens_above_a_table_are_those_of_each_request_alone() {
     }
 }
 
-/// The root table is cut under its reader: whose rows are gone fails with the reason, in mid-stream too, and nothing else stops.
+/// The root table is cut under its reader: whose rows are gone fails with the reason, in mid-stream too, and nothing
+/// else stops.
 #[test]
 fn a_table_cut_under_its_reader_fails_who_needs_what_is_gone() {
     let folder = tempfile::tempdir().unwrap();

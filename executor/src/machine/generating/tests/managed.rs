@@ -31,10 +31,7 @@ fn cancelled_in_mid_stream(after_ms: u64) -> bool {
     let served = serve(generation(), 1, 60, entries, |serving| serving);
     let mut cut = false;
     for (&ticket, finish) in &served.finished {
-        let regret = served
-            .generated
-            .contains_key(&ticket)
-            .then(|| served.regret(ticket, finish.tenant));
+        let regret = served.generated.contains_key(&ticket).then(|| served.regret(ticket, finish.tenant));
         assert!(
             regret.is_none_or(|regret| regret < 1e-3),
             "ticket {ticket} is off by {regret:?}"
@@ -53,7 +50,8 @@ fn cancelled_in_mid_stream(after_ms: u64) -> bool {
     cut
 }
 
-/// Whose tenant is deleted fails where it waits and ends where it runs; tenants that are updated go on with what they began with.
+/// Whose tenant is deleted fails where it waits and ends where it runs; tenants that are updated go on with what they
+/// began with.
 #[test]
 fn tenants_change_and_go_while_others_generate() {
     let at = Time::ZERO + Duration::from_millis(2);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The answer depends on the tenant and the input, never on the batch, the pipeline, the swapping or the implementation.
+/// The answer depends on the tenant and the input, never on the batch, the pipeline, the swapping or the
+/// implementation.
 #[test]
 fn batching_and_swapping_do_not_change_an_answer() {
     let alone = system(
@@ -33,7 +34,8 @@ fn batching_and_swapping_do_not_change_an_answer() {
     }
 }
 
-/// Tagging heads: each token of each request gets the label that its tenant's head gives it, whatever the batch and its padding.
+/// Tagging heads: each token of each request gets the label that its tenant's head gives it, whatever the batch and its
+/// padding.
 #[test]
 fn heads_label_every_token() {
     let mut alone = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
@@ -46,26 +48,18 @@ fn heads_label_every_token() {
         .map(|ticket| {
             let tokens = tokens_of(ticket) as usize;
             let mut stream = draws.about(ticket);
-            let ids: Vec<i64> = (0..tokens)
-                .map(|_| stream.below(model.vocabulary.into()) as i64)
-                .collect();
+            let ids: Vec<i64> = (0..tokens).map(|_| stream.below(model.vocabulary.into()) as i64).collect();
             let input = encoder.input(&[ids], tokens).unwrap();
             let hidden = encoder.embed(&input).unwrap();
             let hidden = encoder.layers(hidden, 0..model.layers as usize, &input, None).unwrap();
-            let labels = heads
-                .tag(&hidden, &[tenant_of(ticket)])
-                .unwrap()
-                .argmax(2, false)
-                .get(0);
+            let labels = heads.tag(&hidden, &[tenant_of(ticket)]).unwrap().argmax(2, false).get(0);
             Tagged {
                 ticket,
-                labels: (0..tokens as i64)
-                    .map(|token| labels.int64_value(&[token]) as u32)
-                    .collect(),
+                labels: (0..tokens as i64).map(|token| labels.int64_value(&[token]) as u32).collect(),
             }
         })
         .collect();
-    let labels: BTreeSet<u32> = { expected.iter() }.flat_map(|tagged| tagged.labels.clone()).collect();
+    let labels: BTreeSet<u32> = expected.iter().flat_map(|tagged| tagged.labels.clone()).collect();
     assert!(labels.len() > 1, "the heads tell tokens apart");
     let batched = {
         let mut batched = system(TenantState::Head, BATCHED, PipelineSpec::SYNCHRONOUS);
@@ -120,7 +114,8 @@ fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
     }
 }
 
-/// A tenant's adapters make logits that are no numbers: its requests fail, and who shares batches with them is answered as without.
+/// A tenant's adapters make logits that are no numbers: its requests fail, and who shares batches with them is answered
+/// as without.
 #[test]
 fn only_who_has_no_finite_logits_fails() {
     for heads in [HeadTask::Classification, HeadTask::Tagging] {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Adapters in the upper layers, every pipeline: the answers are those of the parts put together by hand, and every fragment is accounted for.
+/// Adapters in the upper layers, every pipeline: the answers are those of the parts put together by hand, and every
+/// fragment is accounted for.
 #[test]
 fn looked_up_representations_lead_to_the_same_answers_in_every_pipeline() {
     let tables = tables(&TABLES, &PLOT);
@@ -50,8 +51,8 @@ fn looked_up_representations_lead_to_the_same_answers_in_every_pipeline() {
     );
 }
 
-/// Eq. 3 matters: where a domain's version of the lower layers has learnt something else than the generic one, tenants of the domain get
-/// answers that the root alone would not give, and exactly those that the domain's rows lead to.
+/// Eq. 3 matters: where a domain's version of the lower layers has learnt something else than the generic one, tenants
+/// of the domain get answers that the root alone would not give, and exactly those that the domain's rows lead to.
 #[test]
 fn a_domains_own_representations_lead_to_answers_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,11 +80,7 @@ fn a_domains_own_representations_lead_to_answers_of_its_own() {
     let (record, answers) = serve_with(&system, 0, Some(tables), |_| {});
     assert_eq!(record.lookups.unwrap().domain_hits, 0);
     assert_eq!(answers, by_root);
-    let changed = by_domain
-        .iter()
-        .zip(&by_root)
-        .filter(|(domain, root)| domain != root)
-        .count();
+    let changed = by_domain.iter().zip(&by_root).filter(|(domain, root)| domain != root).count();
     assert!(changed > 0, "of {REQUESTS}");
 }
 
@@ -112,7 +109,8 @@ fn tenants_own_upper_layers_are_swapped_under_a_table() {
     }
 }
 
-/// The root table is cut under its reader: whose rows are gone fails with the reason, the others are served, and nothing else stops.
+/// The root table is cut under its reader: whose rows are gone fails with the reason, the others are served, and
+/// nothing else stops.
 #[test]
 fn a_table_cut_under_its_reader_fails_the_batches_that_need_what_is_gone() {
     let folder = tempfile::tempdir().unwrap();

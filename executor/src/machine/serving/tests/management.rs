@@ -6,7 +6,8 @@ fn manage(change: Change) -> Entry {
     Entry::Manage(ManageRequest { at: Time::ZERO, change })
 }
 
-/// A tenant that is updated answers by its new version from then on, one that is deleted not at all, and all others as ever.
+/// A tenant that is updated answers by its new version from then on, one that is deleted not at all, and all others as
+/// ever.
 #[test]
 fn tenants_change_and_go_while_others_are_served() {
     let models = system(
@@ -48,8 +49,8 @@ fn tenants_change_and_go_while_others_are_served() {
     }
 }
 
-/// While its layers come one by one, a slot's block is the one that was begun with; once it has come in whole nobody holds it for the slot, so that a
-/// tenant that is deleted or replaced leaves host memory.
+/// While its layers come one by one, a slot's block is the one that was begun with; once it has come in whole nobody
+/// holds it for the slot, so that a tenant that is deleted or replaced leaves host memory.
 #[test]
 fn what_has_come_in_whole_is_let_go_of() {
     let system = system(
@@ -64,7 +65,8 @@ fn what_has_come_in_whole_is_let_go_of() {
     let all = Layers::all(system.pool.model.layers);
     let one_by_one: Vec<Layers> = all.each().collect();
     for (copies, expected) in [(&one_by_one[..], &[2, 0][..]), (&[all], &[0])] {
-        let held: Vec<usize> = { copies.iter() }
+        let held: Vec<usize> = copies
+            .iter()
             .map(|&layers| {
                 let copy = CopyIn {
                     layers,
@@ -133,12 +135,13 @@ impl Observer for UntilManaged {
     }
 }
 
-/// A tenant is deleted while a batch with one of its requests runs: that request is answered as ever, those of it that wait fail with
-/// the reason, later ones are refused, and the others never notice.
+/// A tenant is deleted while a batch with one of its requests runs: that request is answered as ever, those of it that
+/// wait fail with the reason, later ones are refused, and the others never notice.
 #[test]
 fn a_tenant_is_deleted_in_flight() {
     const DELETED: u32 = 2;
-    // All at once, the tenant's own first: one of them is in the first batch, and another behind all that a lane has in hand.
+    // All at once, the tenant's own first: one of them is in the first batch, and another behind all that a lane has in
+    // hand.
     let mut burst: Vec<Request> = requests(Time::ZERO)
         .into_iter()
         .filter_map(|entry| match entry {
@@ -146,17 +149,16 @@ fn a_tenant_is_deleted_in_flight() {
             _ => None,
         })
         .collect();
-    let own: Vec<u64> = { burst.iter() }
-        .filter(|request| request.tenant == DELETED)
-        .map(|request| request.ticket)
-        .collect();
+    let own: Vec<u64> =
+        burst.iter().filter(|request| request.tenant == DELETED).map(|request| request.ticket).collect();
     let (first, last) = (own[0], *own.last().unwrap());
     burst.sort_by_key(|request| match request.ticket {
         ticket if ticket == first => 0,
         ticket if own.contains(&ticket) => 2,
         _ => 1,
     });
-    let mut entries: Vec<Entry> = { burst.iter() }
+    let mut entries: Vec<Entry> = burst
+        .iter()
         .map(|&request| {
             Entry::Request(Request {
                 arrival: match request.ticket {
@@ -197,7 +199,7 @@ fn a_tenant_is_deleted_in_flight() {
         assert_eq!(record.rejected.get(&RejectReason::Deleted), Some(&1), "{pipeline:?}");
         assert_eq!(record.counts.served, REQUESTS - waited - 1, "{pipeline:?}");
         assert_eq!(record.management.made["delete"], 1);
-        let of_ticket = |ticket| { answers.iter() }.find(|answer| answer.ticket == ticket);
+        let of_ticket = |ticket| answers.iter().find(|answer| answer.ticket == ticket);
         assert!(of_ticket(first).is_some(), "{pipeline:?}: what ran goes on");
         let lost = |answer: &Answer| !expected.contains(answer);
         assert!(!answers.iter().any(lost), "{pipeline:?}");
@@ -251,8 +253,8 @@ fn told_of(lanes: Lanes, said: &Sender<Said>) -> Lanes {
     lanes.into_iter().map(telling).collect()
 }
 
-/// Two versions of each domain's rows, in turns: from an update on a domain's requests are answered by the other, and what was looked up before
-/// keeps what it found, although it computes later.
+/// Two versions of each domain's rows, in turns: from an update on a domain's requests are answered by the other, and
+/// what was looked up before keeps what it found, although it computes later.
 #[test]
 fn an_update_of_a_domain_changes_the_answers_from_then_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -261,11 +263,8 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
     let further = |domain, update| layers(100 + u64::from(100 * update + domain));
     let tables = tables_of(&folder, "updated", &PLOT, &layers(SEED), &further, true);
     let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
-    let expected = || -> Vec<u32> {
-        (0..REQUESTS)
-            .map(|ticket| expected_class(&tables, &encoder, None, ticket))
-            .collect()
-    };
+    let expected =
+        || -> Vec<u32> { (0..REQUESTS).map(|ticket| expected_class(&tables, &encoder, None, ticket)).collect() };
     let update_all = || (0..PLOT.domains).for_each(|domain| tables.reload(domain).unwrap());
     let first = expected();
     update_all();
@@ -273,8 +272,8 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
     update_all();
     assert_eq!(expected(), first, "the versions take turns");
 
-    // A batch of eight is looked up first, half of whose answers an update changes. Then all domains are updated, and only then is it computed and are
-    // others looked up.
+    // A batch of eight is looked up first, half of whose answers an update changes. Then all domains are updated, and
+    // only then is it computed and are others looked up.
     let changes = |ticket: &u64| first[*ticket as usize] != second[*ticket as usize];
     let half = |changing: bool| (0..REQUESTS).filter(move |ticket| changes(ticket) == changing).take(4);
     let held: BTreeSet<u64> = half(true).chain(half(false)).collect();
@@ -293,7 +292,7 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
             change: Change::domain(domain, Action::Update),
         })
     };
-    let entries = { early.into_iter() }.chain((0..PLOT.domains).map(update)).chain(late);
+    let entries = early.into_iter().chain((0..PLOT.domains).map(update)).chain(late);
     let (said, told) = mpsc::channel();
     let (looked_up, updates) = mpsc::channel();
     let (updated, computing) = mpsc::channel();
@@ -365,9 +364,7 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
 fn an_update_that_fails_changes_nothing() {
     let system = system(adapters(AdapterImplementation::Loop), BATCHED, PipelineSpec::PREFETCH);
     let (_, expected) = serve(&system, 9, |_| {});
-    let entries = requests(Time::ZERO)
-        .into_iter()
-        .chain([manage(Change::tenant(1, Action::Update))]);
+    let entries = requests(Time::ZERO).into_iter().chain([manage(Change::tenant(1, Action::Update))]);
     let (record, answers) = serve_entries(&system, 9, None, entries.collect(), |serving| {
         // Without what it would be read from.
         serving.manager = Manager::new(serving.store.sets(), None);

@@ -1,4 +1,5 @@
-//! Runtimes on real threads: what their instances hold, how wide they compute, and what becomes of answers while they are replaced.
+//! Runtimes on real threads: what their instances hold, how wide they compute, and what becomes of answers while they
+//! are replaced.
 
 use tenantry_core::ids::{InstanceId, RequestId};
 use tenantry_core::op::{BatchShape, Infer, LoadRuntime, NO_SLOT, Sequence};
@@ -89,8 +90,8 @@ fn streams_are_answered_by_their_own_models() {
     assert_eq!(answers, (0..REQUESTS).map(expected).collect::<Vec<_>>());
 }
 
-/// Runtimes of two lengths on two threads: what a request is padded to does not change its answer, and instances change their
-/// runtimes as a solver on a lane of its own says.
+/// Runtimes of two lengths on two threads: what a request is padded to does not change its answer, and instances change
+/// their runtimes as a solver on a lane of its own says.
 #[test]
 fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
     let (_, expected) = serve(&head(), 0, |_| {});
@@ -102,8 +103,8 @@ fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
     assert!(fleet.decisions > 0 && fleet.allocations[0].1 == [1, 2], "{fleet:?}");
 }
 
-/// The same where static runtimes are compiled, as on a GPU: an instance computes what was loaded last, and a runtime's length is not its
-/// answer.
+/// The same where static runtimes are compiled, as on a GPU: an instance computes what was loaded last, and a runtime's
+/// length is not its answer.
 #[test]
 fn compiled_runtimes_answer_as_padded_ones_do() {
     let models = two_models();
@@ -128,7 +129,8 @@ fn compiled_runtimes_answer_as_padded_ones_do() {
     assert_eq!(instance.computes.compiled.len(), 1);
 }
 
-/// Also where passes before the run fail: what is not compiled then would be in the middle of it. Those passes are of one request, as all others.
+/// Also where passes before the run fail: what is not compiled then would be in the middle of it. Those passes are of
+/// one request, as all others.
 #[test]
 fn runtimes_are_compiled_whatever_fails_before() {
     let (_, _, mut serving) = provisioned(&with_runtimes(head(), &two_models()), 0, None);
@@ -205,20 +207,14 @@ impl Instance {
         for ticket in 0..REQUESTS {
             let batch = padded(ticket, 20);
             self.computes.perform(&OpKind::Infer(Infer { runtime }), &batch);
-            failed.extend(
-                batch
-                    .failures
-                    .into_inner()
-                    .unwrap()
-                    .iter()
-                    .map(|failure| failure.reason),
-            );
+            failed.extend(batch.failures.into_inner().unwrap().iter().map(|failure| failure.reason));
         }
         (std::mem::take(&mut *self.answers.lock().unwrap()), failed)
     }
 }
 
-/// An instance holds the model that it was deployed with or that was loaded last, and no other stream's; a load that fails is told.
+/// An instance holds the model that it was deployed with or that was loaded last, and no other stream's; a load that
+/// fails is told.
 #[test]
 fn an_instance_has_the_model_that_was_loaded_last() {
     let models = two_models();

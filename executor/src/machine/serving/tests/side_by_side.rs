@@ -16,8 +16,8 @@ impl Observer for AllOps {
     }
 }
 
-/// A lane one op of which is held until an op of another lane runs beside it: neither ends before both have started, however busy the
-/// machine is. Where the pipeline does not let them run at once, nobody comes.
+/// A lane one op of which is held until an op of another lane runs beside it: neither ends before both have started,
+/// however busy the machine is. Where the pipeline does not let them run at once, nobody comes.
 struct Meeting {
     lane: Box<dyn Perform>,
     /// Which ops are counted, and how many of them come before the one that is held.
@@ -108,9 +108,10 @@ fn layers_of(op: &OpRan) -> std::ops::Range<usize> {
     }
 }
 
-/// Fig. 10 as it is executed: synchronously nothing runs beside anything; with retrieval ahead, the next batch is looked up while one computes,
-/// and no adapters come in; with adapters ahead, the next batch's come in too; layer by layer, the next layer's. What computes never runs beside
-/// what it needs. Each lane is busy with one op at a time, as long as its ops take, and idle between them.
+/// Fig. 10 as it is executed: synchronously nothing runs beside anything; with retrieval ahead, the next batch is
+/// looked up while one computes, and no adapters come in; with adapters ahead, the next batch's come in too; layer by
+/// layer, the next layer's. What computes never runs beside what it needs. Each lane is busy with one op at a time, as
+/// long as its ops take, and idle between them.
 #[test]
 fn each_pipeline_runs_side_by_side_what_it_says() {
     let tables = tables(&TABLES, &PLOT);

@@ -25,7 +25,8 @@ impl Kind for Vast {
     }
 }
 
-/// The sizes promise room, and there is none: what libtorch refuses to load is refused alone, and leaves the others' answers as they are.
+/// The sizes promise room, and there is none: what libtorch refuses to load is refused alone, and leaves the others'
+/// answers as they are.
 #[test]
 fn a_task_for_which_the_device_has_no_memory_is_refused_alone() {
     static WITH_VAST: [&dyn Kind; 5] = [KINDS[0], KINDS[1], KINDS[2], &Vast, KINDS[4]];

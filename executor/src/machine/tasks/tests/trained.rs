@@ -7,7 +7,8 @@ fn fixture(name: &str) -> std::path::PathBuf {
     fixtures.join(name)
 }
 
-/// Hugging Face's heads, handed in as a task's file, put out what its own classes do (`fixtures/make_tiny_classifiers.py`).
+/// Hugging Face's heads, handed in as a task's file, put out what its own classes do
+/// (`fixtures/make_tiny_classifiers.py`).
 #[test]
 fn a_head_over_a_pooler_answers_as_the_reference_does() {
     for (name, [pooler, classifier], activation) in [
@@ -22,10 +23,7 @@ fn a_head_over_a_pooler_answers_as_the_reference_does() {
         let folder = fixture(name);
         let shape = ClassifierConfig::read(&folder.join("config.json"), name).unwrap().shape;
         let read = |file: &str| -> BTreeMap<String, Tensor> {
-            Tensor::read_safetensors(folder.join(file))
-                .unwrap()
-                .into_iter()
-                .collect()
+            Tensor::read_safetensors(folder.join(file)).unwrap().into_iter().collect()
         };
         let checkpoint = read("model.safetensors");
         let mut parameters = Parameters::default();
@@ -53,9 +51,7 @@ fn a_head_over_a_pooler_answers_as_the_reference_does() {
         let whole = |name: &str| Vec::<Vec<i64>>::try_from(&expected[name]).unwrap();
         let lengths = Vec::<i64>::try_from(&expected["lengths"]).unwrap();
         let cut = |mut rows: Vec<Vec<i64>>| {
-            rows.iter_mut()
-                .zip(&lengths)
-                .for_each(|(row, &length)| row.truncate(length as usize));
+            rows.iter_mut().zip(&lengths).for_each(|(row, &length)| row.truncate(length as usize));
             rows
         };
         let (ids, segments) = (cut(whole("ids")), cut(whole("segments")));
@@ -67,19 +63,15 @@ fn a_head_over_a_pooler_answers_as_the_reference_does() {
         let hidden = encoder.embed(&input).unwrap();
         let hidden = encoder.layers(hidden, 0..shape.layers as usize, &input, None).unwrap();
         let tenants = vec![1; ids.len()];
-        let logits = |poolers: &Poolers| {
-            heads
-                .forward(&poolers.forward(&hidden, &tenants).unwrap(), &tenants)
-                .unwrap()
-        };
+        let logits = |poolers: &Poolers| heads.forward(&poolers.forward(&hidden, &tenants).unwrap(), &tenants).unwrap();
         let off = |logits: Tensor| (logits - &expected["logits"]).abs().max().double_value(&[]);
         assert!(off(logits(&poolers)) < 2e-5, "{name}: {}", off(logits(&poolers)));
         assert!(off(logits(&Poolers::default())) > 1e-2, "{name}: the pooler matters");
     }
 }
 
-/// Two checkpoints of Hugging Face's as shared models, and a file for each task, with a classification layer of its own for six in seven, every other one over a
-/// pooler; a second registration of task 5 finds a first one that was refused.
+/// Two checkpoints of Hugging Face's as shared models, and a file for each task, with a classification layer of its own
+/// for six in seven, every other one over a pooler; a second registration of task 5 finds a first one that was refused.
 #[test]
 fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,10 +108,7 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
         let (model, kind) = (task as usize / 5 % 2, registration.kind.clone());
         registration.model = ["first", "second"][model].into();
         let mut parameters = kind_named(&kind).unwrap().random(shape, &sizes, 11, task);
-        let resident = kind_named(&kind)
-            .unwrap()
-            .check(&Reader::new(&parameters), shape)
-            .unwrap();
+        let resident = kind_named(&kind).unwrap().check(&Reader::new(&parameters), shape).unwrap();
         alone.push(Alone::of(&shared_models[model], &kind, parameters.clone()));
         if task % 7 > 0 {
             let classes = 1 + task as usize % 7;
@@ -158,13 +147,9 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
     let class_of = |ticket: u64, hidden_of: &dyn Fn(usize, &[i64]) -> Tensor| {
         let task = (ticket * 7 % u64::from(TASKS)) as u32;
         let mut draws = Draws::new(3, Purpose::Tokens).about(ticket);
-        let ids: Vec<i64> = (0..1 + ticket % 24)
-            .map(|_| draws.below(shape.vocabulary.into()) as i64)
-            .collect();
+        let ids: Vec<i64> = (0..1 + ticket % 24).map(|_| draws.below(shape.vocabulary.into()) as i64).collect();
         let hidden = hidden_of(task as usize, &ids).get(0);
-        let parameters = Parameters::read(&folder.path().join(format!("{task}.safetensors")))
-            .unwrap()
-            .2;
+        let parameters = Parameters::read(&folder.path().join(format!("{task}.safetensors"))).unwrap().2;
         let linear = |[weight, bias]: [&str; 2], hidden: &Tensor| {
             let tensor = |name| parameters.get(name).unwrap().tensor().unwrap();
             tensor(weight).mv(hidden) + tensor(bias)

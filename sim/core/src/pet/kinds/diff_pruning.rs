@@ -25,9 +25,7 @@ fn check_csr(starts: &[i32], columns: &[i32], width: u64) -> Result<(), Unfit> {
     }
     for row in starts.windows(2) {
         let row = &columns[row[0] as usize..row[1] as usize];
-        let outside = row
-            .iter()
-            .find(|&&column| !u64::try_from(column).is_ok_and(|column| column < width));
+        let outside = row.iter().find(|&&column| !u64::try_from(column).is_ok_and(|column| column < width));
         let unsorted = row.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
         if let Some(column) = outside.or(unsorted) {
             return Err(Unfit {

@@ -1,8 +1,8 @@
-//! What each kind of parameter-efficient task is to whoever plans, prices and checks it without computing it: its tensors, what they weigh on the
-//! device, and what its operators do.
+//! What each kind of parameter-efficient task is to whoever plans, prices and checks it without computing it: its
+//! tensors, what they weigh on the device, and what its operators do.
 //!
-//! A new kind is one file here that implements [`Rules`], and its line in [`rules`]; `work` and `tensors` add up what the files say. Read
-//! `bit_fit.rs` for the shortest.
+//! A new kind is one file here that implements [`Rules`], and its line in [`rules`]; `work` and `tensors` add up what
+//! the files say. Read `bit_fit.rs` for the shortest.
 
 mod adapters;
 mod bit_fit;
@@ -40,7 +40,8 @@ impl Place {
         }
     }
 
-    /// Those of an encoder layer, in the order of a forward pass, the norms last. Query, key and value are one linear layer.
+    /// Those of an encoder layer, in the order of a forward pass, the norms last. Query, key and value are one linear
+    /// layer.
     pub fn all(shape: &ModelShape) -> [Place; 6] {
         let (hidden, intermediate) = (u64::from(shape.hidden), u64::from(shape.intermediate));
         let linear = |name, outputs, inputs| Place::Linear { name, outputs, inputs };
@@ -74,7 +75,8 @@ pub(super) enum Element {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     Is(usize),
-    /// The task's own (a rank, a bottleneck, a number of elements), so much at least; the same in all tensors of a place.
+    /// The task's own (a rank, a bottleneck, a number of elements), so much at least; the same in all tensors of a
+    /// place.
     AtLeast(usize),
     /// Likewise, from so much to so much.
     Between(usize, usize),
@@ -110,8 +112,8 @@ pub(super) trait Rules: Sync {
         false
     }
 
-    /// What the content of its tensors there takes on the device beside their own numbers and indices. `data` are their elements, in the order of
-    /// [`tensors`](Self::tensors), which fit.
+    /// What the content of its tensors there takes on the device beside their own numbers and indices. `data` are their
+    /// elements, in the order of [`tensors`](Self::tensors), which fit.
     ///
     /// # Errors
     /// What element types and shapes do not show.
@@ -125,12 +127,14 @@ pub(super) trait Rules: Sync {
     /// What its operator does there for each token.
     fn work(&self, place: Place, sizes: &PetSizes) -> TokenWork;
 
-    /// Whether its operators can be added to the shared model's parameters, so that a task's full model is of the shared one's shape.
+    /// Whether its operators can be added to the shared model's parameters, so that a task's full model is of the
+    /// shared one's shape.
     fn merges(&self) -> bool {
         true
     }
 
-    /// Whether it is a mask with an element for each weight of the linear layers, of which a registration may state the number.
+    /// Whether it is a mask with an element for each weight of the linear layers, of which a registration may state the
+    /// number.
     fn masks_weights(&self) -> bool {
         false
     }

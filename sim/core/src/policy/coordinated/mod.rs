@@ -1,17 +1,18 @@
 //! Which of a pool's queries run together when tasks share a model (PetS, section 4.1 and Algorithm 1).
 //!
-//! A batch of `n` queries padded to `l` tokens costs `α[n][l]` for what all tasks share, and `β[kind][n][l]` for the operators
-//! of each task's mini-batch in it (Eq. 2). [`Planner::plan`] splits a pool into batches by one of six [`Batching`]s; a
-//! [`Plan`] says which queries, in which order, so that every batch and every mini-batch is one contiguous stretch.
+//! A batch of `n` queries padded to `l` tokens costs `α[n][l]` for what all tasks share, and `β[kind][n][l]` for the
+//! operators of each task's mini-batch in it (Eq. 2). [`Planner::plan`] splits a pool into batches by one of six
+//! [`Batching`]s; a [`Plan`] says which queries, in which order, so that every batch and every mini-batch is one
+//! contiguous stretch.
 //!
-//! Both dynamic programs are optimal over *contiguous splits* of queries sorted by length, and each looks at its own table
-//! only. The plan is therefore not the cheapest of all: over 300 random pools of 8 queries and 3 tasks, with the tables of
-//! `tests.rs`, a coordinated plan costs 0.3 % more than the best of all partitions on average and 7.5 % more at worst, an α-only
-//! one 0.2 % and 3.9 % (`the_gap_to_the_best_of_all_partitions` prints them).
+//! Both dynamic programs are optimal over *contiguous splits* of queries sorted by length, and each looks at its own
+//! table only. The plan is therefore not the cheapest of all: over 300 random pools of 8 queries and 3 tasks, with the
+//! tables of `tests.rs`, a coordinated plan costs 0.3 % more than the best of all partitions on average and 7.5 % more
+//! at worst, an α-only one 0.2 % and 3.9 % (`the_gap_to_the_best_of_all_partitions` prints them).
 //!
-//! Two misprints of the paper are mended. Eq. 5 prices a batch by the length of its *first* mini-batch, `L_j`; in ascending
-//! order its longest is the last, `L_i`, as in line 23 of Algorithm 1. And batches have a largest size, which activation
-//! memory sets: [`Tables::max_batch`].
+//! Two misprints of the paper are mended. Eq. 5 prices a batch by the length of its *first* mini-batch, `L_j`; in
+//! ascending order its longest is the last, `L_i`, as in line 23 of Algorithm 1. And batches have a largest size, which
+//! activation memory sets: [`Tables::max_batch`].
 
 mod pool;
 mod split;
@@ -48,25 +49,27 @@ pub enum Batching {
         /// Queries in a batch, at least 1; at most the tables' largest batch are taken.
         size: u32,
     },
-    /// Sorted by length and split by what the shared model costs, each query by itself; those of a task in one batch then run as one mini-batch.
+    /// Sorted by length and split by what the shared model costs, each query by itself; those of a task in one batch
+    /// then run as one mini-batch.
     AlphaOnly,
     /// Each task's queries split by what its operators cost, and each mini-batch run as a batch.
     BetaOnly,
-    /// Each task's queries split by what its operators cost, then mini-batches put together by what the shared model costs
-    /// (Algorithm 1).
+    /// Each task's queries split by what its operators cost, then mini-batches put together by what the shared model
+    /// costs (Algorithm 1).
     Coordinated,
     /// Coordinated where lengths differ little, α-only where they differ much (PetS, section 6.4, last sentence).
     ByVariance {
         /// The largest standard deviation of the pool's lengths, in tokens, at which it is coordinated.
         std_tokens_max: f64,
     },
-    /// Planned both ways, coordinated and α-only, and run as it takes less by the tables. Not the paper's: which of the two is better
-    /// depends on queries a task as much as on lengths.
+    /// Planned both ways, coordinated and α-only, and run as it takes less by the tables. Not the paper's: which of the
+    /// two is better depends on queries a task as much as on lengths.
     Cheaper,
 }
 
 impl Batching {
-    /// By which of them this pool is planned. Of two plans the one that takes less by the tables is kept, of equals the first.
+    /// By which of them this pool is planned. Of two plans the one that takes less by the tables is kept, of equals the
+    /// first.
     pub fn rules(self, pool: &[Query]) -> &'static [PoolBatching] {
         match self {
             Batching::Fixed { .. } => &[PoolBatching::Fixed],
@@ -212,11 +215,9 @@ impl Planner {
     }
 
     fn alpha_only(&mut self, tables: &Tables) {
-        self.queries
-            .sort_unstable_by_key(|query| (query.tokens, query.task, query.id));
+        self.queries.sort_unstable_by_key(|query| (query.tokens, query.task, query.id));
         let lengths = self.queries.iter().map(|query| (1, query.tokens));
-        self.split
-            .split(lengths, tables.max_batch(), |tokens| tables.shared_row(tokens));
+        self.split.split(lengths, tables.max_batch(), |tokens| tables.shared_row(tokens));
         for index in 0..self.split.stretches.len() {
             let stretch = self.split.stretches[index].clone();
             self.put_by_task(tables, stretch);
@@ -225,8 +226,7 @@ impl Planner {
 
     fn beta_only(&mut self, tables: &Tables) {
         self.mini_batches(tables);
-        self.minis
-            .sort_unstable_by_key(|mini| (mini.tokens, mini.task, mini.first));
+        self.minis.sort_unstable_by_key(|mini| (mini.tokens, mini.task, mini.first));
         for index in 0..self.minis.len() {
             self.put(tables, index..index + 1);
         }
@@ -234,11 +234,9 @@ impl Planner {
 
     fn coordinated(&mut self, tables: &Tables) {
         self.mini_batches(tables);
-        self.minis
-            .sort_unstable_by_key(|mini| (mini.tokens, mini.task, mini.first));
+        self.minis.sort_unstable_by_key(|mini| (mini.tokens, mini.task, mini.first));
         let sizes = self.minis.iter().map(|mini| (mini.count, mini.tokens));
-        self.split
-            .split(sizes, tables.max_batch(), |tokens| tables.shared_row(tokens));
+        self.split.split(sizes, tables.max_batch(), |tokens| tables.shared_row(tokens));
         for index in 0..self.split.stretches.len() {
             let stretch = self.split.stretches[index].clone();
             self.minis[stretch.clone()].sort_unstable_by_key(|mini| (mini.task, mini.first));
@@ -248,14 +246,12 @@ impl Planner {
 
     /// Step 1 of Algorithm 1: each task's queries, ascending by length, split by what its operators cost (Eq. 4).
     fn mini_batches(&mut self, tables: &Tables) {
-        self.queries
-            .sort_unstable_by_key(|query| (query.task, query.tokens, query.id));
+        self.queries.sort_unstable_by_key(|query| (query.task, query.tokens, query.id));
         let mut first = 0;
         for queries in self.queries.chunk_by(|a, b| a.task == b.task) {
             let (task, kind) = (queries[0].task, queries[0].kind);
             let lengths = queries.iter().map(|query| (1, query.tokens));
-            self.split
-                .split(lengths, tables.max_batch(), |tokens| tables.task_row(kind, tokens));
+            self.split.split(lengths, tables.max_batch(), |tokens| tables.task_row(kind, tokens));
             self.minis.extend(self.split.stretches.iter().map(|stretch| MiniBatch {
                 task,
                 kind,

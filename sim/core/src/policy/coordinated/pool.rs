@@ -1,6 +1,6 @@
-//! A whole pool as a question that any machine can answer: queries to several shared models, and what the card says of these. Planning is
-//! work of the host, so that it is an op on a lane like any other ([`crate::op::PlanPool`]), and the server hears of the plan when that has
-//! ended.
+//! A whole pool as a question that any machine can answer: queries to several shared models, and what the card says of
+//! these. Planning is work of the host, so that it is an op on a lane like any other ([`crate::op::PlanPool`]), and the
+//! server hears of the plan when that has ended.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ pub struct PlannedBatch {
     pub members: Vec<(u32, u32)>,
 }
 
-/// The batches of a pool: those of one model after the other, each model's shortest first except where their size is fixed.
+/// The batches of a pool: those of one model after the other, each model's shortest first except where their size is
+/// fixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolPlan {
     /// At least one.

@@ -1,4 +1,5 @@
-//! The dynamic program of both steps: a sequence of items, ascending by length, is split into stretches of least total cost.
+//! The dynamic program of both steps: a sequence of items, ascending by length, is split into stretches of least total
+//! cost.
 
 use std::ops::Range;
 
@@ -27,9 +28,10 @@ pub(super) struct CostRow<'a> {
 }
 
 impl Scratch {
-    /// Splits `items`, each a number of queries and their longest length, ascending by length, into stretches of at most
-    /// `max` queries: the least sum of each stretch's cost at its size and its last item's length (Eq. 4, and Eq. 5 with
-    /// `L_i`). Among equals, later stretches are as short as can be. Puts the result into [`stretches`](Self::stretches).
+    /// Splits `items`, each a number of queries and their longest length, ascending by length, into stretches of at
+    /// most `max` queries: the least sum of each stretch's cost at its size and its last item's length (Eq. 4, and Eq.
+    /// 5 with `L_i`). Among equals, later stretches are as short as can be. Puts the result into
+    /// [`stretches`](Self::stretches).
     ///
     /// An item of more than `max` queries is not among the items: mini-batches have been split under the same limit.
     pub fn split<'a>(&mut self, items: impl Iterator<Item = (u32, u32)>, max: u32, row: impl Fn(u32) -> CostRow<'a>) {

@@ -33,8 +33,8 @@ pub struct TablesError {
 }
 
 impl Tables {
-    /// Fills the tables, with costs whose sum over a pool stays below 2⁶⁴: `shared_ns(n, l)` is the latency of the shared model, `task_ns(kind, n, l)` that of one task's
-    /// operators in all layers.
+    /// Fills the tables, with costs whose sum over a pool stays below 2⁶⁴: `shared_ns(n, l)` is the latency of the
+    /// shared model, `task_ns(kind, n, l)` that of one task's operators in all layers.
     ///
     /// # Errors
     /// A limit of 0, or limits whose tables would take gigabytes.

@@ -5,7 +5,8 @@ use tenantry_traces::draw::{Draws, Purpose, Stream};
 
 use super::*;
 
-/// Tables like a small card's: a floor that launches cost, a part for each token, and steps where a kernel's tile is full.
+/// Tables like a small card's: a floor that launches cost, a part for each token, and steps where a kernel's tile is
+/// full.
 fn tables(max_batch: u32, kinds: u32) -> Tables {
     let tiles = |batch: u32, tokens: u32| u64::from((batch * tokens).div_ceil(16));
     let shared = |batch, tokens| 6_000 + 2_600 * tiles(batch, tokens);
@@ -78,11 +79,7 @@ fn check(plan: &Plan, tables: &Tables, pool: &[Query]) -> Result<(), TestCaseErr
         for mini in &plan.mini_batches[batch.mini_batches.clone()] {
             prop_assert_eq!(mini.first as usize, next_query);
             let members = &plan.order[next_query..next_query + mini.count as usize];
-            prop_assert!(
-                members
-                    .iter()
-                    .all(|&id| (query(id).task, query(id).kind) == (mini.task, mini.kind))
-            );
+            prop_assert!(members.iter().all(|&id| (query(id).task, query(id).kind) == (mini.task, mini.kind)));
             prop_assert_eq!(members.iter().map(|&id| query(id).tokens).max(), Some(mini.tokens));
             prop_assert!(mini.task >= task, "mini-batches are ordered by task");
             task = mini.task;
@@ -158,8 +155,8 @@ proptest! {
         }
     }
 
-    /// The steps of Algorithm 1 as the planner puts them together: each task's queries split at the least of its own operators' cost, and
-    /// queries or mini-batches, ascending by length, at the least of the shared model's.
+    /// The steps of Algorithm 1 as the planner puts them together: each task's queries split at the least of its own
+    /// operators' cost, and queries or mini-batches, ascending by length, at the least of the shared model's.
     #[test]
     fn each_step_of_a_plan_is_the_cheapest_of_all_contiguous_splits(
         seed: u64, queries in 1u32..13, tasks in 1u32..4, std in 0.0f64..6.0, max in 2u32..8,
@@ -184,7 +181,7 @@ proptest! {
             for task in 0..tasks {
                 let own = lengths(&|query| query.task == task);
                 let cost = |size, tokens| tables.task_ns(task % 2, size, tokens);
-                let found: u64 = { plan.mini_batches.iter() }
+                let found: u64 = plan.mini_batches.iter()
                     .filter(|mini| mini.task == task)
                     .map(|mini| cost(mini.count, mini.tokens))
                     .sum();
@@ -287,7 +284,8 @@ fn variance_picks_the_strategy() {
     }
 }
 
-/// Neither rule is always the cheaper: two tasks of like lengths are the better for coordinated batching, of different lengths for α-only.
+/// Neither rule is always the cheaper: two tasks of like lengths are the better for coordinated batching, of different
+/// lengths for α-only.
 #[test]
 fn either_plan_may_be_the_cheaper() {
     let query = |id: u32, tokens| Query {
@@ -304,7 +302,8 @@ fn either_plan_may_be_the_cheaper() {
         [Batching::Coordinated, Batching::AlphaOnly, Batching::Cheaper]
             .map(|strategy| planner.plan(&tables, strategy, &pool).unwrap().latency_ns())
     };
-    // Coordinated: each task's four and five tokens padded to five, two launches. α-only: nothing padded, a launch for each query.
+    // Coordinated: each task's four and five tokens padded to five, two launches. α-only: nothing padded, a launch for
+    // each query.
     assert_eq!(latencies([4, 4, 5, 5]), [20 + 32, 18 + 64, 52]);
     // Each task's queries of 4 and 64 tokens are one mini-batch, padded to 64: what that saves of launches is less.
     assert_eq!(latencies([4, 4, 64, 64]), [256 + 32, 136 + 64, 200]);
@@ -331,22 +330,16 @@ fn what_the_tables_do_not_price_is_refused() {
     assert_eq!(error.to_string(), "max_batch: must be at least 1, got 0");
     let error = Tables::new(u32::MAX, u32::MAX, 1, |_, _| 1, |_, _, _| 1).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .ends_with("must be at most 268435456, got 18446744073709551615"),
+        error.to_string().ends_with("must be at most 268435456, got 18446744073709551615"),
         "{error}"
     );
 }
 
-/// The least that any partition into batches, and of each task's queries in a batch into mini-batches, costs by Eq. 3. Every
-/// subset is tried, so pools must be small.
+/// The least that any partition into batches, and of each task's queries in a batch into mini-batches, costs by Eq. 3.
+/// Every subset is tried, so pools must be small.
 fn best_of_all_partitions(tables: &Tables, pool: &[Query]) -> u64 {
     let sets = 1usize << pool.len();
-    let members = |set: usize| {
-        (0..pool.len())
-            .filter(move |index| set >> index & 1 == 1)
-            .map(|index| &pool[index])
-    };
+    let members = |set: usize| (0..pool.len()).filter(move |index| set >> index & 1 == 1).map(|index| &pool[index]);
     let longest = |set| members(set).map(|query| query.tokens).max().unwrap();
     // Subsets of `set` that hold its lowest member: each partition is found once.
     let parts = |set: usize| {
@@ -416,9 +409,10 @@ fn priced(max_batch: u32, batching: Batching, queries: u32, tasks: u32) -> u64 {
     planner.priced()
 }
 
-/// What planning 1,024 queries to 128 tasks takes, without a clock: each stretch priced is a look-up, a sum and a comparison. There are 524,800
-/// stretches of one sequence of 1,024, 122,944 of up to 128 queries; pruning (a stretch is not grown once no larger one can be cheaper) leaves
-/// those that are stated, which a run of these pools and tables counted. `sim/benches/coordinated.rs` says what they take.
+/// What planning 1,024 queries to 128 tasks takes, without a clock: each stretch priced is a look-up, a sum and a
+/// comparison. There are 524,800 stretches of one sequence of 1,024, 122,944 of up to 128 queries; pruning (a stretch
+/// is not grown once no larger one can be cheaper) leaves those that are stated, which a run of these pools and tables
+/// counted. `sim/benches/coordinated.rs` says what they take.
 #[test]
 fn pruning_leaves_no_more_stretches_to_price_than_it_did() {
     let counted = [

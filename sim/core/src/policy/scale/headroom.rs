@@ -21,8 +21,9 @@ pub struct HeadroomSpec {
     pub cards_max: u32,
 }
 
-/// What a request needs is known from the last so many intervals in which any ended. What was before is forgotten, since lengths and batches change. With
-/// four, chance in who ended adds little to the chance in who came, and a need that has changed is known in full after four intervals.
+/// What a request needs is known from the last so many intervals in which any ended. What was before is forgotten,
+/// since lengths and batches change. With four, chance in who ended adds little to the chance in who came, and a need
+/// that has changed is known in full after four intervals.
 const RECENT: usize = 4;
 
 /// Requests that ended in an interval.
@@ -33,8 +34,8 @@ struct Ended {
     busy_ns: u128,
 }
 
-/// Keeps as many cards as the last interval's requests need with some headroom: adds what is missing at once, and releases one when
-/// fewer have been enough for a while.
+/// Keeps as many cards as the last interval's requests need with some headroom: adds what is missing at once, and
+/// releases one when fewer have been enough for a while.
 #[derive(Clone, Debug)]
 pub(super) struct Headroom {
     spec: HeadroomSpec,
@@ -137,8 +138,8 @@ impl Headroom {
         })
     }
 
-    /// Cards that so many requests in so long a time need: the time that they keep instances busy, if each does as those who ended lately, against
-    /// what a card has.
+    /// Cards that so many requests in so long a time need: the time that they keep instances busy, if each does as
+    /// those who ended lately, against what a card has.
     fn needed(&self, requests: u64, counted: Duration) -> u32 {
         let recent = self.recent();
         let work = u128::from(requests) * recent.busy_ns / u128::from(recent.requests.max(1));
@@ -148,8 +149,8 @@ impl Headroom {
         load.div_ceil(card * 1_000_000).min(most).max(least) as u32
     }
 
-    /// Cards below which none is given back: for what is to come, if as many come again, and those who wait, of whom nobody knows what they need
-    /// before the first was served.
+    /// Cards below which none is given back: for what is to come, if as many come again, and those who wait, of whom
+    /// nobody knows what they need before the first was served.
     fn kept(&self, asked: Asked, arrived: u64, counted: Duration) -> u32 {
         match asked.waiting > 0 && self.recent().requests == 0 {
             true => asked.cards,
@@ -238,7 +239,8 @@ mod tests {
         }
     }
 
-    /// Asked for one card an interval after the last time, when so many ended that took so long, and 100 came: how many it wants.
+    /// Asked for one card an interval after the last time, when so many ended that took so long, and 100 came: how many
+    /// it wants.
     fn wanted(headroom: &mut Headroom, ended: u32, busy_ms: u64) -> u32 {
         (0..ended).for_each(|_| headroom.served(Duration::from_millis(busy_ms)));
         match next(headroom, 100, 1) {
@@ -259,7 +261,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever requests needed before, a few intervals later so many cards are wanted as if they had always needed what they need now.
+        /// Whatever requests needed before, a few intervals later so many cards are wanted as if they had always needed
+        /// what they need now.
         #[test]
         fn a_need_that_has_changed_is_soon_all_that_is_known(
             before in prop::collection::vec((0u32..40, 1u64..190), 0..30),

@@ -1,7 +1,8 @@
-//! When to add a card and when to give one back: target tracking (Arlo, section 4, "Resource scaling") and headroom (INFaaS).
+//! When to add a card and when to give one back: target tracking (Arlo, section 4, "Resource scaling") and headroom
+//! (INFaaS).
 //!
-//! Both are told what happens, at a time that is passed in, and answer when they are asked. They count in whole numbers, so that
-//! the same events give the same decisions anywhere.
+//! Both are told what happens, at a time that is passed in, and answer when they are asked. They count in whole
+//! numbers, so that the same events give the same decisions anywhere.
 
 mod headroom;
 mod tracking;
@@ -93,7 +94,8 @@ impl Scaler {
         }
     }
 
-    /// A request arrived, and was turned away since too many wait: it would have needed a card like any other, and met no target.
+    /// A request arrived, and was turned away since too many wait: it would have needed a card like any other, and met
+    /// no target.
     pub fn turned_away(&mut self, now: Time) {
         self.arrived();
         self.gave_up(now);
@@ -142,15 +144,16 @@ impl Scaler {
         }
     }
 
-    /// Whether to release a card, when it was to be asked and nothing happened: nobody was inside, or who was waited for a batch to be filled. No card
-    /// is added then.
+    /// Whether to release a card, when it was to be asked and nothing happened: nobody was inside, or who was waited
+    /// for a batch to be filled. No card is added then.
     pub fn releases_in_silence(&mut self, asked: Asked) -> bool {
         let at = self.due;
         self.due += self.every;
         self.decide(at, asked, false) == Some(Scale::Release)
     }
 
-    /// The same for all times that were missed, of which none can release a card: in one step, however long the silence.
+    /// The same for all times that were missed, of which none can release a card: in one step, however long the
+    /// silence.
     pub fn pass_silence(&mut self, now: Time, asked: Asked, somebody_comes: bool) {
         if self.missed_times(now, somebody_comes) > 0 {
             self.releases_in_silence(asked);
@@ -158,7 +161,8 @@ impl Scaler {
         }
     }
 
-    /// The same for those of them, after one that released none, that come before the next that may: in one step, however patient the rule.
+    /// The same for those of them, after one that released none, that come before the next that may: in one step,
+    /// however patient the rule.
     pub fn pass_until_release(&mut self, now: Time, asked: Asked, somebody_comes: bool) {
         let before = match &self.rule {
             Rule::Tracking(tracking) => tracking.times_before_release(self.due, self.every),
@@ -181,7 +185,8 @@ impl Scaler {
         }
     }
 
-    /// Whether the cards may come to be fewer while nothing more ends: by the load, which is what waits, or by the tail of who has ended.
+    /// Whether the cards may come to be fewer while nothing more ends: by the load, which is what waits, or by the tail
+    /// of who has ended.
     pub fn may_release(&self, asked: Asked) -> bool {
         match &self.rule {
             Rule::Tracking(tracking) => tracking.may_release(asked),
@@ -204,7 +209,8 @@ mod tests {
     use super::tracking::tests::{arlo, at, with};
     use super::*;
 
-    /// Nobody is inside, or who is waits for others: a card that would be added then is not, and no time is given it to take effect.
+    /// Nobody is inside, or who is waits for others: a card that would be added then is not, and no time is given it to
+    /// take effect.
     #[test]
     fn nothing_settles_after_a_card_that_is_not_added() {
         for inside in [false, true] {
@@ -243,7 +249,8 @@ mod tests {
         assert_eq!(tracking.ask(at(9_000), with(5)), Some(Scale::Add(1)));
     }
 
-    /// What ended before a silence began is low enough for a card less at the period's end, though somebody waits for a batch to be filled.
+    /// What ended before a silence began is low enough for a card less at the period's end, though somebody waits for a
+    /// batch to be filled.
     #[test]
     fn a_low_period_releases_in_silence_too() {
         let mut tracking = Scaler::new(ScaleRule::TargetTracking(arlo()));

@@ -1,4 +1,5 @@
-//! Target tracking: a card more when the tail of latencies nears what was promised, one less when it stays far below (Arlo, section 4, "Resource scaling").
+//! Target tracking: a card more when the tail of latencies nears what was promised, one less when it stays far below
+//! (Arlo, section 4, "Resource scaling").
 
 use tenantry_traces::{Duration, Time};
 
@@ -13,13 +14,15 @@ pub struct TargetTrackingSpec {
     pub percentile: u32,
     /// A card is added when it reaches this share of the SLO, in parts per million. The paper has 95 %.
     pub add_ppm: u32,
-    /// A card is released when it is below this share of the SLO for a whole period, in parts per million. The paper has 50 %.
+    /// A card is released when it is below this share of the SLO for a whole period, in parts per million. The paper
+    /// has 50 %.
     pub release_ppm: u32,
     /// How far back "recently executed requests" go, for adding. The paper does not say.
     pub recent: Duration,
     /// How long the latency must stay low before a release. The paper has 60 s.
     pub period: Duration,
-    /// After a card was added, how long nothing is decided or observed: its start-up, and the time for its effect to be seen.
+    /// After a card was added, how long nothing is decided or observed: its start-up, and the time for its effect to be
+    /// seen.
     pub settle: Duration,
     /// Never fewer cards.
     pub cards_min: u32,
@@ -27,10 +30,12 @@ pub struct TargetTrackingSpec {
     pub cards_max: u32,
 }
 
-/// Adds a card when the tail of recent latencies nears the SLO, and releases one when it has stayed far below for a period.
+/// Adds a card when the tail of recent latencies nears the SLO, and releases one when it has stayed far below for a
+/// period.
 ///
-/// A percentile is compared with two bounds and never told, so three classes of latency are all the histogram there is, and
-/// the comparison is exact. Recent requests are kept in [`SLICES`] slices: the window slides by one slice at a time.
+/// A percentile is compared with two bounds and never told, so three classes of latency are all the histogram there is,
+/// and the comparison is exact. Recent requests are kept in [`SLICES`] slices: the window slides by one slice at a
+/// time.
 #[derive(Clone, Debug)]
 pub(super) struct TargetTracking {
     spec: TargetTrackingSpec,
@@ -101,12 +106,14 @@ impl TargetTracking {
         self.period.add(one);
     }
 
-    /// Whether one may be released at a period's end, if nothing more ends: at this one's, or where nobody is inside at the next.
+    /// Whether one may be released at a period's end, if nothing more ends: at this one's, or where nobody is inside at
+    /// the next.
     pub fn may_release(&self, asked: Asked) -> bool {
         asked.cards > self.spec.cards_min && (!asked.inside || self.is_low(asked))
     }
 
-    /// Whether the period's tail is far below the target. A period in which nothing ended says nothing of it: whoever is inside may have waited for all of it.
+    /// Whether the period's tail is far below the target. A period in which nothing ended says nothing of it: whoever
+    /// is inside may have waited for all of it.
     fn is_low(&self, asked: Asked) -> bool {
         match self.period.all {
             0 => !asked.inside,
@@ -166,7 +173,8 @@ impl TargetTracking {
         }
     }
 
-    /// Whether the percentile is below a bound that `below` of `all` are below. By nearest rank it is the ⌈p all / 100⌉-th lowest.
+    /// Whether the percentile is below a bound that `below` of `all` are below. By nearest rank it is the ⌈p all /
+    /// 100⌉-th lowest.
     fn is_below(&self, below: u64, all: u64) -> bool {
         u128::from(below) * 100 >= u128::from(all) * u128::from(self.spec.percentile)
     }

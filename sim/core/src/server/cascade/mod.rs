@@ -1,8 +1,8 @@
-//! Several encoders behind one door: each request goes from model to model as the route says, and waits, is batched and runs at each as
-//! it would alone.
+//! Several encoders behind one door: each request goes from model to model as the route says, and waits, is batched and
+//! runs at each as it would alone.
 //!
-//! A *job* is a request from its arrival to its answer; at each model that it is sent to it is an entry of an instance's queue. All tenants
-//! share the models, so that nothing is swapped.
+//! A *job* is a request from its arrival to its answer; at each model that it is sent to it is an entry of an
+//! instance's queue. All tenants share the models, so that nothing is swapped.
 
 mod scaling;
 mod stage;
@@ -509,8 +509,8 @@ impl CascadeServer {
         commands.submit(batch, instance, shape, mark);
     }
 
-    /// The laws that hold between events, for tests: no instance is idle while its batch policy would start something, and nothing is
-    /// counted twice.
+    /// The laws that hold between events, for tests: no instance is idle while its batch policy would start something,
+    /// and nothing is counted twice.
     ///
     /// # Errors
     /// The law that is broken.

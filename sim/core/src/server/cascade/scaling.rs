@@ -1,7 +1,8 @@
-//! Cards that come and go: a stage's model is loaded onto more of its cards as the stage's own load asks for it, and given up again.
+//! Cards that come and go: a stage's model is loaded onto more of its cards as the stage's own load asks for it, and
+//! given up again.
 //!
-//! Each stage decides by what it sees itself, since only so many of a cascade's requests come to a later one. A card that two stages share
-//! is used from when the first wants it until the last has given it up.
+//! Each stage decides by what it sees itself, since only so many of a cascade's requests come to a later one. A card
+//! that two stages share is used from when the first wants it until the last has given it up.
 
 use tenantry_traces::{Duration, Time};
 
@@ -145,15 +146,16 @@ impl CascadeServer {
         }
     }
 
-    /// Whether nothing happens any more until somebody comes: nobody is inside, or all who are wait for a batch that others must fill. A card that may
-    /// still be given back leaves those who wait on it to another, whose batch they may fill.
+    /// Whether nothing happens any more until somebody comes: nobody is inside, or all who are wait for a batch that
+    /// others must fill. A card that may still be given back leaves those who wait on it to another, whose batch they
+    /// may fill.
     #[inline]
     pub(super) fn is_at_rest(&self) -> bool {
         self.jobs.is_empty() || (self.running.is_empty() && self.waits_for_others())
     }
 
-    /// Whether all who are inside wait for a batch that others must fill, where nothing runs. It is asked before each event: but for the look at what
-    /// runs it is kept out of the way.
+    /// Whether all who are inside wait for a batch that others must fill, where nothing runs. It is asked before each
+    /// event: but for the look at what runs it is kept out of the way.
     #[cold]
     fn waits_for_others(&self) -> bool {
         let starts = || {
@@ -183,8 +185,9 @@ impl CascadeServer {
         self.advance_touched(now, commands);
     }
 
-    /// What was due while all were [at rest](Self::is_at_rest), at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
+    /// What was due while all were [at rest](Self::is_at_rest), at the times when it was: no timer is set then, so that
+    /// a run ends with its last request. Cards are given back as ever, and none is added, since nobody is kept waiting.
+    /// What was due last is decided with whoever has come.
     fn stages_idled(&mut self, now: Time, somebody_comes: bool) {
         // In the order of time, since a card's use is counted up to each release.
         while let Some((at, index)) = self.earliest(|scaler| scaler.missed(now, somebody_comes)) {
@@ -206,7 +209,7 @@ impl CascadeServer {
     fn asked(&self, index: usize) -> Asked {
         let stage = &self.stages[index];
         let instances = (0..stage.cards.len()).flat_map(|card| stage.on(card));
-        let busy = { instances.map(|instance| &self.instances[instance.index()]) }.filter(|instance| instance.busy);
+        let busy = instances.map(|instance| &self.instances[instance.index()]).filter(|instance| instance.busy);
         let lines = busy.map(|instance| instance.queue.view(&self.entries).len());
         Asked {
             cards: stage.cards_counted(),
@@ -217,7 +220,7 @@ impl CascadeServer {
 
     /// The stage of which a time is said that is the earliest, of equals the first.
     fn earliest(&self, of: impl Fn(&Scaler) -> Option<Time>) -> Option<(Time, usize)> {
-        let times = { self.stages.iter() }.map(|stage| stage.scaler.as_ref().and_then(&of));
+        let times = self.stages.iter().map(|stage| stage.scaler.as_ref().and_then(&of));
         times.zip(0..).filter_map(|(time, index)| Some((time?, index))).min()
     }
 
@@ -227,7 +230,7 @@ impl CascadeServer {
             return;
         }
         for index in 0..self.stages.len() {
-            if { self.stages[index].scaler.as_ref() }.is_none_or(|scaler| now < scaler.due()) {
+            if self.stages[index].scaler.as_ref().is_none_or(|scaler| now < scaler.due()) {
                 continue;
             }
             let asked = self.asked(index);
@@ -247,9 +250,8 @@ impl CascadeServer {
     /// A stage takes cards, first those that are ours anyway: they need not start up and cost nothing more.
     fn add_cards(&mut self, now: Time, index: usize, cards: u32, commands: &mut Commands) {
         let stage = &self.stages[index];
-        let mut off: Vec<usize> = (0..stage.cards.len())
-            .filter(|&card| stage.cards[card].state == State::Off)
-            .collect();
+        let mut off: Vec<usize> =
+            (0..stage.cards.len()).filter(|&card| stage.cards[card].state == State::Off).collect();
         off.sort_by_key(|&card| self.cards.users[stage.cards[card].gpu.index()] == 0);
         off.truncate(cards as usize);
         for &card in &off {
@@ -323,9 +325,7 @@ impl CascadeServer {
         if stage.serving().count() < 2 {
             return;
         }
-        let card = { stage.serving() }
-            .min_by_key(|&card| stage.load_on(card))
-            .expect("there are two");
+        let card = stage.serving().min_by_key(|&card| stage.load_on(card)).expect("there are two");
         let stage = &mut self.stages[index];
         stage.cards[card].state = State::Leaving;
         stage.close(card);

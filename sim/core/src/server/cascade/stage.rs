@@ -172,14 +172,12 @@ impl Stage {
 
     /// Nobody is sent to a card any more.
     pub fn close(&mut self, card: usize) {
-        self.on(card)
-            .for_each(|instance| self.loads.close(self.local(instance)));
+        self.on(card).for_each(|instance| self.loads.close(self.local(instance)));
     }
 
     /// Its instances on a card take requests again.
     pub fn reopen(&mut self, card: usize) {
-        self.on(card)
-            .for_each(|instance| self.loads.reopen(self.local(instance)));
+        self.on(card).for_each(|instance| self.loads.reopen(self.local(instance)));
     }
 
     /// Whether an instance takes requests.

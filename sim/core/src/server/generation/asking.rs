@@ -1,13 +1,14 @@
 //! Who waits to hear whether an instance has room.
 //!
-//! A run is promised half of the pages that are free, and mostly ends long before these are taken: what of them an instance has left is known when its
-//! run is over. Who was chosen for an instance that has room only if some are left therefore *asks* it: the run ends at its next step, and until then
-//! those who come after go where they are to go. Did they wait too, a cluster would place no more than one request a step.
+//! A run is promised half of the pages that are free, and mostly ends long before these are taken: what of them an
+//! instance has left is known when its run is over. Who was chosen for an instance that has room only if some are left
+//! therefore *asks* it: the run ends at its next step, and until then those who come after go where they are to go. Did
+//! they wait too, a cluster would place no more than one request a step.
 
 use super::*;
 
-/// For how many runs' ends a request waits that has its tenant's turn, before all others wait with it. Others pass it in as many steps; with one, a cluster whose
-/// memory is scarce waits for an answer most of the time.
+/// For how many runs' ends a request waits that has its tenant's turn, before all others wait with it. Others pass it
+/// in as many steps; with one, a cluster whose memory is scarce waits for an answer most of the time.
 pub(super) const ASKS_IN_TURN: u8 = 4;
 
 /// A request that has asked.
@@ -19,7 +20,8 @@ pub(super) struct Asked {
 }
 
 impl GenerationServer {
-    /// A request of the queue, or of those that are parked, waits for an instance's run to end, and nobody waits for the request.
+    /// A request of the queue, or of those that are parked, waits for an instance's run to end, and nobody waits for
+    /// the request.
     #[inline(never)]
     pub(super) fn ask(&mut self, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         let pages = self.pages_wanted(id, instance);
@@ -43,7 +45,8 @@ impl GenerationServer {
         self.interrupt(instance, commands);
     }
 
-    /// An instance knows what it has left, or takes nobody any more: who has asked it is where it was before, with a place to be found.
+    /// An instance knows what it has left, or takes nobody any more: who has asked it is where it was before, with a
+    /// place to be found.
     #[inline]
     pub(super) fn answer(&mut self, instance: InstanceId) {
         while let Some(last) = self.instances[instance.index()].asking.len().checked_sub(1) {

@@ -1,4 +1,5 @@
-//! Instances by whose requests they have, where only those of one tenant join each other: else whoever comes would look at all cards that others hold.
+//! Instances by whose requests they have, where only those of one tenant join each other: else whoever comes would look
+//! at all cards that others hold.
 
 use std::collections::BTreeSet;
 
@@ -45,9 +46,7 @@ impl ByTenant {
     /// Nobody's, and the tenant's, with their loads.
     fn open_to(&self, tenant: u32, below: u32) -> [impl DoubleEndedIterator<Item = (u32, InstanceId)>; 2] {
         [None, Some(tenant)].map(|whose| {
-            let of = self
-                .sorted
-                .range((whose, 0, InstanceId(0))..(whose, below, InstanceId(0)));
+            let of = self.sorted.range((whose, 0, InstanceId(0))..(whose, below, InstanceId(0)));
             of.map(|&(_, load, id)| (load, id))
         })
     }

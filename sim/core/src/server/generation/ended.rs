@@ -107,8 +107,8 @@ impl GenerationServer {
         }
     }
 
-    /// Answers those who wait for the others of a static batch when none of these has a token left to make. Who has no position left for what
-    /// it makes meanwhile cannot wait as long. Whether somebody was answered.
+    /// Answers those who wait for the others of a static batch when none of these has a token left to make. Who has no
+    /// position left for what it makes meanwhile cannot wait as long. Whether somebody was answered.
     #[inline]
     pub(super) fn return_ended(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
         // In other batches nobody waits.
@@ -140,8 +140,8 @@ impl GenerationServer {
         self.finish(now, id, Verdict::Served, commands);
     }
 
-    /// Who leaves at the end of a run, in the order in which they joined, but those of a static batch who have their last token. A client that
-    /// has given up hears of nothing else.
+    /// Who leaves at the end of a run, in the order in which they joined, but those of a static batch who have their
+    /// last token. A client that has given up hears of nothing else.
     #[inline(never)]
     fn leaving(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Verdict)> {
         let running = &self.instances[instance.index()].running;
@@ -151,7 +151,7 @@ impl GenerationServer {
             let given_up = running.iter().filter(|&id| took_part(id));
             leaving.extend(given_up.map(|&id| (id, Verdict::Cancelled)));
         }
-        leaving.extend({ outcome.failed.iter() }.map(|failed| (failed.request, Verdict::Failed(failed.reason))));
+        leaving.extend(outcome.failed.iter().map(|failed| (failed.request, Verdict::Failed(failed.reason))));
         if self.spec.join != JoinSpec::HeadRunStatic {
             leaving.extend(outcome.ended.iter().map(|ended| (ended.request, Verdict::Served)));
         }
@@ -228,7 +228,8 @@ impl GenerationServer {
     }
 }
 
-/// How long a request whose prompt a run completes has waited for a token at most, of which so many steps of the run made it one.
+/// How long a request whose prompt a run completes has waited for a token at most, of which so many steps of the run
+/// made it one.
 fn longest_gap_from_prompt(sequence: &Sequence, outcome: &RunOutcome<'_>, gaps: &RunGaps, steps: u32) -> Duration {
     let away = gap_while_away(sequence, outcome).unwrap_or(Duration::ZERO);
     sequence.longest_gap.max(away).max(gaps.longest(steps))

@@ -1,9 +1,10 @@
 //! The time from one token of a request to its next.
 //!
-//! All that make tokens on an instance make one in each of its steps. Before the first step of a run comes whatever the instance did since its
-//! run before: that gap is known of each run, and so is one that an eviction or a move makes. The further steps of a run follow one another
-//! alike, but for contexts that grow by a token and for jitter: of each [`STEPS_ALIKE`](crate::event::STEPS_ALIKE) the mean is counted, so
-//! that a machine that leaps over them need not visit them. A run ends whenever somebody joins, leaves, or has a part of a prompt taken in.
+//! All that make tokens on an instance make one in each of its steps. Before the first step of a run comes whatever the
+//! instance did since its run before: that gap is known of each run, and so is one that an eviction or a move makes.
+//! The further steps of a run follow one another alike, but for contexts that grow by a token and for jitter: of each
+//! [`STEPS_ALIKE`](crate::event::STEPS_ALIKE) the mean is counted, so that a machine that leaps over them need not
+//! visit them. A run ends whenever somebody joins, leaves, or has a part of a prompt taken in.
 
 use tenantry_traces::{Duration, Time};
 
@@ -74,7 +75,8 @@ impl Gaps {
         self.recent.push((gap, times));
     }
 
-    /// So many requests made tokens in further steps of a run, but for those after each one's last, which `early` ones had in these steps of it.
+    /// So many requests made tokens in further steps of a run, but for those after each one's last, which `early` ones
+    /// had in these steps of it.
     #[inline]
     pub fn further(&mut self, gaps: &RunGaps, requests: u32, early: impl Iterator<Item = u32> + Clone) {
         for alike in &gaps.0 {

@@ -1,9 +1,10 @@
 //! Those who generate on an instance, together.
 //!
-//! From the step that completes its prompt until it leaves, a request does what its instance does: in each run it makes a token a step,
-//! takes as long, and is told as late. So nothing is booked on it meanwhile, however many there are: the instance counts what it does,
-//! a request remembers how far that was when it joined, and the difference is what became of it ([`Generating::book`]). What policies
-//! and machines want to know of all of them at once is kept as a sum, or by what does not change while everybody makes steps.
+//! From the step that completes its prompt until it leaves, a request does what its instance does: in each run it makes
+//! a token a step, takes as long, and is told as late. So nothing is booked on it meanwhile, however many there are:
+//! the instance counts what it does, a request remembers how far that was when it joined, and the difference is what
+//! became of it ([`Generating::book`]). What policies and machines want to know of all of them at once is kept as a
+//! sum, or by what does not change while everybody makes steps.
 
 use tenantry_traces::{Duration, Time};
 
@@ -40,13 +41,14 @@ pub(super) struct Generating {
     requests: u32,
     /// Of all.
     cached_tokens: u64,
-    /// Requests by their tokens in the cache less the steps done, modulo a page's: those with most first, so that rooms are in order. Twice,
-    /// one after the other, so that those of a page lie side by side wherever they begin.
+    /// Requests by their tokens in the cache less the steps done, modulo a page's: those with most first, so that rooms
+    /// are in order. Twice, one after the other, so that those of a page lie side by side wherever they begin.
     by_phase: Vec<u32>,
     /// By tenant: requests. And how many tenants have any.
     of_tenant: Vec<u32>,
     different_tenants: u32,
-    /// What each has in the cache, in tokens, less the steps done; in no order, since few are here, and only the most is asked for.
+    /// What each has in the cache, in tokens, less the steps done; in no order, since few are here, and only the most
+    /// is asked for.
     ahead: Vec<i64>,
     most_ahead: Option<i64>,
     /// Runs that had more requests than all after them: each one's number, and its requests.
@@ -128,8 +130,8 @@ impl Generating {
         self.different_tenants -= u32::from(*of_tenant == 0);
     }
 
-    /// What stays the same of a request while it makes a token a step: its two places among all by their tokens in the cache less the steps
-    /// done.
+    /// What stays the same of a request while it makes a token a step: its two places among all by their tokens in the
+    /// cache less the steps done.
     #[inline]
     fn phases(&self, cached_tokens: u32, then: Progress) -> [usize; 2] {
         let page = self.page.tokens();
@@ -165,7 +167,8 @@ impl Generating {
         sequence.last_token = Some(self.last_token);
     }
 
-    /// How long a request waited for a token at most since it joined, when a run is over of which so many steps made it one.
+    /// How long a request waited for a token at most since it joined, when a run is over of which so many steps made it
+    /// one.
     pub fn longest_gap(&self, sequence: &Sequence, outcome: &RunOutcome<'_>, gaps: &RunGaps, steps: u32) -> Duration {
         let before = greatest_since(&self.longest_gaps, sequence.since.runs).unwrap_or(Duration::ZERO);
         let first = between(self.last_token, outcome.first_step_ended);
@@ -173,7 +176,8 @@ impl Generating {
         sequence.longest_gap.max(before).max(of_run)
     }
 
-    /// A run is over, and its last step since `ended`. The pages that those who had joined before it have taken, and how long they waited for the token of its first step.
+    /// A run is over, and its last step since `ended`. The pages that those who had joined before it have taken, and
+    /// how long they waited for the token of its first step.
     pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, ended: Time, gaps: &RunGaps) -> (u32, Duration) {
         self.done.runs += 1;
         self.done.computed += took.computed;
@@ -264,7 +268,8 @@ impl Generating {
     }
 }
 
-/// What was greatest after so many runs, of those that were greater than all after them. Mostly few of them are as late.
+/// What was greatest after so many runs, of those that were greater than all after them. Mostly few of them are as
+/// late.
 fn greatest_since<T: Copy>(greatest: &[(u64, T)], runs: u64) -> Option<T> {
     let later = greatest.iter().rev().take_while(|&&(run, _)| run > runs);
     later.last().map(|&(_, what)| what)

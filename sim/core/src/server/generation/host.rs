@@ -1,7 +1,7 @@
 //! Tenants' adapters in host memory, where it does not hold all: the others' lie on the disk.
 //!
-//! What is on its way to a card, or being read from the disk, stays in host memory until it is there. A card that wants what is being read
-//! for another waits for it.
+//! What is on its way to a card, or being read from the disk, stays in host memory until it is there. A card that wants
+//! what is being read for another waits for it.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,8 @@ impl HostMemory {
         }
     }
 
-    /// A load from this slot has ended, for which it may have been read from the disk. Those that waited for that are to begin anew.
+    /// A load from this slot has ended, for which it may have been read from the disk. Those that waited for that are
+    /// to begin anew.
     pub fn loaded(&mut self, tenant: u32, slot: u32, is_read: bool, failed: bool) -> Vec<Waiting> {
         self.slots.release(slot);
         // What found an earlier version may end while a later one is being read.
@@ -81,9 +82,7 @@ impl HostMemory {
             self.slots.invalidate(tenant);
         }
         self.read.remove(&tenant);
-        self.waiting
-            .extract_if(.., |waiting| waiting.member.tenant == tenant)
-            .collect()
+        self.waiting.extract_if(.., |waiting| waiting.member.tenant == tenant).collect()
     }
 
     /// A tenant's adapters are others now.

@@ -82,8 +82,8 @@ impl Instance {
         self.asking.iter().map(|asked| asked.pages).sum()
     }
 
-    /// Pages that who comes may have. What those who generate need for their next step is theirs: else who came would be evicted for it at once,
-    /// and what they need is in what a run under way was promised.
+    /// Pages that who comes may have. What those who generate need for their next step is theirs: else who came would
+    /// be evicted for it at once, and what they need is in what a run under way was promised.
     pub(super) fn free_pages(&self) -> u32 {
         match self.run {
             Some(_) => self.pages.free(),

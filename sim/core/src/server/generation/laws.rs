@@ -26,10 +26,7 @@ impl GenerationServer {
             return Err(format!("tenant {tenant} is not there at {now}, and its slot is found"));
         }
         self.check_fairness(now)?;
-        if let Some(first) = self
-            .queue
-            .first()
-            .filter(|_| self.spec.join == JoinSpec::QueuePerTenant)
+        if let Some(first) = self.queue.first().filter(|_| self.spec.join == JoinSpec::QueuePerTenant)
             && self.next_of_a_turn(first) != self.next_of_all_turns(first)
         {
             return Err(format!("a turn goes on at {now} where nobody looks for one"));
@@ -48,13 +45,16 @@ impl GenerationServer {
         self.check_cards()
     }
 
-    /// Keys and values that are being copied are counted on both sides, and who has room for what waits to be copied has it.
+    /// Keys and values that are being copied are counted on both sides, and who has room for what waits to be copied
+    /// has it.
     fn check_transfers(&self, now: Time) -> Result<(), String> {
         let parked: usize = self.instances.iter().map(|instance| instance.parked.len()).sum();
-        let sending: Vec<RequestId> = { self.instances.iter() }
+        let sending: Vec<RequestId> = self
+            .instances
+            .iter()
             .flat_map(|instance| instance.sending.iter().map(|sending| sending.id))
             .collect();
-        let coming = { self.sequences.iter() }.filter(|(_, s)| s.transferred == Transferred::Coming);
+        let coming = self.sequences.iter().filter(|(_, s)| s.transferred == Transferred::Coming);
         let is_sent = |id: RequestId| sending.iter().filter(|&&other| other == id).count() == 1;
         let comes = coming.map(|(id, _)| is_sent(id)).collect::<Vec<bool>>();
         let waiting = self.parked.len() + self.parked_asking as usize;
@@ -72,8 +72,9 @@ impl GenerationServer {
         Ok(())
     }
 
-    /// Tenants that wait were served the same, up to what one can be given in its turns (Sheng et al., Theorem 4.4): a prompt, and what
-    /// all that run generate until they leave. That is more than all caches hold, as it is there, where some are evicted.
+    /// Tenants that wait were served the same, up to what one can be given in its turns (Sheng et al., Theorem 4.4): a
+    /// prompt, and what all that run generate until they leave. That is more than all caches hold, as it is there,
+    /// where some are evicted.
     fn check_fairness(&self, now: Time) -> Result<(), String> {
         let Some(counters) = &self.queue.counters else {
             return Ok(());

@@ -4,8 +4,8 @@ use crate::ids::InstanceId;
 
 /// All instances in order of their loads, then of their numbers.
 ///
-/// A request more or less moves an instance past those with as many as it, which lie side by side: a move of memory, 8 KiB for a thousand
-/// instances at the most, where a tree takes some 150 instructions out and as many in.
+/// A request more or less moves an instance past those with as many as it, which lie side by side: a move of memory, 8
+/// KiB for a thousand instances at the most, where a tree takes some 150 instructions out and as many in.
 #[derive(Debug)]
 pub(super) struct ByLoad(Vec<(u32, InstanceId)>);
 
@@ -28,12 +28,12 @@ impl ByLoad {
 
     /// Of those with fewer requests than so many, the one with fewest that fits.
     pub fn least_loaded(&self, below: u32, fits: impl Fn(InstanceId) -> bool) -> Option<InstanceId> {
-        { self.below(below).iter().map(|&(_, id)| id) }.find(|&id| fits(id))
+        self.below(below).iter().map(|&(_, id)| id).find(|&id| fits(id))
     }
 
     /// Likewise, the one with most.
     pub fn most_loaded(&self, below: u32, fits: impl Fn(InstanceId) -> bool) -> Option<InstanceId> {
-        { self.below(below).iter().rev().map(|&(_, id)| id) }.find(|&id| fits(id))
+        self.below(below).iter().rev().map(|&(_, id)| id).find(|&id| fits(id))
     }
 
     /// Those that have any.

@@ -18,8 +18,8 @@ impl GenerationServer {
         self.tenancy.submit(batch, manage, &self.topology, commands);
     }
 
-    /// Nobody finds the tenant's slots, and who waits in the queue has waited in vain; who is on an instance goes on there. Deletion is
-    /// rare, so it searches.
+    /// Nobody finds the tenant's slots, and who waits in the queue has waited in vain; who is on an instance goes on
+    /// there. Deletion is rare, so it searches.
     fn delete(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
         self.invalidate(now, tenant, commands);
         let waits =

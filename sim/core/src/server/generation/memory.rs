@@ -1,4 +1,5 @@
-//! What lies where on an instance's cards: weights, room for tenants' adapters, and pages of the key-value cache in all the rest.
+//! What lies where on an instance's cards: weights, room for tenants' adapters, and pages of the key-value cache in all
+//! the rest.
 
 use super::page::PageSize;
 use crate::server::memory::{MemoryUse, ServerError};
@@ -108,7 +109,8 @@ impl GenerationMemory {
         self.weights_bytes
     }
 
-    /// With the model on so many instances at once, at most; `peak_pages` is the sum of what each instance held at most.
+    /// With the model on so many instances at once, at most; `peak_pages` is the sum of what each instance held at
+    /// most.
     pub fn used(&self, loaded: u32, slots: u32, peak_pages: u64) -> MemoryUse {
         let slots = u64::from(slots).min(u64::from(self.slots) * self.instances);
         MemoryUse {
@@ -138,7 +140,8 @@ pub(super) struct Pages {
     next_place: u64,
 }
 
-/// Of requests, each counted once: no more than there are, so that it need not be looked for an overflow, and several are added at once.
+/// Of requests, each counted once: no more than there are, so that it need not be looked for an overflow, and several
+/// are added at once.
 pub(super) fn total(counts: &[u32]) -> u32 {
     counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
 }
@@ -267,9 +270,10 @@ impl Pages {
         self.peak
     }
 
-    /// How many steps a run makes at most whom others can join, and how many pages it is promised: for these, and for the step after them, which who
-    /// comes meanwhile leaves to the others. That is up to half of what is free, so that who comes mostly finds pages at once, and need not wait for a
-    /// step to end before what its tenant has of its own, or its prompt's look-up, begins to come in.
+    /// How many steps a run makes at most whom others can join, and how many pages it is promised: for these, and for
+    /// the step after them, which who comes meanwhile leaves to the others. That is up to half of what is free, so that
+    /// who comes mostly finds pages at once, and need not wait for a step to end before what its tenant has of its own,
+    /// or its prompt's look-up, begins to come in.
     pub fn steps_of_half(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
         let half = self.unused().min(self.free().div_ceil(2));
         let (steps, promised) = match self.steps(rooms, most + 1, half) {
@@ -279,8 +283,8 @@ impl Pages {
         (steps, promised.min(self.unused()))
     }
 
-    /// How many steps of requests so many of the unused pages are enough for, at most `most`, and how many of them these take. One at least: for
-    /// that there are pages before a run begins.
+    /// How many steps of requests so many of the unused pages are enough for, at most `most`, and how many of them
+    /// these take. One at least: for that there are pages before a run begins.
     #[inline]
     pub fn steps(&self, rooms: &Rooms, most: u32, pages: u32) -> (u32, u32) {
         let (requests, page) = (rooms.requests, self.page.tokens());
@@ -288,8 +292,8 @@ impl Pages {
         if most == 1 || u64::from(pages) >= u64::from(requests) * u64::from(self.page.taken_by(most)) {
             return (most, self.taken_by(rooms, most));
         }
-        // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the least: they
-        // last until the first of the others needs one.
+        // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are
+        // for those with the least: they last until the first of the others needs one.
         let (pages_each, left) = (pages / requests, pages % requests);
         let whole = pages_each.saturating_mul(page);
         let (tokens, first) = rooms.that_leave_out(left);

@@ -1,9 +1,10 @@
-//! Decoders: requests join and leave an instance between steps, and keep pages of its key-value cache while they are there (Punica,
-//! section 5; continuous batching after Orca).
+//! Decoders: requests join and leave an instance between steps, and keep pages of its key-value cache while they are
+//! there (Punica, section 5; continuous batching after Orca).
 //!
-//! A request waits in one queue for all instances, in order of arrival. [`GenerationServer::dispatch`] gives it to an instance that has room;
-//! what its tenant has of its own comes in beside what runs, and its prompt may be looked up there. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
-//! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
+//! A request waits in one queue for all instances, in order of arrival. [`GenerationServer::dispatch`] gives it to an
+//! instance that has room; what its tenant has of its own comes in beside what runs, and its prompt may be looked up
+//! there. [`GenerationServer::advance`] submits an instance's next run of steps: at most until someone ends, the pages
+//! are used up, or somebody new is ready to join, who interrupts it.
 
 mod asking;
 mod by_tenant;
@@ -86,8 +87,8 @@ pub struct GenerationCounts {
 }
 
 impl GenerationCounts {
-    /// What came after the counts `before`. Requests that were given fewer tokens are counted from the start, as requests are; cards' time is
-    /// [told](super::Server::count_cards_from) from when it counts.
+    /// What came after the counts `before`. Requests that were given fewer tokens are counted from the start, as
+    /// requests are; cards' time is [told](super::Server::count_cards_from) from when it counts.
     pub fn since(self, before: GenerationCounts) -> GenerationCounts {
         GenerationCounts {
             evictions: self.evictions - before.evictions,
@@ -150,7 +151,8 @@ pub struct GenerationServer {
 
     sequences: Sequences,
     queue: Queue,
-    /// Those who wait for an instance that goes on after their prompts, in order of arrival, but those who have asked one.
+    /// Those who wait for an instance that goes on after their prompts, in order of arrival, but those who have asked
+    /// one.
     parked: BTreeSet<(Time, Ticket, RequestId)>,
     /// How often the parameters of tenants have been renewed, of those whose were.
     versions: BTreeMap<u32, u32>,
@@ -237,7 +239,8 @@ impl GenerationServer {
             by_load: ByLoad::new(topology.instance_ids()),
             by_tenant: (generation.join != JoinSpec::AnyTenant && topology.instances.len() > 1)
                 .then(|| ByTenant::new(topology.instances.len() as u32)),
-            cards: { generation.scale }
+            cards: generation
+                .scale
                 .map(|scale| Cards::new(scale, generation.tensor_parallel, topology.instances.len())),
             topology,
             tenancy: Tenancy::new(pool, tenants, memory.stored_bytes()),
@@ -299,11 +302,7 @@ impl GenerationServer {
 
     /// See [`super::Server::swaps`].
     pub fn swaps(&self) -> Option<SwapCounts> {
-        let counts = self
-            .instances
-            .iter()
-            .filter_map(|i| i.slots.as_ref())
-            .map(|slots| slots.counts);
+        let counts = self.instances.iter().filter_map(|i| i.slots.as_ref()).map(|slots| slots.counts);
         counts.reduce(|a, b| a + b)
     }
 
@@ -362,9 +361,7 @@ impl GenerationServer {
     /// Apart, as all that is not an end: who hands ends on, which come most, needs little then.
     #[inline(never)]
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
-        let refused = self
-            .check(request)
-            .and_then(|()| self.admit.admit(now, request, self.queue.len()));
+        let refused = self.check(request).and_then(|()| self.admit.admit(now, request, self.queue.len()));
         if let Err(reason) = refused {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;
@@ -573,7 +570,8 @@ impl GenerationServer {
         }
     }
 
-    /// Lets an instance's run end at its next step, for somebody who is ready to join, is to leave, or asks whether there is room.
+    /// Lets an instance's run end at its next step, for somebody who is ready to join, is to leave, or asks whether
+    /// there is room.
     fn interrupt(&mut self, instance: InstanceId, commands: &mut Commands) {
         if let Some(run) = &mut self.instances[instance.index()].run
             && run.interruptible

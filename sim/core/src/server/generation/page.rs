@@ -1,7 +1,7 @@
 //! How large a page of the key-value cache is.
 
-/// Tokens of a page. A dozen divisions by them lie on a request's way; a size that is known only when a server is built is divided by as a
-/// multiplication with its reciprocal, which takes a processor a quarter of the cycles.
+/// Tokens of a page. A dozen divisions by them lie on a request's way; a size that is known only when a server is built
+/// is divided by as a multiplication with its reciprocal, which takes a processor a quarter of the cycles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageSize {
     tokens: u32,
@@ -22,8 +22,8 @@ impl PageSize {
         self.tokens
     }
 
-    /// Pages that so many tokens fill: exact for all, by A. D. Robison, "N-bit unsigned division via N-bit multiply-add" (ARITH-17, 2005),
-    /// with 32 bits to spare.
+    /// Pages that so many tokens fill: exact for all, by A. D. Robison, "N-bit unsigned division via N-bit
+    /// multiply-add" (ARITH-17, 2005), with 32 bits to spare.
     #[inline]
     pub fn filled_by(self, tokens: u32) -> u32 {
         (((u128::from(tokens) + 1) * u128::from(self.reciprocal)) >> 64) as u32

@@ -1,4 +1,5 @@
-//! Which request goes to which instance: at arrival, after an eviction, and when cards are to be emptied (Punica, section 5.1).
+//! Which request goes to which instance: at arrival, after an eviction, and when cards are to be emptied (Punica,
+//! section 5.1).
 
 use std::ops::Range;
 
@@ -8,9 +9,10 @@ use crate::op::{Fetch, SharedPrefix};
 impl GenerationServer {
     /// Gives requests to instances, in the queue's order, until none fits; then asks those instances for work.
     ///
-    /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
-    /// request waits for its next step to know, while others are placed. Where tenants have turns, that is so for [`asking::ASKS_IN_TURN`] runs: after
-    /// these all others wait too, or smaller requests would take what room there is for ever.
+    /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted,
+    /// and the request waits for its next step to know, while others are placed. Where tenants have turns, that is so
+    /// for [`asking::ASKS_IN_TURN`] runs: after these all others wait too, or smaller requests would take what room
+    /// there is for ever.
     #[inline(always)]
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         // Mostly nobody waits, or all instances are full.
@@ -82,8 +84,8 @@ impl GenerationServer {
         instance.map(|instance| (first, instance))
     }
 
-    /// Which instance a request goes to that generates there. Who was moved would go back to the one that was emptied, where the least loaded is
-    /// chosen.
+    /// Which instance a request goes to that generates there. Who was moved would go back to the one that was emptied,
+    /// where the least loaded is chosen.
     pub(super) fn place_of(&self, id: RequestId) -> PlaceSpec {
         match self.sequences[id].is_moved {
             true => PlaceSpec::LargestWorkingSet,
@@ -91,7 +93,8 @@ impl GenerationServer {
         }
     }
 
-    /// Where a request goes of these instances: at once, or when that instance's run is over. `before` it, so many others went there.
+    /// Where a request goes of these instances: at once, or when that instance's run is over. `before` it, so many
+    /// others went there.
     pub(super) fn choose(&self, id: RequestId, place: PlaceSpec, among: Range<u32>, before: u64) -> Option<InstanceId> {
         let fits =
             |instance: InstanceId| among.contains(&instance.0) && self.fits(id, instance, Instance::perhaps_free_pages);
@@ -99,7 +102,8 @@ impl GenerationServer {
             return Some(InstanceId(0)).filter(|&only| fits(only));
         }
         // An instance that has room when it is asked keeps its word.
-        let asked = { self.sequences[id].asked }
+        let asked = self.sequences[id]
+            .asked
             .filter(|asked| among.contains(&asked.0) && self.fits(id, *asked, Instance::free_pages));
         // Those that are full may be many, and so may those of other tenants.
         let (tenant, below) = (self.sequences[id].tenant, self.spec.max_batch);
@@ -123,7 +127,8 @@ impl GenerationServer {
         Some(self.sequences[id].tenant)
     }
 
-    /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
+    /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its
+    /// adapters.
     pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Instance) -> u32) -> bool {
         self.takes(instance, id) && self.has_pages(id, instance, free)
     }
@@ -158,10 +163,7 @@ impl GenerationServer {
             JoinSpec::HeadRunStatic => !state.closed && same_tenant(),
         };
         among_those
-            && state
-                .slots
-                .as_ref()
-                .is_none_or(|slots| slots.has_room_for(sequence.tenant))
+            && state.slots.as_ref().is_none_or(|slots| slots.has_room_for(sequence.tenant))
             && (self.host_has_room_for(sequence.tenant)
                 || state.slots.as_ref().is_some_and(|slots| slots.holds(sequence.tenant)))
     }
@@ -320,7 +322,7 @@ impl GenerationServer {
                     bytes: self.memory.stored_bytes(),
                     slot: host_slot,
                 }),
-                lane: { self.topology.disk }.expect("where host memory does not hold all, it is read from a disk"),
+                lane: self.topology.disk.expect("where host memory does not hold all, it is read from a disk"),
                 after: After::NONE,
                 behind: false,
                 told: false,
@@ -347,12 +349,12 @@ impl GenerationServer {
         commands.submit(batch, instance, shape, mark);
     }
 
-    /// Likewise for a load that has waited for host memory, if anybody still wants it. All who did may have left meanwhile, and the slot be
-    /// another tenant's, whose adapters it would replace.
+    /// Likewise for a load that has waited for host memory, if anybody still wants it. All who did may have left
+    /// meanwhile, and the slot be another tenant's, whose adapters it would replace.
     pub(super) fn load_after_waiting(&mut self, now: Time, load: Waiting, commands: &mut Commands) {
         let Waiting { instance, slot, member } = load;
         let state = &mut self.instances[instance.index()];
-        let holds = { state.slots.as_ref() }.is_some_and(|slots| slots.holds_in(member.tenant, slot));
+        let holds = state.slots.as_ref().is_some_and(|slots| slots.holds_in(member.tenant, slot));
         let waits = |&id: &RequestId| {
             let sequence = &self.sequences[id];
             sequence.slot == slot && sequence.tenant == member.tenant
@@ -366,8 +368,8 @@ impl GenerationServer {
         }
     }
 
-    /// Lets the newest request of an instance go, for its pages. Who has its last token has nothing to come back for: it keeps its pages until
-    /// its batch is over, which it is once all others are gone.
+    /// Lets the newest request of an instance go, for its pages. Who has its last token has nothing to come back for:
+    /// it keeps its pages until its batch is over, which it is once all others are gone.
     pub(super) fn evict_newest(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let here = self.instances[instance.index()].here();
         let here = here.filter(|&id| self.sequences[id].ended.is_none());
@@ -379,8 +381,8 @@ impl GenerationServer {
         self.counts.evictions += u64::from(self.requeue(now, newest, commands));
     }
 
-    /// Puts a request that has left its instance back into the queue; what it had cached must be computed again. False where no whole
-    /// cache holds that, or its tenant's model was deleted meanwhile: then it fails.
+    /// Puts a request that has left its instance back into the queue; what it had cached must be computed again. False
+    /// where no whole cache holds that, or its tenant's model was deleted meanwhile: then it fails.
     pub(super) fn requeue(&mut self, now: Time, id: RequestId, commands: &mut Commands) -> bool {
         if self.tenancy.is_deleted(self.sequences[id].tenant) {
             self.finish(now, id, Verdict::Failed(FailureReason::Deleted), commands);
@@ -421,8 +423,8 @@ impl GenerationServer {
 
     /// Empties the least loaded instance, if it is lightly loaded and others that run more have room for its requests.
     ///
-    /// Only one whose requests have all made a token since they came to it: else requests whose prompts, or whose tenants' adapters, take
-    /// longer than the period could be moved for ever.
+    /// Only one whose requests have all made a token since they came to it: else requests whose prompts, or whose
+    /// tenants' adapters, take longer than the period could be moved for ever.
     #[inline(never)]
     pub(super) fn consolidate(&mut self, now: Time, commands: &mut Commands) {
         self.consolidation_set = false;
@@ -448,7 +450,8 @@ impl GenerationServer {
             Some(_) => self.interrupt(instance, commands),
             None => self.empty(now, instance, commands),
         }
-        // Who waited for this instance's run goes elsewhere now, if there is room, and does not come back when it is empty.
+        // Who waited for this instance's run goes elsewhere now, if there is room, and does not come back when it is
+        // empty.
         for asked in &self.instances[instance.index()].asking {
             self.sequences[asked.id].asked = None;
         }
@@ -456,8 +459,8 @@ impl GenerationServer {
         self.dispatch(now, commands);
     }
 
-    /// Whether all on an instance have made a token since they came to it, and may go on elsewhere: where its tenant's model is deleted, a request
-    /// ends where it is.
+    /// Whether all on an instance have made a token since they came to it, and may go on elsewhere: where its tenant's
+    /// model is deleted, a request ends where it is.
     fn is_settled(&self, instance: InstanceId) -> bool {
         let mut here = self.instances[instance.index()].here();
         here.all(|id| {

@@ -1,10 +1,11 @@
 //! What a tenant's prompts have in common, cached once on an instance.
 //!
-//! The first whole pages of a prompt belong to its tenant's *prefix* and not to the request, and any number of requests read them. The
-//! request that comes first computes them; those that come while it does compute their own. A prompt that has more of the common text than
-//! its tenant's prefix begins a longer one, which others find in its place. A prefix that nobody reads stays until its pages are wanted, the
-//! one that was left first going first. An instance counts the readers of each; a page is let go of when there are none. Another tenant never
-//! finds it: its keys and values are those of its tenant's adapters.
+//! The first whole pages of a prompt belong to its tenant's *prefix* and not to the request, and any number of requests
+//! read them. The request that comes first computes them; those that come while it does compute their own. A prompt
+//! that has more of the common text than its tenant's prefix begins a longer one, which others find in its place. A
+//! prefix that nobody reads stays until its pages are wanted, the one that was left first going first. An instance
+//! counts the readers of each; a page is let go of when there are none. Another tenant never finds it: its keys and
+//! values are those of its tenant's adapters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +64,8 @@ impl Prefixes {
         }
     }
 
-    /// Whole pages that such a prompt has in common with others. Its last token is its own: what follows it is to be computed.
+    /// Whole pages that such a prompt has in common with others. Its last token is its own: what follows it is to be
+    /// computed.
     fn pages_of(&self, prompt_tokens: u32) -> u32 {
         match self.tokens {
             // Mostly there is no common text, and no need of a division.
@@ -72,8 +74,8 @@ impl Prefixes {
         }
     }
 
-    /// Pages of a prompt that a request would find and others read already. What nobody reads could be let go of: it takes room
-    /// again when it is read.
+    /// Pages of a prompt that a request would find and others read already. What nobody reads could be let go of: it
+    /// takes room again when it is read.
     pub fn would_share(&self, tenant: u32, prompt_tokens: u32) -> u32 {
         let wanted = self.pages_of(prompt_tokens);
         let prefix = self.by_tenant.get(&tenant).map(|id| &self.all[id]);
@@ -169,8 +171,8 @@ impl Prefixes {
         self.remove(id)
     }
 
-    /// Nobody finds a tenant's prefix any more, since its adapters are others now, or none, or since a longer one is computed. The pages to be let go of, if
-    /// nobody reads it either.
+    /// Nobody finds a tenant's prefix any more, since its adapters are others now, or none, or since a longer one is
+    /// computed. The pages to be let go of, if nobody reads it either.
     #[must_use]
     pub fn invalidate(&mut self, tenant: u32) -> Option<SharedPrefix> {
         let id = self.by_tenant.remove(&tenant)?;
@@ -288,8 +290,8 @@ mod tests {
         // A million moves.
         #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
-        /// An account of its own of every reader and page: none is let go of while it is read, none is lost, and only what is
-        /// complete, current and the tenant's own is found.
+        /// An account of its own of every reader and page: none is let go of while it is read, none is lost, and only
+        /// what is complete, current and the tenant's own is found.
         #[test]
         fn pages_are_kept_for_their_readers_and_for_nobody_else(moves in moves()) {
             let mut prefixes = Prefixes::new(24, PAGE_TOKENS);

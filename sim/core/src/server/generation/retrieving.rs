@@ -1,12 +1,14 @@
-//! Prompts are looked up beside what runs, and join when what was found lies on the card (HMI, section 6: the next batch's retrieval is
-//! hidden behind this one's compute). What a step makes itself is looked up by the next ([`LookupsInSteps`]).
+//! Prompts are looked up beside what runs, and join when what was found lies on the card (HMI, section 6: the next
+//! batch's retrieval is hidden behind this one's compute). What a step makes itself is looked up by the next
+//! ([`LookupsInSteps`]).
 
 use super::step::member;
 use super::*;
 use crate::op::{Lookup, Stage};
 
 impl GenerationServer {
-    /// Looks up what of a request must come into its instance's cache: its prompt and, after an eviction, what it had generated.
+    /// Looks up what of a request must come into its instance's cache: its prompt and, after an eviction, what it had
+    /// generated.
     pub(super) fn retrieve(&mut self, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         let batch = self.flights.insert(Flight::Retrieve { instance, request: id });
         let sequence = &mut self.sequences[id];

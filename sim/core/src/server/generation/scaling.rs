@@ -1,5 +1,5 @@
-//! Cards that come and go (Punica, section 5.1): one is asked for when none that is there is lightly loaded or has room for who is next, and one
-//! without load is given back while another that is lightly loaded stays.
+//! Cards that come and go (Punica, section 5.1): one is asked for when none that is there is lightly loaded or has room
+//! for who is next, and one without load is given back while another that is lightly loaded stays.
 //!
 //! What is lightly loaded is what consolidation means by it: that empties cards, and this rule stops paying for them.
 
@@ -149,8 +149,7 @@ impl Cards {
 
     /// The instance whose cards have started up, and load nothing yet.
     fn up(&self, now: Time) -> Option<InstanceId> {
-        self.coming
-            .filter(|id| matches!(self.states[id.index()], State::Starting(at) if at <= now))
+        self.coming.filter(|id| matches!(self.states[id.index()], State::Starting(at) if at <= now))
     }
 
     fn take(&mut self, now: Time, instance: InstanceId) {
@@ -190,8 +189,8 @@ impl GenerationServer {
         }
     }
 
-    /// What became due since the last event: cards that have had no load for long enough are given back, and those that are up load their
-    /// model.
+    /// What became due since the last event: cards that have had no load for long enough are given back, and those that
+    /// are up load their model.
     #[inline(never)]
     pub(super) fn before_event(&mut self, now: Time, commands: &mut Commands) {
         while let Some((at, instance)) = self.next_return().filter(|&(at, _)| at <= now) {
@@ -277,8 +276,8 @@ impl GenerationServer {
             return;
         };
         let light = cards.light > 0;
-        // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests. Who waits for room in host memory waits
-        // on any card.
+        // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests. Who
+        // waits for room in host memory waits on any card.
         let helps = |id| self.host_has_room_for(self.sequences[id].tenant);
         let first_waits = || self.queue.first().is_some_and(helps) && self.next_placement().is_none();
         if light && !first_waits() {
@@ -322,10 +321,7 @@ impl GenerationServer {
         let counted_idle: BTreeSet<InstanceId> = cards.idle.iter().map(|(_, id)| *id).collect();
         let is_since = |(since, id): &(Time, InstanceId)| matches!(cards.states[id.index()], State::Serving(load) if load.idle_since == Some(*since));
         let is_same = idle.iter().copied().eq(counted_idle) && cards.idle.iter().all(is_since);
-        let away = self
-            .topology
-            .instance_ids()
-            .filter(|id| cards.states[id.index()] == State::Away);
+        let away = self.topology.instance_ids().filter(|id| cards.states[id.index()] == State::Away);
         let is_coming = |id: &InstanceId| matches!(cards.states[id.index()], State::Starting(_) | State::Loading);
         let coming = self.topology.instance_ids().find(is_coming);
         if !is_same || !away.eq(cards.away.iter().copied()) || coming != cards.coming {

@@ -60,8 +60,8 @@ pub(super) struct Sequence {
     pub output_tokens: u32,
     pub generated_tokens: u32,
     pub cached_tokens: u32,
-    /// Tokens that must still come into the cache before it generates again: of its prompt and, after an eviction, of what it
-    /// had generated.
+    /// Tokens that must still come into the cache before it generates again: of its prompt and, after an eviction, of
+    /// what it had generated.
     pub to_prefill: u32,
     /// Whether its tenant has paid for its prompt, where tenants have turns.
     pub charged: bool,
@@ -221,7 +221,8 @@ pub(super) struct Queue {
     /// The same, kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     asking: u32,
-    /// They have asked one in their tenant's turn, and wait again, before all others: by the turn's number, with the tenant.
+    /// They have asked one in their tenant's turn, and wait again, before all others: by the turn's number, with the
+    /// tenant.
     turns: BTreeMap<u64, (u32, RequestId)>,
     /// Turns that were taken by asking.
     turns_taken: u64,
@@ -281,8 +282,8 @@ impl Queue {
         }
     }
 
-    /// A request waits for an instance's answer, and for nobody before it. That was its tenant's turn, which is paid for whatever comes of it; the tenant
-    /// counts as waiting while it has others in the queue.
+    /// A request waits for an instance's answer, and for nobody before it. That was its tenant's turn, which is paid
+    /// for whatever comes of it; the tenant counts as waiting while it has others in the queue.
     pub fn ask(&mut self, id: RequestId, sequence: &mut Sequence) {
         self.remove(id, sequence);
         self.asking += 1;
@@ -375,10 +376,6 @@ impl Queue {
     fn first_of(&self, tenant: u32) -> Option<RequestId> {
         let by_tenant = self.by_tenant.as_ref()?;
         let from = (tenant, Time::ZERO, 0, RequestId { slot: 0, generation: 0 });
-        by_tenant
-            .range(from..)
-            .next()
-            .filter(|(of, ..)| *of == tenant)
-            .map(|&(_, _, _, id)| id)
+        by_tenant.range(from..).next().filter(|(of, ..)| *of == tenant).map(|&(_, _, _, id)| id)
     }
 }

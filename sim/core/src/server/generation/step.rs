@@ -35,8 +35,8 @@ impl GenerationServer {
         state.generating.without_room() <= state.pages.free()
     }
 
-    /// Decides what of which prompts the next step takes, and lets those whose prompts begin join the others. Whether a prompt that is
-    /// ready is left for a later step.
+    /// Decides what of which prompts the next step takes, and lets those whose prompts begin join the others. Whether a
+    /// prompt that is ready is left for a later step.
     fn choose_chunks(&mut self, instance: InstanceId) -> bool {
         let only_decodes = self.only_decodes(instance);
         let state = &mut self.instances[instance.index()];

@@ -1,9 +1,11 @@
-//! Prompts that are taken in on some instances and go on at others (DistServe, Zhong et al., OSDI 2024; Splitwise, Patel et al., ISCA 2024).
+//! Prompts that are taken in on some instances and go on at others (DistServe, Zhong et al., OSDI 2024; Splitwise,
+//! Patel et al., ISCA 2024).
 //!
-//! A request that has its first token is *parked*: its pages stay where they are, as in a queue, until an instance that makes the further
-//! tokens has room for it. Then pages are taken there, its tenant's adapters begin to come in, and its keys and values are copied; both
-//! sides hold pages until they have been. It joins the others with the token made last as all that is left of its prompt. Whoever is evicted
-//! there is taken in anew, from its prompt, on an instance that takes prompts in.
+//! A request that has its first token is *parked*: its pages stay where they are, as in a queue, until an instance that
+//! makes the further tokens has room for it. Then pages are taken there, its tenant's adapters begin to come in, and
+//! its keys and values are copied; both sides hold pages until they have been. It joins the others with the token made
+//! last as all that is left of its prompt. Whoever is evicted there is taken in anew, from its prompt, on an instance
+//! that takes prompts in.
 
 use super::*;
 use crate::op::{SharedPrefix, Transfer};
@@ -47,8 +49,8 @@ impl GenerationServer {
         }
     }
 
-    /// A request that is parked is taken in anew: what its tenant has of its own is not any more what its prompt was computed with. Or it
-    /// fails: with the token that its prompt gave, after an eviction, no cache holds it.
+    /// A request that is parked is taken in anew: what its tenant has of its own is not any more what its prompt was
+    /// computed with. Or it fails: with the token that its prompt gave, after an eviction, no cache holds it.
     pub(super) fn unpark(&mut self, now: Time, id: RequestId, commands: &mut Commands) {
         let Place::Instance(instance) = self.sequences[id].place else {
             unreachable!("who is parked is on an instance")
@@ -66,7 +68,8 @@ impl GenerationServer {
         Some((first, to))
     }
 
-    /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has asked one lets others go.
+    /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has
+    /// asked one lets others go.
     #[inline]
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
         // Mostly nobody is.
@@ -182,7 +185,7 @@ impl GenerationServer {
             failed => failed.map(Verdict::Failed),
         };
         let state = &self.instances[to.index()];
-        let is_current = { state.slots.as_ref() }.is_none_or(|slots| slots.holds_in(sequence.tenant, sequence.slot));
+        let is_current = state.slots.as_ref().is_none_or(|slots| slots.holds_in(sequence.tenant, sequence.slot));
         if let Some(verdict) = verdict {
             self.leave(now, id, to, commands);
             self.finish(now, id, verdict, commands);

@@ -1,4 +1,5 @@
-//! Whose turn it is on an instance, where every tenant has a queue of its own: a turn goes on for those who came before it began.
+//! Whose turn it is on an instance, where every tenant has a queue of its own: a turn goes on for those who came before
+//! it began.
 
 use super::sequence::Turn;
 use super::*;
@@ -47,7 +48,8 @@ impl GenerationServer {
         self.turns.perhaps.extend(with_ids.map(|(id, _)| id));
     }
 
-    /// A request has left the queue. If it had its tenant's turn, who is next of the tenant may have come before it; else who is next came later.
+    /// A request has left the queue. If it had its tenant's turn, who is next of the tenant may have come before it;
+    /// else who is next came later.
     pub(super) fn reconsider_turns_after(&mut self, id: RequestId, turn: Option<Turn>) {
         if turn.is_some()
             && let Some(next) = self.queue.next_of(self.sequences[id].tenant)
@@ -93,8 +95,8 @@ impl GenerationServer {
         })
     }
 
-    /// With whom the turn on an instance goes on, pages and slots aside. Whoever is served less than its tenant waits for the next turn: else two of
-    /// them would take one request each in turns, with nobody beside it.
+    /// With whom the turn on an instance goes on, pages and slots aside. Whoever is served less than its tenant waits
+    /// for the next turn: else two of them would take one request each in turns, with nobody beside it.
     fn goes_on(&self, instance: InstanceId) -> Option<RequestId> {
         let state = &self.instances[instance.index()];
         if state.load() >= self.spec.max_batch {

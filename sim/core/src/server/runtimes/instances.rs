@@ -72,7 +72,8 @@ impl RuntimeServer {
         self.moving = moving;
     }
 
-    /// Instances get nothing more: their lines are dispatched anew, to others, and each goes on to its next runtime when it has nothing in hand.
+    /// Instances get nothing more: their lines are dispatched anew, to others, and each goes on to its next runtime
+    /// when it has nothing in hand.
     pub(super) fn leave(&mut self, now: Time, leaving: &[(InstanceId, Option<RuntimeRef>)], commands: &mut Commands) {
         for &(instance, next) in leaving {
             let state = &mut self.instances[instance.index()].state;
@@ -164,8 +165,8 @@ impl RuntimeServer {
         }
     }
 
-    /// What an instance of an added card loads: the longest runtime of the first stream (section 4). Where all runtimes are to have as many
-    /// instances, the one that lacks most for that, of equals the longest.
+    /// What an instance of an added card loads: the longest runtime of the first stream (section 4). Where all runtimes
+    /// are to have as many instances, the one that lacks most for that, of equals the longest.
     fn runtime_of_added(&self) -> RuntimeRef {
         if !self.fleet.even {
             return RuntimeRef {

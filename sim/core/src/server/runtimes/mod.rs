@@ -1,7 +1,7 @@
 //! Runtimes of several lengths (Arlo): a request goes to one instance, waits there in line, and runs alone.
 //!
-//! This file follows requests; [`instances`] says what becomes of an instance that loads another runtime, and [`fleet`] decides how
-//! many there are of each. Who gets a request is [`crate::policy::levels`]' decision.
+//! This file follows requests; [`instances`] says what becomes of an instance that loads another runtime, and [`fleet`]
+//! decides how many there are of each. Who gets a request is [`crate::policy::levels`]' decision.
 
 mod fleet;
 mod instances;
@@ -25,8 +25,8 @@ use fleet::Fleet;
 pub use fleet::FleetUse;
 use instances::{Instance, State};
 
-/// Requests that an instance has in hand: one runs, and one is ready, so that the lane need not wait until the server has heard of
-/// an end. They stay where they are when the instance's queue is dispatched anew.
+/// Requests that an instance has in hand: one runs, and one is ready, so that the lane need not wait until the server
+/// has heard of an end. They stay where they are when the instance's queue is dispatched anew.
 const IN_HAND: u32 = 2;
 
 /// Of a request that no instance serves at present.
@@ -281,9 +281,7 @@ impl RuntimeServer {
                 self.instances[instance.index()].in_hand -= 1;
                 match self.instances[instance.index()].state {
                     State::Serving(runtime) => {
-                        self.streams[usize::from(runtime.stream)]
-                            .levels
-                            .load_changed(instance, -1);
+                        self.streams[usize::from(runtime.stream)].levels.load_changed(instance, -1);
                         self.advance(now, instance, commands);
                     }
                     _ => self.vacated(now, instance, commands),
@@ -307,9 +305,7 @@ impl RuntimeServer {
         commands: &mut Commands,
     ) {
         let request = &self.requests[id];
-        commands
-            .list
-            .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
+        commands.list.push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
         self.requests.discard(id);
         if self.requests.is_empty() {
             self.fleet.idle_since = now;
@@ -368,8 +364,8 @@ impl RuntimeServer {
         commands.submit(batch, instance, shape, mark);
     }
 
-    /// The laws that hold between events, for tests: nobody is lost or counted twice, no instance idles while its line is not
-    /// empty, and nobody waits in the line of an instance that does not serve.
+    /// The laws that hold between events, for tests: nobody is lost or counted twice, no instance idles while its line
+    /// is not empty, and nobody waits in the line of an instance that does not serve.
     ///
     /// # Errors
     /// The law that is broken.
@@ -397,10 +393,7 @@ impl RuntimeServer {
         for stream in &self.streams {
             let held = stream.held.view(&self.requests);
             queued += held.len();
-            if let Some(served) = held
-                .iter()
-                .find(|held| stream.levels.dispatch(held.input_tokens).is_some())
-            {
+            if let Some(served) = held.iter().find(|held| stream.levels.dispatch(held.input_tokens).is_some()) {
                 return Err(format!(
                     "a request of {} tokens is held, and could be served",
                     served.input_tokens

@@ -83,8 +83,7 @@ impl TaskServer {
     /// Puts groups on streams, and says how many there are.
     fn assign_streams(&mut self, streams: StreamsSpec, model: u16, groups: &mut [PetGroup]) -> u16 {
         self.operators.clear();
-        self.operators
-            .extend(groups.iter().map(|group| self.latencies.operator(model, group)));
+        self.operators.extend(groups.iter().map(|group| self.latencies.operator(model, group)));
         let count = match streams {
             StreamsSpec::ByProfile { many } => self.cheapest_streams(many, model, groups),
             StreamsSpec::Fixed { count } | StreamsSpec::Even { count } | StreamsSpec::InTurn { count } => {
@@ -104,11 +103,11 @@ impl TaskServer {
         u16::try_from(count).expect("a batch has fewer than 65,536 mini-batches")
     }
 
-    /// How many streams operators take the least time on, by the card's tables (PetS, section 6.3.3); the fewest of equals.
+    /// How many streams operators take the least time on, by the card's tables (PetS, section 6.3.3); the fewest of
+    /// equals.
     fn cheapest_streams(&mut self, many: u32, model: u16, groups: &mut [PetGroup]) -> u32 {
         self.alone_ns.clear();
-        self.alone_ns
-            .extend(self.operators.iter().map(|operator| operator.latency_ns));
+        self.alone_ns.extend(self.operators.iter().map(|operator| operator.latency_ns));
         let mut cheapest = (u64::MAX, 1);
         for count in self.latencies.stream_counts(many, groups.len()) {
             put(groups, self.streams.by_intensity(&self.operators, count));

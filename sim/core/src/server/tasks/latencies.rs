@@ -67,8 +67,8 @@ impl Latencies {
         index.expect("a loaded task's kind has a table") as u32
     }
 
-    /// What queries of any tasks take together, before it is known which share a batch: each shared model's padded to their mean length, as
-    /// batches of like lengths nearly are, and each task's operators over its own at once.
+    /// What queries of any tasks take together, before it is known which share a batch: each shared model's padded to
+    /// their mean length, as batches of like lengths nearly are, and each task's operators over its own at once.
     pub fn predicted_ns(&self, pool: &[Candidate]) -> u64 {
         let mut of_model: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
         let mut of_task: BTreeMap<u32, (Task, (u32, u32))> = BTreeMap::new();
@@ -151,10 +151,7 @@ fn tables(
         card.encoder_layer(shape, pool.dtype)?,
     );
     let head = card.head(shape, pool.dtype, pool.classes)?;
-    let pets = kinds
-        .iter()
-        .map(|kind| card.pet(shape, pool.dtype, *kind))
-        .collect::<Result<Vec<_>, _>>()?;
+    let pets = kinds.iter().map(|kind| card.pet(shape, pool.dtype, *kind)).collect::<Result<Vec<_>, _>>()?;
     let layers = u64::from(shape.layers);
     let shared = |batch: u32, tokens: u32| {
         embedding.cost(batch, tokens).median_ns

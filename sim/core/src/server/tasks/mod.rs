@@ -1,8 +1,10 @@
-//! Parameter-efficient tasks over shared models (PetS): waiting queries are a pool that is split into batches of many tasks.
+//! Parameter-efficient tasks over shared models (PetS): waiting queries are a pool that is split into batches of many
+//! tasks.
 //!
-//! A tenant is a task. [`repository`] says which tasks there are, [`planning`] which queries run together, [`places`] how pools are filled where some do not come, [`latencies`] what
-//! both know of the card; this module keeps the mechanism. Planning is an op on a lane of the host, so that it takes the time that it
-//! takes. The baselines are here too: a full model of each task, one after another or side by side.
+//! A tenant is a task. [`repository`] says which tasks there are, [`planning`] which queries run together, [`places`]
+//! how pools are filled where some do not come, [`latencies`] what both know of the card; this module keeps the
+//! mechanism. Planning is an op on a lane of the host, so that it takes the time that it takes. The baselines are here
+//! too: a full model of each task, one after another or side by side.
 
 mod composing;
 mod latencies;
@@ -40,7 +42,8 @@ struct Instance {
     queue: Queue,
     /// Queries that came for the next pools and are not there: turned away, or cancelled. Fewer than two pools of them.
     gone: u32,
-    /// The pool whose plan is being made. Queries that are planned online wait in the queue meanwhile, those of a pool do not.
+    /// The pool whose plan is being made. Queries that are planned online wait in the queue meanwhile, those of a pool
+    /// do not.
     asked: Option<Vec<Candidate>>,
     /// The rest of a pool's plan, with those who have left since.
     planned: VecDeque<Planned>,
@@ -93,8 +96,8 @@ pub struct TaskServer {
 }
 
 impl TaskServer {
-    /// A system on a cluster of such cards, for tenants `0..tenants`. A task that is refused is not the system's error: see
-    /// [`counts`](Self::counts).
+    /// A system on a cluster of such cards, for tenants `0..tenants`. A task that is refused is not the system's error:
+    /// see [`counts`](Self::counts).
     ///
     /// # Errors
     /// When the shared models do not fit on a card, or the card lacks a table that batches are planned by.
@@ -176,7 +179,8 @@ impl TaskServer {
         }
     }
 
-    /// Why registrations were refused, each alone: place, key, what it must be and what it is. Of those for which memory is exhausted the first.
+    /// Why registrations were refused, each alone: place, key, what it must be and what it is. Of those for which
+    /// memory is exhausted the first.
     pub fn refusals(&self) -> &[String] {
         &self.repository.refusals
     }
@@ -186,12 +190,14 @@ impl TaskServer {
         &self.repository.counts
     }
 
-    /// The machine that is to hold a loaded task has no memory for it, and said so before anything was served: it is refused alone.
+    /// The machine that is to hold a loaded task has no memory for it, and said so before anything was served: it is
+    /// refused alone.
     pub fn unload(&mut self, registration: &Registration, got: &str) {
         self.repository.unload(registration, got);
     }
 
-    /// By which of the registrations, in their order, a tenant's task was loaded; nothing where it has none. One that was refused may have come again.
+    /// By which of the registrations, in their order, a tenant's task was loaded; nothing where it has none. One that
+    /// was refused may have come again.
     pub fn loaded_by(&self, tenant: u32) -> Option<u32> {
         match self.repository.entry(tenant) {
             Entry::Loaded(task) => Some(task.registration),
@@ -336,13 +342,11 @@ impl TaskServer {
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
         let request = self.requests.remove(id).expect("a request leaves once");
         self.load_changed(request.instance, -1);
-        commands
-            .list
-            .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
+        commands.list.push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
     }
 
-    /// Batches that an instance may have submitted and not ended: the next of a pool's plan is at hand, and one that is planned
-    /// afresh should know as much as possible.
+    /// Batches that an instance may have submitted and not ended: the next of a pool's plan is at hand, and one that is
+    /// planned afresh should know as much as possible.
     fn depth(&self) -> u32 {
         match self.planning {
             PlanningSpec::Pool { .. } => 2,
@@ -395,7 +399,8 @@ impl TaskServer {
         }
     }
 
-    /// Whether queries are put together by what they cost. A fixed size takes them as they came, and a full model has one task's.
+    /// Whether queries are put together by what they cost. A fixed size takes them as they came, and a full model has
+    /// one task's.
     fn looks_at_costs(&self) -> bool {
         match self.engine {
             EngineSpec::Shared { batching, .. } => !matches!(batching, Batching::Fixed { .. }),
@@ -403,7 +408,8 @@ impl TaskServer {
         }
     }
 
-    /// Whether deadlines decide which queries are planned together. With one target for all nobody is more urgent than who came before.
+    /// Whether deadlines decide which queries are planned together. With one target for all nobody is more urgent than
+    /// who came before.
     fn urgent_first(&self) -> bool {
         let PlanningSpec::Online { targets, .. } = &self.planning else {
             return false;
@@ -471,19 +477,17 @@ impl TaskServer {
         let (question, plans) = question(batching, &pool, &self.latencies, commands.pools.len() as u32);
         commands.pools.push(question);
         let last = plans.len() - 1;
-        commands
-            .ops
-            .extend(plans.into_iter().enumerate().map(|(index, plan)| Op {
-                told: index == last,
-                ..Op::alone(OpKind::PlanPool(plan), lane)
-            }));
+        commands.ops.extend(plans.into_iter().enumerate().map(|(index, plan)| Op {
+            told: index == last,
+            ..Op::alone(OpKind::PlanPool(plan), lane)
+        }));
         state.asked = Some(pool);
         let batch = self.running.insert(Running::Planning(instance));
         commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
-    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline that can be kept; of batches as they
-    /// came, the one with the first that came.
+    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline that
+    /// can be kept; of batches as they came, the one with the first that came.
     fn planned(&mut self, now: Time, instance: InstanceId, plan: &PoolPlan) {
         let (looks_at_costs, urgent_first) = (self.looks_at_costs(), self.urgent_first());
         let state = &mut self.instances[instance.index()];
@@ -507,8 +511,8 @@ impl TaskServer {
         self.instances[instance.index()].planned.extend(batches);
     }
 
-    /// The laws that hold between events, for tests: nobody is lost between queue, plan and batches, and no instance is idle while
-    /// there is something to start.
+    /// The laws that hold between events, for tests: nobody is lost between queue, plan and batches, and no instance is
+    /// idle while there is something to start.
     ///
     /// # Errors
     /// The law that is broken.

@@ -26,13 +26,15 @@ pub(crate) struct Planned {
     pub model: u16,
     /// Each with the number of its mini-batch, ascending.
     pub members: Vec<(RequestId, u32)>,
-    /// Whether all of its members are lost, whenever it runs; and the earliest deadline of those that are not, or else of all.
+    /// Whether all of its members are lost, whenever it runs; and the earliest deadline of those that are not, or else
+    /// of all.
     pub due: (bool, Time),
     /// The place in its pool of the first that came of them.
     pub first: u32,
 }
 
-/// A pool as a question, and an op for each shared model that has queries in it; `pool` is the question's place among the commands'.
+/// A pool as a question, and an op for each shared model that has queries in it; `pool` is the question's place among
+/// the commands'.
 pub(crate) fn question(
     batching: Batching,
     pool: &[Candidate],
@@ -103,8 +105,8 @@ pub(crate) fn alone(query: &Candidate) -> PoolPlan {
     }
 }
 
-/// A plan's batches without queries that have left meanwhile; those of which none is left are left out. `is_lost` is said of a query that cannot
-/// be answered by its deadline any more.
+/// A plan's batches without queries that have left meanwhile; those of which none is left are left out. `is_lost` is
+/// said of a query that cannot be answered by its deadline any more.
 pub(crate) fn planned(
     plan: &PoolPlan,
     pool: &[Candidate],
@@ -186,8 +188,8 @@ mod tests {
         TaskServer::new(&synthetic_card(), &testing::cluster(1, 1 << 30), &system, &tasks, 4).unwrap()
     }
 
-    /// Whoever gives up is not looked for among all who are planned, of whom there may be many thousands: their plan stays as it was, and whose turn comes is
-    /// passed over.
+    /// Whoever gives up is not looked for among all who are planned, of whom there may be many thousands: their plan
+    /// stays as it was, and whose turn comes is passed over.
     #[test]
     fn who_leaves_is_not_looked_for_in_the_plan() {
         let (mut server, mut commands) = (server(), Commands::default());

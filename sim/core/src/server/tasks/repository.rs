@@ -1,5 +1,5 @@
-//! Which tasks there are and which of them lie on the cards: registered as triplets of task, shared model and kind, then loaded
-//! (PetS, section 3.3). Whatever is wrong with one is that one's alone: the others are served.
+//! Which tasks there are and which of them lie on the cards: registered as triplets of task, shared model and kind,
+//! then loaded (PetS, section 3.3). Whatever is wrong with one is that one's alone: the others are served.
 
 use tenantry_profiles::{ModelShape, PetKind, near_miss};
 
@@ -61,7 +61,8 @@ pub(crate) enum Entry {
 pub(crate) struct Repository {
     entries: Vec<Entry>,
     pub counts: TaskCounts,
-    /// Why registrations were refused, each with the place where it says what is wrong; of those for which memory is exhausted the first.
+    /// Why registrations were refused, each with the place where it says what is wrong; of those for which memory is
+    /// exhausted the first.
     pub refusals: Vec<String>,
     /// Shared models, activations and what models have in common.
     pub shared_bytes: u64,
@@ -84,10 +85,7 @@ impl Repository {
     ) -> Result<Repository, ServerError> {
         let models: Vec<(&str, &ModelShape)> = tasks.named_models(&pool.model).collect();
         let number = pool.dtype.bytes();
-        let common_bytes: u64 = models
-            .iter()
-            .map(|(_, shape)| number * common_parameters(shape, &tasks.engine))
-            .sum();
+        let common_bytes: u64 = models.iter().map(|(_, shape)| number * common_parameters(shape, &tasks.engine)).sum();
         let at_once = u64::from(tasks.batches_at_once());
         let of_query = models
             .iter()
@@ -181,7 +179,8 @@ impl Repository {
         let pooled = file.is_some_and(|file| file.pooled);
         let pooler = if pooled { model.pooler_parameters() } else { 0 };
         let head_bytes = number * (model.head_parameters(pool.classes) + pooler);
-        // The host's repository keeps what is added to a shared model (PetS, section 3.3); a full model is read from where it was stored.
+        // The host's repository keeps what is added to a shared model (PetS, section 3.3); a full model is read from
+        // where it was stored.
         let kept_bytes = match self.shares_host_memory {
             true => operators_bytes + head_bytes,
             false => 0,
@@ -201,11 +200,7 @@ impl Repository {
         self.tasks_bytes += bytes;
         let position = self.counts.loaded;
         self.counts.loaded += 1;
-        let full = self
-            .counts
-            .refused
-            .iter()
-            .any(|(fault, _)| *fault == TaskFault::OutOfMemory);
+        let full = self.counts.refused.iter().any(|(fault, _)| *fault == TaskFault::OutOfMemory);
         self.counts.loaded_until_full += u32::from(!full);
         let by_kind = &mut self.counts.by_kind;
         match by_kind.iter_mut().find(|(known, ..)| *known == kind) {
@@ -224,7 +219,8 @@ impl Repository {
         })
     }
 
-    /// A loaded task for which the machine found no memory, whatever the sizes say. All others stay, and none comes in its place.
+    /// A loaded task for which the machine found no memory, whatever the sizes say. All others stay, and none comes in
+    /// its place.
     pub fn unload(&mut self, registration: &Registration, got: &str) {
         let entry = &mut self.entries[registration.task as usize];
         let Entry::Loaded(task) = *entry else {
@@ -282,7 +278,8 @@ impl Refusal {
     }
 }
 
-/// Why some of a system's registrations are refused, each alone, on cards of such a cluster; of those for which memory is exhausted the first.
+/// Why some of a system's registrations are refused, each alone, on cards of such a cluster; of those for which memory
+/// is exhausted the first.
 pub fn refusals(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Vec<String> {
     let of = |tasks| Repository::new(cluster, pool, tasks, tenants).map(|of| of.refusals);
     // Shared models that do not fit are no registration's fault: whoever makes the server says so.

@@ -41,10 +41,7 @@ impl RuntimeServer {
         let question = Question {
             streams: streams.collect(),
             instances,
-            span: self
-                .fleet
-                .observed_since
-                .map_or(Duration::ZERO, |since| now.since(since)),
+            span: self.fleet.observed_since.map_or(Duration::ZERO, |since| now.since(since)),
             solver: periodic.solver,
         };
         self.fleet.observed_since = Some(now);
@@ -105,8 +102,8 @@ impl RuntimeServer {
         }
     }
 
-    /// Plans the way to the last answer, for all instances that serve or load. Those that load, on a card that has just come, count for what they will be;
-    /// they cannot be changed yet.
+    /// Plans the way to the last answer, for all instances that serve or load. Those that load, on a card that has just
+    /// come, count for what they will be; they cannot be changed yet.
     fn plan(&mut self, now: Time) {
         let loading = self.by_runtime(|instance| match instance.state {
             State::Loading(runtime) => Some(runtime),
@@ -128,7 +125,11 @@ impl RuntimeServer {
             })
             .collect();
         let at_once = self.fleet.periodic.map_or(1, |periodic| periodic.at_once) as usize;
-        let missing: Vec<u32> = { self.fleet.answer.iter().zip(&loading) }
+        let missing: Vec<u32> = self
+            .fleet
+            .answer
+            .iter()
+            .zip(&loading)
             .map(|(target, loading)| target.saturating_sub(*loading))
             .collect();
         let mut target = fitted(missing, deployed.len() as u32);
@@ -149,8 +150,8 @@ impl RuntimeServer {
         ends.collect()
     }
 
-    /// Eq. 7 while others load: the last instance that serves a stream's longest runtime goes on, whatever loads one, and one of the runtime that has
-    /// most changes in its place. The next answer finds one too many.
+    /// Eq. 7 while others load: the last instance that serves a stream's longest runtime goes on, whatever loads one,
+    /// and one of the runtime that has most changes in its place. The next answer finds one too many.
     fn keep_longest(&self, deployed: &[Deployed], target: &mut [u32]) {
         let longest = self.longest();
         for &kept in &longest {

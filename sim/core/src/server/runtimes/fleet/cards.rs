@@ -33,9 +33,7 @@ impl RuntimeServer {
         match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, asked)) {
             None => {}
             Some(Scale::Add(cards)) => {
-                let off = self
-                    .gpus()
-                    .filter(|&gpu| self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off));
+                let off = self.gpus().filter(|&gpu| self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off));
                 let added: Vec<GpuId> = off.take(cards as usize).collect();
                 self.fleet.counts.added += added.len() as u64;
                 added.into_iter().for_each(|gpu| self.start_card(now, gpu, commands));
@@ -48,14 +46,14 @@ impl RuntimeServer {
         let Some(gpu) = self.least_busy_card() else { return };
         self.fleet.counts.released += 1;
         self.fleet.plan_anew();
-        let serving = { self.on_gpu(gpu) }.filter(|&on| self.instances[on].state != State::Off);
+        let serving = self.on_gpu(gpu).filter(|&on| self.instances[on].state != State::Off);
         let leaving: Vec<_> = serving.map(|index| (InstanceId(index as u32), None)).collect();
         self.leave(now, &leaving, commands);
         self.remember(now, self.deployed());
     }
 
-    /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve, but for any that could not load their
-    /// runtime, and that do not have the last of a stream's longest runtime (Eq. 7).
+    /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve, but
+    /// for any that could not load their runtime, and that do not have the last of a stream's longest runtime (Eq. 7).
     pub(super) fn least_busy_card(&self) -> Option<GpuId> {
         let busy = self.gpus().filter_map(|gpu| {
             let mut load = None;
@@ -74,7 +72,7 @@ impl RuntimeServer {
                 {
                     return None;
                 }
-                let (_, outstanding) = { stream.levels.find(InstanceId(index as u32)) }.expect("who serves is listed");
+                let (_, outstanding) = stream.levels.find(InstanceId(index as u32)).expect("who serves is listed");
                 load = Some(load.unwrap_or(0) + outstanding);
             }
             Some((load?, gpu))

@@ -24,7 +24,8 @@ use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesS
 pub struct FleetUse {
     /// Card time from the decision to add a card until it had nothing in hand any more.
     pub card_time: Duration,
-    /// Instances that each runtime has, or is to have, from each decision that changed them on, the streams one after the other.
+    /// Instances that each runtime has, or is to have, from each decision that changed them on, the streams one after
+    /// the other.
     pub allocations: Vec<(Time, Vec<u32>)>,
     /// Changes after those that are remembered.
     pub allocations_left_out: u64,
@@ -99,17 +100,12 @@ impl Fleet {
             AllocateSpec::Periodic(periodic) => Some(*periodic),
             AllocateSpec::Even | AllocateSpec::Fixed(_) | AllocateSpec::Global(_) | AllocateSpec::Solved(_) => None,
         };
-        let largest = spec
-            .streams
-            .iter()
-            .map(|stream| stream.model.parameters() * stream.dtype.bytes());
+        let largest = spec.streams.iter().map(|stream| stream.model.parameters() * stream.dtype.bytes());
         let runtimes = spec.streams.iter().flat_map(|stream| {
             let of = stream.runtimes.iter();
             of.map(|runtime| (stream.name.clone(), runtime.max_length))
         });
-        let cards = spec
-            .scale
-            .map_or(cluster.gpus, |scale| scale.cards_at_start.min(cluster.gpus));
+        let cards = spec.scale.map_or(cluster.gpus, |scale| scale.cards_at_start.min(cluster.gpus));
         let solved = match &spec.allocate {
             AllocateSpec::Solved(answer) => Some(answer),
             _ => None,
@@ -208,11 +204,12 @@ impl Fleet {
         }
     }
 
-    /// Whether nobody has been inside for more than half of the time that the next allocation would be made of, as far as is known by now.
+    /// Whether nobody has been inside for more than half of the time that the next allocation would be made of, as far
+    /// as is known by now.
     fn was_mostly_silent(&self, now: Time) -> bool {
         let silence = now.since(self.idle_since).0;
         let until = self.next_allocation.max(now);
-        { self.observed_since }.is_none_or(|since| 2 * silence > until.since(since).0)
+        self.observed_since.is_none_or(|since| 2 * silence > until.since(since).0)
     }
 
     /// When something is due next; nothing where nothing ever is.
@@ -268,7 +265,8 @@ impl RuntimeServer {
         Ok(())
     }
 
-    /// Instances of each runtime, the streams one after the other, where all streams and all runtimes of a stream have as many.
+    /// Instances of each runtime, the streams one after the other, where all streams and all runtimes of a stream have
+    /// as many.
     pub(super) fn even_shares(&self, instances: u32) -> Vec<u32> {
         let shares = even(self.streams.len(), instances).into_iter().zip(&self.streams);
         let shares = shares.flat_map(|(share, stream)| even(stream.spec.runtimes.len(), share));
@@ -319,8 +317,9 @@ impl RuntimeServer {
         before.iter().map(|stream| stream.spec.runtimes.len()).sum::<usize>() + usize::from(runtime.runtime)
     }
 
-    /// A request that is counted comes to nobody. Where an allocation was due meanwhile, or is before there is much more to be seen, and hardly anybody came in
-    /// the time that it would be made of, it begins anew: of a single request nothing follows for those who come after it.
+    /// A request that is counted comes to nobody. Where an allocation was due meanwhile, or is before there is much
+    /// more to be seen, and hardly anybody came in the time that it would be made of, it begins anew: of a single
+    /// request nothing follows for those who come after it.
     pub(super) fn fleet_wakes(&mut self, now: Time) {
         if let Some(periodic) = self.fleet.periodic
             && self.fleet.next_allocation < now + Duration(periodic.first.0 / 2)
@@ -347,10 +346,11 @@ impl RuntimeServer {
         self.fleet_decisions(now, commands);
     }
 
-    /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
+    /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with
+    /// its last request. Cards are given back as ever, and none is added, since nobody is kept waiting. What was due
+    /// last is decided with whoever has come.
     pub(super) fn fleet_idled(&mut self, now: Time, somebody_comes: bool, commands: &mut Commands) {
-        while let Some(at) = { self.fleet.scaler.as_ref() }.and_then(|scaler| scaler.missed(now, somebody_comes)) {
+        while let Some(at) = self.fleet.scaler.as_ref().and_then(|scaler| scaler.missed(now, somebody_comes)) {
             let asked = Asked {
                 cards: self.fleet.cards,
                 inside: false,
@@ -403,9 +403,7 @@ impl RuntimeServer {
                 self.fleet.changing
             ));
         }
-        let cards = self
-            .gpus()
-            .filter(|&gpu| self.on_gpu(gpu).any(|on| self.instances[on].state != State::Off));
+        let cards = self.gpus().filter(|&gpu| self.on_gpu(gpu).any(|on| self.instances[on].state != State::Off));
         let cards = cards.count();
         if cards != self.fleet.cards as usize {
             return Err(format!("{cards} cards are used, not {}", self.fleet.cards));
