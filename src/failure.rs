@@ -51,10 +51,13 @@ impl Failure {
         Failure::BadInput(error.to_string())
     }
 
-    /// A file of the input cannot be read.
-    pub fn unreadable(file: &Path, error: &io::Error) -> Failure {
-        let file = file.display();
-        Failure::BadInput(format!("{file}: must be a file that can be read, got: {error}"))
+    /// A file or folder of the input cannot be read.
+    pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
+        let kind = if path.is_dir() { "folder" } else { "file" };
+        Failure::BadInput(format!(
+            "{}: must be a {kind} that can be read, got: {error}",
+            path.display()
+        ))
     }
 
     /// Why, without what kind of failure it is.

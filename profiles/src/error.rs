@@ -45,6 +45,8 @@ pub enum ProfileError {
 pub enum Access {
     /// To read a file.
     Read,
+    /// To read what is in a folder.
+    List,
     /// To write to a folder.
     Write,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Access::Read => "a file that can be read",
+            Access::List => "a folder that can be read",
             Access::Write => "a folder that can be written to",
         })
     }

@@ -31,9 +31,9 @@ impl Card {
     /// The first file that cannot be read, or value that cannot be right, with its line.
     pub fn load(folder: &Path) -> Result<Card, ProfileError> {
         let mut files = vec![(CARD_FILE.to_string(), read(&folder.join(CARD_FILE))?)];
-        let entries = fs::read_dir(folder).map_err(|source| unreadable(folder, source))?;
+        let entries = fs::read_dir(folder).map_err(|source| failed(folder, Access::List, source))?;
         for entry in entries {
-            let path = entry.map_err(|source| unreadable(folder, source))?.path();
+            let path = entry.map_err(|source| failed(folder, Access::List, source))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.ends_with(".csv") || is_table(&name.to_lowercase()) {
                 files.push((name, read(&path)?));
@@ -217,13 +217,13 @@ fn is_table(name: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, ProfileError> {
-    fs::read_to_string(path).map_err(|source| unreadable(path, source))
+    fs::read_to_string(path).map_err(|source| failed(path, Access::Read, source))
 }
 
-fn unreadable(path: &Path, source: io::Error) -> ProfileError {
+fn failed(path: &Path, access: Access, source: io::Error) -> ProfileError {
     ProfileError::Io {
         path: path.display().to_string(),
-        access: Access::Read,
+        access,
         source,
     }
 }

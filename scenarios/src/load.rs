@@ -370,11 +370,11 @@ impl Origin {
                 let message = format!("must have a column `{name}`, got {}", columns.join(","));
                 (Some(path), None, String::new(), message)
             }
-            TraceError::Io { path, source, .. } => (
+            TraceError::Io { path, access, source } => (
                 Some(path),
                 None,
                 String::new(),
-                format!("must be a file that can be read, got {source}"),
+                format!("must be {access}, got: {source}"),
             ),
         };
         // Readers name the column or the part of a file that is at fault before they say what it must be.

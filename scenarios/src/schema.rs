@@ -11,7 +11,22 @@ pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(RawScenario).to_value();
     names_stand_alone(&mut schema);
     presets_fill_in(&mut schema);
+    sentences_run_on(&mut schema);
     schema
+}
+
+/// Where the source breaks a description's lines, editors need not: they wrap at their own width.
+fn sentences_run_on(part: &mut Value) {
+    match part {
+        Value::Object(fields) => {
+            if let Some(Value::String(description)) = fields.get_mut("description") {
+                *description = description.replace('\n', " ");
+            }
+            fields.values_mut().for_each(sentences_run_on);
+        }
+        Value::Array(items) => items.iter_mut().for_each(sentences_run_on),
+        _ => {}
+    }
 }
 
 /// A name alone stands for content with nothing but defaults, as it is read.

@@ -101,7 +101,9 @@ impl Retrieval {
     /// To find them all, and to copy what was found.
     fn median_ns(&self, looked_up: LookedUp) -> u64 {
         let parts = [(&self.prompts, looked_up.of_prompts), (&self.new_tokens, looked_up.new)];
-        let found = { parts.into_iter().filter(|(_, tokens)| *tokens > 0) }
+        let found = parts
+            .into_iter()
+            .filter(|(_, tokens)| *tokens > 0)
             .map(|(prices, tokens)| prices.median_ns(tokens))
             .sum::<u64>();
         match looked_up.tokens() {

@@ -9,7 +9,10 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::any::TypeId;
+use std::num::{IntErrorKind, ParseIntError};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -41,19 +44,23 @@ impl Cli {
     }
 }
 
-/// All commands. Their options take numbers below 0, to say themselves what they must be: else each would be taken for
-/// a flag that nobody knows.
+/// All commands. Their options, but those of files, take bare numbers below 0, to say themselves what they must be: else
+/// each would be taken for a flag that nobody knows.
 pub fn command() -> clap::Command {
     fn with_negative_numbers(command: clap::Command) -> clap::Command {
-        let is_option = |argument: &clap::Arg| argument.get_action().takes_values() && !argument.is_positional();
         command
-            .mut_args(|argument| match is_option(&argument) {
+            .mut_args(|argument| match takes_numbers(&argument) {
                 true => argument.allow_negative_numbers(true),
                 false => argument,
             })
             .mut_subcommands(with_negative_numbers)
     }
     with_negative_numbers(Cli::command())
+}
+
+fn takes_numbers(argument: &clap::Arg) -> bool {
+    let is_option = argument.get_action().takes_values() && !argument.is_positional();
+    is_option && argument.get_value_parser().type_id() != TypeId::of::<PathBuf>()
 }
 
 /// Among the options in a command's help: behind its own, and before `--help`, which clap puts at 999.
@@ -168,8 +175,11 @@ pub struct DoctorArgs {
 }
 
 /// A number of things, as options take it.
-fn count<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("must be a whole number, at least 1, got {text}"))
+fn count<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => format!("must be a whole number of {} bits, got {text}", 8 * size_of::<N>()),
+        _ => format!("must be a whole number, at least 1, got {text}"),
+    })
 }
 
 /// A seed, as options take it.

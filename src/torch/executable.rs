@@ -140,7 +140,8 @@ fn check_files(loaded: &Loaded) -> Result<(), Failure> {
         };
         let one = |key: &str, path: &Option<PathBuf>| path.clone().map(|path| (key.to_owned(), path));
         let named = models.iter().map(|(key, path)| (format!("models.{key}"), path.clone()));
-        let all = { one("model", model).into_iter() }
+        let all = one("model", model)
+            .into_iter()
             .chain(one("tenants", tenants))
             .chain(named)
             .chain(several("domains", domains))

@@ -72,7 +72,12 @@ const CASES: &[Case] = &[
         2,
         &["'--shards <N>': must be a whole number, at least 1, got none"],
     ),
-    (&["profile", "show", "h200"], 2, &["card: must be", "got h200"]),
+    (&["profile", "show", "h200"], 2, &["CARD: must be", "got h200"]),
+    (
+        &["profile", "compare", "cpu", "h200"],
+        2,
+        &["SECOND: must be", "got h200"],
+    ),
     (
         &["profile", "--device", "cpu", "show", "cpu"],
         2,

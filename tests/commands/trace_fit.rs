@@ -203,9 +203,8 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
     generate("bursty.csv", &[&who[..], &bursty].concat());
     let fit = good_json(at, &["trace", "fit", "requests", "bursty.csv", "--tenants", "800"]);
     assert_eq!(fit["within_aims"], true, "{fit:#}");
-    let figures: Vec<&str> = { fit["comparison"].as_array().unwrap().iter() }
-        .filter_map(|row| row["figure"].as_str())
-        .collect();
+    let figures: Vec<&str> =
+        fit["comparison"].as_array().unwrap().iter().filter_map(|row| row["figure"].as_str()).collect();
     for part in [
         "input tokens, p98",
         "output tokens, mean",
@@ -250,7 +249,9 @@ fn a_trace_of_requests_is_fitted_as_a_whole() {
         text.lines().skip(1).map(row).collect()
     };
     let later = rows("long.csv").into_iter().map(|[at, who, tokens]| [at + 1_500_000_000_000, who, tokens]);
-    let both: Vec<String> = { rows("short.csv").into_iter().chain(later) }
+    let both: Vec<String> = rows("short.csv")
+        .into_iter()
+        .chain(later)
         .map(|[at, who, tokens]| format!("{at},{who},{tokens},0\n"))
         .collect();
     fs::write(

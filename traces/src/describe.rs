@@ -9,8 +9,7 @@ use crate::time::{Duration, Time};
 pub const MAX_SECONDS: u64 = 1 << 26;
 
 /// The silence before a recording's first arrival, where it is longer than all of them last: its clock counts from some
-/// other moment, midnight or
-/// 1970. In whole seconds, which is what is said of it and cut off, and one at least.
+/// other moment, midnight or the year 1970. In whole seconds, which is what is said of it and cut off, and one at least.
 pub fn silence_before(first: Time, last: Time) -> Option<Duration> {
     let silent = Duration::from_secs(first.0 / 1_000_000_000);
     (silent > Duration::ZERO && silent > last.since(first)).then_some(silent)

@@ -10,7 +10,7 @@ use crate::time::Time;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read, or not be written.
-    #[error("{path}: must be a file that can be {access}, got: {source}")]
+    #[error("{path}: must be {access}, got: {source}")]
     Io {
         /// The file.
         path: PathBuf,
@@ -67,20 +67,23 @@ pub enum TraceError {
     },
 }
 
-/// What was tried with a file.
+/// What was tried with a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To read it.
+    /// To read a file.
     Read,
-    /// To write it.
+    /// To read what is in a folder.
+    List,
+    /// To write a file.
     Write,
 }
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Access::Read => "read",
-            Access::Write => "written",
+            Access::Read => "a file that can be read",
+            Access::List => "a folder that can be read",
+            Access::Write => "a file that can be written",
         })
     }
 }
@@ -95,6 +98,15 @@ impl TraceError {
         TraceError::Io {
             path: path.to_path_buf(),
             access: Access::Read,
+            source,
+        }
+    }
+
+    /// A folder in which something was to be found.
+    pub(crate) fn unlisted(folder: &Path, source: std::io::Error) -> TraceError {
+        TraceError::Io {
+            path: folder.to_path_buf(),
+            access: Access::List,
             source,
         }
     }

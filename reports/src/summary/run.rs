@@ -47,7 +47,8 @@ pub struct RunSummary {
     /// Failed requests by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_by: BTreeMap<String, u64>,
-    /// From the end of the warm-up to the last event, in seconds.
+    /// From the end of the warm-up until the last request has left, in seconds; to the last event where some are left
+    /// inside for ever.
     pub duration_s: f64,
     /// Requests answered after the warm-up, by `duration_s`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -391,6 +391,10 @@ fn the_schema_describes_every_key() {
     assert_eq!(system["additionalProperties"], json!(false));
     let written_out = json!({"required": ["name", "tenant_state"]});
     assert_eq!(system["anyOf"], json!([{"required": ["preset"]}, written_out]));
+    assert!(
+        !schema.to_string().contains("\\n"),
+        "lines are broken by whoever shows them"
+    );
 }
 
 /// One of several texts.

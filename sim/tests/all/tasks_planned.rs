@@ -39,7 +39,8 @@ fn streams_overlap_what_needs_different_things_and_cost_their_meeting() {
     let one = computed_ns(StreamsSpec::Fixed { count: 1 });
     let expected: f64 = alpha_us(10, 64) + (0..10).map(|task| beta_us(task % 5, 1, 64)).sum::<f64>();
     assert_eq!(one, (1e3 * expected).round());
-    // Two layers, four meetings each, of 25 µs for each further stream; what overlaps is less than 0.64 µs × (1 + … + 5) a layer.
+    // Two layers, four meetings each, of 25 µs for each further stream; what overlaps is less than 0.64 µs a layer
+    // times the sum from 1 to 5.
     let two = computed_ns(StreamsSpec::Fixed { count: 2 });
     assert!(two < one + 2.0 * 4.0 * 25e3 && two > one + 2.0 * 4.0 * 25e3 - 2.0 * 2.0 * 0.128 * 15.0 * 1e3);
     // Short operators stay on one stream by the profile's rule; one stream each is the worst.

@@ -8,7 +8,7 @@ use tenantry_profiles::{Card, Ratios, compare, describe, unlike_models};
 use tenantry_reports::page::{NamedRatios, RatioGroup, RatiosPage};
 
 use super::table;
-use crate::cards::{find_card, folder_of};
+use crate::cards::{card_of_option, folder_of};
 use crate::cli::{CompareArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{Started, check_page, print, provenance, say, write_in_folder};
@@ -30,7 +30,10 @@ const NOTE: &str = "Drift is the median of |second / first − 1| over the first
 
 pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    let (first, second) = (find_card(&args.first)?, find_card(&args.second)?);
+    let (first, second) = (
+        card_of_option("FIRST", &args.first)?,
+        card_of_option("SECOND", &args.second)?,
+    );
     if let Some(path) = &args.report {
         let folders = [&args.first, &args.second].into_iter().filter_map(|name| folder_of(name));
         check_page("--report", path, folders)?;
@@ -183,6 +186,7 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cards::find_card;
 
     #[test]
     fn families_come_first_and_then_the_tables_of_those_with_several() {

@@ -9,7 +9,7 @@ use tenantry_reports::page::ProfilePage;
 
 use super::plots::{self, roofline};
 use super::table;
-use crate::cards::{find_card, folder_of};
+use crate::cards::{card_of_option, folder_of};
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
 use crate::output::{Started, check_page, print, provenance, say, to_stdout, write_in_folder};
@@ -41,7 +41,7 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
         to_stdout(&bytes)?;
         return Ok(());
     };
-    let card = find_card(name)?;
+    let card = card_of_option("CARD", name)?;
     if let Some(path) = &args.report {
         check_page("--report", path, folder_of(name))?;
     }

@@ -25,7 +25,7 @@ pub struct OpenLoop<A> {
     end: Time,
     /// Nobody comes any more.
     over: bool,
-    /// The next request, as it will be taken: whoever asks when it is due asks at each event.
+    /// The next request, as it will be taken, once somebody has asked when it is due.
     ahead: Option<Request>,
 }
 

@@ -28,7 +28,7 @@ impl ProfiledModels {
     /// As [`SavedOutputs::read`]; a folder without such files, or whose files are not of the same items and classes,
     /// have a model twice or with several weights, or lack its whole items.
     pub fn read(folder: &Path) -> Result<ProfiledModels, TraceError> {
-        let io = |source| TraceError::unreadable(folder, source);
+        let io = |source| TraceError::unlisted(folder, source);
         let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
             .map_err(io)?
             .map(|entry| Ok(entry?.path()))

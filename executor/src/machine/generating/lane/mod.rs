@@ -176,7 +176,7 @@ impl RunLane {
         for member in &batch.members {
             self.hold(member);
             let new = Running::new(member);
-            match { self.running.iter_mut() }.find(|running| running.request == member.request) {
+            match self.running.iter_mut().find(|running| running.request == member.request) {
                 Some(known) => *known = new,
                 None => self.running.push(new),
             }

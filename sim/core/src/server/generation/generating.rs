@@ -182,7 +182,7 @@ impl Generating {
         self.done.runs += 1;
         self.done.computed += took.computed;
         self.done.told += took.told;
-        while { self.largest.last() }.is_some_and(|&(_, requests)| requests <= outcome.requests) {
+        while self.largest.last().is_some_and(|&(_, requests)| requests <= outcome.requests) {
             self.largest.pop();
         }
         self.largest.push((self.done.runs, outcome.requests));
@@ -196,7 +196,7 @@ impl Generating {
             self.longest_gaps.clear();
         } else {
             let gap = first.max(gaps.longest(steps));
-            while { self.longest_gaps.last() }.is_some_and(|&(_, other)| other <= gap) {
+            while self.longest_gaps.last().is_some_and(|&(_, other)| other <= gap) {
                 self.longest_gaps.pop();
             }
             self.longest_gaps.push((self.done.runs, gap));

@@ -18,7 +18,7 @@ impl GenerationServer {
         }
         for instance in self.topology.instance_ids() {
             self.check_instance(now, instance)?;
-            self.check_by_tenant(now, instance)?;
+            self.check_indices(now, instance)?;
         }
         let slots = || self.instances.iter().filter_map(|instance| instance.slots.as_ref());
         let held = |tenant: &u32| !self.tenancy.may_be_resident(*tenant) && slots().any(|slots| slots.holds(*tenant));
@@ -157,11 +157,18 @@ impl GenerationServer {
         Ok(())
     }
 
-    /// Whose requests an instance has is known where it is looked for.
-    fn check_by_tenant(&self, now: Time, instance: InstanceId) -> Result<(), String> {
+    /// How many requests an instance has, and whose, is known where it is looked for. One instance is no order.
+    fn check_indices(&self, now: Time, instance: InstanceId) -> Result<(), String> {
         let state = &self.instances[instance.index()];
+        if self.instances.len() > 1 && !self.by_load.holds(instance, state.load()) {
+            return Err(format!(
+                "{instance} has {} requests at {now}, and is looked for elsewhere",
+                state.load()
+            ));
+        }
         let there = (self.tenant_on(state), state.load());
-        match { self.by_tenant.as_ref() }.map(|by_tenant| by_tenant.place(instance)) {
+        let by_tenant = self.by_tenant.as_ref();
+        match by_tenant.map(|by_tenant| by_tenant.place(instance)) {
             Some(taken) if taken != there => Err(format!(
                 "{instance} has {there:?} at {now} (tenant, requests), and is looked for as with {taken:?}"
             )),

@@ -36,6 +36,11 @@ impl ByLoad {
         self.below(below).iter().rev().map(|&(_, id)| id).find(|&id| fits(id))
     }
 
+    /// Whether an instance stands where it belongs with so many.
+    pub fn holds(&self, instance: InstanceId, load: u32) -> bool {
+        self.0.binary_search(&(load, instance)).is_ok()
+    }
+
     /// Those that have any.
     pub fn busy(&self) -> &[(u32, InstanceId)] {
         &self.0[self.below(1).len()..]

@@ -30,7 +30,7 @@ impl RuntimeServer {
             inside: true,
             waiting: self.waiting.into(),
         };
-        match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.ask(now, asked)) {
+        match self.fleet.scaler.as_mut().and_then(|scaler| scaler.ask(now, asked)) {
             None => {}
             Some(Scale::Add(cards)) => {
                 let off = self.gpus().filter(|&gpu| self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off));
