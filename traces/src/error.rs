@@ -9,7 +9,7 @@ use crate::time::Time;
 /// Why a workload could not be read or generated.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be read, or not be written.
+    /// A file cannot be read or written, or a folder not be read.
     #[error("{path}: must be {access}, got: {source}")]
     Io {
         /// The file.
@@ -95,27 +95,23 @@ impl TraceError {
         if let Some(broken) = source.get_ref().and_then(|error| error.downcast_ref::<BrokenGzip>()) {
             return TraceError::file(path, broken.to_string());
         }
-        TraceError::Io {
-            path: path.to_path_buf(),
-            access: Access::Read,
-            source,
-        }
+        TraceError::io(path, Access::Read, source)
     }
 
     /// A folder in which something was to be found.
     pub(crate) fn unlisted(folder: &Path, source: std::io::Error) -> TraceError {
-        TraceError::Io {
-            path: folder.to_path_buf(),
-            access: Access::List,
-            source,
-        }
+        TraceError::io(folder, Access::List, source)
     }
 
     /// A file that was to be written.
     pub(crate) fn unwritable(path: &Path, source: std::io::Error) -> TraceError {
+        TraceError::io(path, Access::Write, source)
+    }
+
+    fn io(path: &Path, access: Access, source: std::io::Error) -> TraceError {
         TraceError::Io {
             path: path.to_path_buf(),
-            access: Access::Write,
+            access,
             source,
         }
     }
