@@ -95,7 +95,7 @@ impl AdapterSurface {
     /// and never less.
     pub fn beside_ppm(&self, streams: u32, batch: u32, tokens: u32) -> u64 {
         const UNIT: u64 = 1_000_000;
-        let ns = |streams| self.cost(streams, batch, tokens).median_ns;
+        let ns = |streams: u32| self.0.median_ns([streams.into(), batch.into(), tokens.into()]);
         (ns(streams) * UNIT / ns(1).max(1)).max(UNIT)
     }
 }

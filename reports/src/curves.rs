@@ -85,7 +85,7 @@ impl Curves {
     /// Of a run that has ended.
     pub fn of(record: &RunRecord) -> Curves {
         let latency = &record.latency;
-        let quantiles = shares().map(|share| latency.quantile_ns(share) as f64 / 1e6);
+        let quantiles = latency.quantiles_ns(shares()).map(|quantile_ns| quantile_ns as f64 / 1e6);
         Curves {
             latency_ms: if latency.count() > 0 {
                 quantiles.collect()

@@ -102,6 +102,6 @@ impl StageCosts {
 
     /// The median.
     pub fn median_ns(&self, tokens: u32) -> u64 {
-        self.copy.cost(u64::from(tokens) * self.bytes_per_token).median_ns
+        self.copy.median_ns(u64::from(tokens) * self.bytes_per_token)
     }
 }

@@ -119,15 +119,16 @@ impl SloSummary {
 impl Distribution {
     /// `None` where nothing was recorded.
     pub fn of(durations: &Durations) -> Option<Distribution> {
-        let ms = |q: f64| rounded(durations.quantile_ns(q) as f64 / 1e6);
+        let mut quantiles = durations.quantiles_ns([0.5, 0.9, 0.95, 0.98, 0.99, 0.999]);
+        let mut next_ms = || rounded(quantiles.next().expect("one for each share") as f64 / 1e6);
         (durations.count() > 0).then(|| Distribution {
             mean: rounded(durations.mean_ns() / 1e6),
-            p50: ms(0.5),
-            p90: ms(0.9),
-            p95: ms(0.95),
-            p98: ms(0.98),
-            p99: ms(0.99),
-            p999: ms(0.999),
+            p50: next_ms(),
+            p90: next_ms(),
+            p95: next_ms(),
+            p98: next_ms(),
+            p99: next_ms(),
+            p999: next_ms(),
             max: rounded(durations.max_ns() as f64 / 1e6),
         })
     }

@@ -35,7 +35,8 @@ impl From<Durations> for Counted {
 impl From<Counted> for Durations {
     fn from(Counted { counts, sum_ns, max_ns }: Counted) -> Durations {
         let mut durations = Durations::default();
-        for (largest_ns, times) in counts {
+        // The longest first: the histogram grows once.
+        for (largest_ns, times) in counts.into_iter().rev() {
             durations.record_times(Duration(largest_ns), times);
         }
         Durations {
@@ -95,6 +96,12 @@ impl Durations {
     /// The least duration that a share `q` of all does not exceed, in nanoseconds.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         self.histogram.value_at_quantile(q).min(self.max_ns())
+    }
+
+    /// The same of several shares, which do not fall.
+    pub fn quantiles_ns(&self, shares: impl IntoIterator<Item = f64>) -> impl Iterator<Item = u64> {
+        let quantiles = self.histogram.value_at_quantiles(shares);
+        quantiles.map(|quantile_ns| quantile_ns.min(self.max_ns()))
     }
 
     /// The largest, in nanoseconds.
@@ -188,7 +195,8 @@ impl Tally {
     pub fn into_durations(mut self) -> Durations {
         self.count_recent();
         let mut durations = Durations::default();
-        for (cell, count) in self.counts.into_iter().enumerate().filter(|&(_, count)| count > 0) {
+        // The longest first: the histogram grows once.
+        for (cell, count) in self.counts.into_iter().enumerate().rev().filter(|&(_, count)| count > 0) {
             let recorded = durations.histogram.record_n(shortest(cell), count);
             recorded.expect("the histogram resizes itself");
         }
@@ -270,6 +278,8 @@ mod tests {
             prop_assert_eq!(tallied.mean_ns().to_bits(), durations.mean_ns().to_bits());
             prop_assert_eq!(tallied.max_ns(), durations.max_ns());
             prop_assert_eq!(tallied.quantile_ns(share), durations.quantile_ns(share));
+            let both: Vec<u64> = tallied.quantiles_ns([share, 0.5 * (1.0 + share)]).collect();
+            prop_assert_eq!(both, [share, 0.5 * (1.0 + share)].map(|share| durations.quantile_ns(share)));
             prop_assert_eq!(tallied.share_within(Duration(asked)), durations.share_within(Duration(asked)));
         }
 

@@ -1,10 +1,13 @@
 //! Draws from a table of weights in constant time.
 
+use std::sync::Arc;
+
 /// Walker's alias method with Vose's linear construction (M. D. Vose, "A linear algorithm for generating random numbers
-/// with a given distribution", IEEE TSE 17(9), 1991): a uniform slot, then either the slot itself or its alias.
+/// with a given distribution", IEEE TSE 17(9), 1991): a uniform slot, then either the slot itself or its alias. Copies
+/// share the table.
 #[derive(Clone, Debug)]
 pub struct Alias {
-    slots: Vec<Slot>,
+    slots: Arc<[Slot]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +49,8 @@ impl Alias {
             }
         }
         // What is left in either list has mass 1 up to rounding, and is its own alias.
-        Alias { slots }
+        drop((mass, poor, rich));
+        Alias { slots: slots.into() }
     }
 
     /// The outcome for 64 uniform bits.

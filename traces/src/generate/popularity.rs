@@ -1,6 +1,8 @@
 //! Which tenant asks, as a function of the ticket; and properties of tenants, as functions of the tenant.
 
+use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use super::alias::Alias;
 use crate::draw::{Draws, Purpose};
@@ -48,7 +50,8 @@ impl TenantsByTicket {
             }
             PopularitySpec::Zipf { exponent } => {
                 not_negative(&format!("{field}.zipf"), *exponent)?;
-                (1..=tenants).map(|rank| libm::pow(f64::from(rank), -exponent)).collect()
+                let alias = zipf(tenants, *exponent);
+                return Ok(TenantsByTicket::Table { draws, alias });
             }
             PopularitySpec::Weights(weights) => {
                 let field = format!("{field}.weights");
@@ -103,6 +106,26 @@ impl TenantsByTicket {
             TenantsByTicket::OfArrivals => None,
         }
     }
+}
+
+/// How many of Zipf's tables are kept.
+const ZIPF_TABLES: usize = 4;
+
+/// Zipf's law over so many tenants. The last few tables are kept: runs of a sweep or a plan mostly differ in neither
+/// number, and a power for each of thousands of tenants takes longer than a short run.
+fn zipf(tenants: u32, exponent: f64) -> Alias {
+    static LATEST: Mutex<VecDeque<((u32, u64), Alias)>> = Mutex::new(VecDeque::new());
+    let latest = || LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = (tenants, exponent.to_bits());
+    let kept = latest().iter().find(|(of, _)| *of == asked).map(|(_, alias)| alias.clone());
+    kept.unwrap_or_else(|| {
+        let weights: Vec<f64> = (1..=tenants).map(|rank| libm::pow(f64::from(rank), -exponent)).collect();
+        let alias = Alias::new(&weights);
+        let mut latest = latest();
+        latest.truncate(ZIPF_TABLES - 1);
+        latest.push_front((asked, alias.clone()));
+        alias
+    })
 }
 
 // The parts of `Purpose::TenantProperty`: two properties never share draws.
@@ -188,5 +211,29 @@ impl Shares {
     #[inline]
     pub fn of(&self, tenant: u32) -> u32 {
         self.alias.pick(self.draws.about(u64::from(tenant)).bits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More laws in turns than are kept, each twice: what is kept is not taken for another.
+    #[test]
+    fn a_table_that_is_kept_is_the_one_that_is_asked_for() {
+        let laws = [(3, 0.9), (3, 1.1), (4, 0.9), (5, 0.0), (40, 2.0), (40, 1.9)];
+        let [once, again] = [(); 2].map(|()| laws.map(|(tenants, exponent)| zipf(tenants, exponent)));
+        for ((tenants, exponent), tables) in laws.into_iter().zip(once.into_iter().zip(again)) {
+            let weights: Vec<f64> = (1..=tenants).map(|rank| libm::pow(f64::from(rank), -exponent)).collect();
+            let made = Alias::new(&weights);
+            let bits = (0..1000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            for bits in bits {
+                let picked = [&tables.0, &tables.1, &made].map(|table| table.pick(bits));
+                assert!(
+                    picked.iter().all(|tenant| *tenant == picked[0]),
+                    "{tenants} tenants, {exponent}"
+                );
+            }
+        }
     }
 }

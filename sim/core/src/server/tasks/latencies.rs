@@ -154,10 +154,8 @@ fn tables(
     let pets = kinds.iter().map(|kind| card.pet(shape, pool.dtype, *kind)).collect::<Result<Vec<_>, _>>()?;
     let layers = u64::from(shape.layers);
     let shared = |batch: u32, tokens: u32| {
-        embedding.cost(batch, tokens).median_ns
-            + layers * layer.cost(batch, tokens).median_ns
-            + head.cost(batch.into()).median_ns
+        embedding.median_ns(batch, tokens) + layers * layer.median_ns(batch, tokens) + head.median_ns(batch.into())
     };
-    let own = |kind: u32, batch: u32, tokens: u32| layers * pets[kind as usize].cost(batch, tokens).median_ns;
+    let own = |kind: u32, batch: u32, tokens: u32| layers * pets[kind as usize].median_ns(batch, tokens);
     Tables::new(max_batch, max_tokens, kinds.len() as u32, shared, own).map_err(|error: TablesError| error.into())
 }
