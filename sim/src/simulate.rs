@@ -8,6 +8,7 @@ use tenantry_core::in_time::Target;
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
+use tenantry_core::spec::SystemFamily;
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::{Beyond, Card, Family};
 use tenantry_traces::outcome::AnswersSpec;
@@ -52,6 +53,30 @@ impl<'a> Run<'a> {
             jitter: Jitter::None,
             seed: 1,
             answers: None,
+        }
+    }
+
+    /// What decides a run beside its workload, which brings management requests where it `manages`, as text: two runs
+    /// for which it is the same have the same record, whatever else their cards say. None for tasks, whose server reads
+    /// the card by itself.
+    ///
+    /// # Errors
+    /// When the card lacks a table.
+    pub fn decided_by(&self, manages: bool) -> Result<Option<String>, PriceError> {
+        if let SystemFamily::Tasks(_) = self.system.family() {
+            return Ok(None);
+        }
+        let prices = self.prices(manages)?;
+        let of_card = (&self.cluster, self.system, prices, &self.card.contention);
+        let of_run = (self.tenants, self.warm_up, self.target, self.seed, self.answers);
+        Ok(Some(format!("{of_card:?} {of_run:?}")))
+    }
+
+    fn prices(&self, manages: bool) -> Result<Prices, PriceError> {
+        let prices = Prices::of_system(self.card, self.system, self.jitter)?;
+        match manages {
+            true => prices.with_management(self.card),
+            false => Ok(prices),
         }
     }
 }
@@ -102,10 +127,9 @@ pub fn simulate(
     let answers = Answers::of_system(spec.system, spec.answers)?;
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?
         .with_lengths(answers.as_ref().and_then(Answers::text_lengths));
-    let mut prices = Prices::of_system(spec.card, spec.system, spec.jitter)?;
+    let prices = spec.prices(workload.manages())?;
     if workload.manages() {
         server = server.with_management();
-        prices = prices.with_management(spec.card)?;
     }
     let mut machine =
         VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt).with_answers(answers);

@@ -3,6 +3,7 @@
 mod cascade;
 mod cascade_scaling;
 mod common;
+mod decided;
 mod digests;
 mod disaggregated;
 mod failed_loads;

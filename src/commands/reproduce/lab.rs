@@ -1,14 +1,14 @@
 //! Where a reproduction's figures come from: shipped scenarios, simulated on the papers' cards, or on another.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 use tenantry_core::durations::Durations;
-use tenantry_core::{Observer, RunRecord};
+use tenantry_core::{Observer, RunRecord, SystemSpec};
 use tenantry_profiles::paper::Paper;
 use tenantry_profiles::{Beyond, Card, DType, Family, ModelKind, ModelShape};
 use tenantry_reports::RunSummary;
@@ -29,9 +29,23 @@ use crate::runs::{Loaded, failure_of, summarized};
 pub struct Lab {
     interrupt: Arc<AtomicBool>,
     cards: Cards,
+    done: Arc<Done>,
     grounds: Grounds,
     /// By name.
     used: RefCell<BTreeSet<String>>,
+}
+
+/// Runs that were simulated, by what decides them: figures ask for some of them again, and most of what a card assumes
+/// is not read by most runs.
+#[derive(Debug, Default)]
+pub struct Done(Mutex<HashMap<blake3::Hash, Outcome>>);
+
+/// What came of a run that nobody watched.
+#[derive(Clone, Debug)]
+struct Outcome {
+    summary: RunSummary,
+    /// What was priced beyond the range of its card's tables.
+    extrapolated: Vec<(Family, Beyond)>,
 }
 
 /// What scenarios are simulated on.
@@ -62,16 +76,18 @@ impl Lab {
         Lab {
             interrupt,
             cards: card.map_or(Cards::Papers, Cards::Other),
+            done: Arc::default(),
             grounds: Grounds::default(),
             used: RefCell::default(),
         }
     }
 
-    /// One on the papers' cards, where `made` stands for the one of its name.
-    pub fn with(interrupt: Arc<AtomicBool>, made: Card) -> Lab {
+    /// One on the papers' cards, where `made` stands for the one of its name; with others it shares what is done.
+    pub fn with(interrupt: Arc<AtomicBool>, made: Card, done: &Arc<Done>) -> Lab {
         Lab {
             interrupt,
             cards: Cards::Made(Box::new(made)),
+            done: Arc::clone(done),
             grounds: Grounds::default(),
             used: RefCell::default(),
         }
@@ -189,27 +205,51 @@ impl Lab {
     }
 
     fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunRecord, Failure> {
-        let (record, beyond) = simulated(run, card, &self.interrupt, watch)?;
-        self.grounds.run(card, beyond);
+        let system = system_on(run, card)?;
+        let (record, extrapolated) = simulated(run, &spec(run, card, &system), &self.interrupt, watch)?;
+        self.grounds.run(card, extrapolated);
         Ok(record)
     }
 
     /// Runs on their cards, as many at once as there are cores. Their order, and so what comes of them, is that of
     /// `runs`.
     fn side_by_side(&self, runs: &[(&RunSpec, &Card)]) -> Result<Vec<LabRun>, Failure> {
-        let interrupt = &self.interrupt;
-        let one = |&(run, card): &(&RunSpec, &Card)| {
-            let (record, beyond) = simulated(run, card, interrupt, ())?;
-            Ok((summary_of(run, &record), beyond))
-        };
-        let done: Vec<Result<_, Failure>> = runs.par_iter().map(one).collect();
-        let noted = |(done, (_, card)): (Result<(RunSummary, Vec<_>), Failure>, &(_, &Card))| {
-            let (summary, extrapolated) = done?;
+        let (done, interrupt) = (&*self.done, &self.interrupt);
+        let outcomes: Vec<_> = runs.par_iter().map(|(run, card)| done.outcome(run, card, interrupt)).collect();
+        let noted = |(outcome, (_, card)): (Result<Outcome, Failure>, &(_, &Card))| {
+            let Outcome { summary, extrapolated } = outcome?;
             let beyond = !extrapolated.is_empty();
             self.grounds.run(card, extrapolated);
             Ok(LabRun { summary, beyond })
         };
-        done.into_iter().zip(runs).map(noted).collect()
+        outcomes.into_iter().zip(runs).map(noted).collect()
+    }
+}
+
+impl Done {
+    /// What came of a run, now or when it was simulated before.
+    fn outcome(&self, run: &RunSpec, card: &Card, interrupt: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
+        let system = system_on(run, card)?;
+        let spec = spec(run, card, &system);
+        let decided = spec
+            .decided_by(workload(run)?.manages())
+            .map_err(|error| failure_of(run, card, error.into()))?
+            .map(|by| blake3::hash(format!("{run:?} {by}").as_bytes()));
+        let known = decided.and_then(|by| self.runs().get(&by).cloned());
+        if let Some(outcome) = known {
+            return Ok(outcome);
+        }
+        let (record, extrapolated) = simulated(run, &spec, interrupt, ())?;
+        let summary = summary_of(run, &record);
+        let outcome = Outcome { summary, extrapolated };
+        if let Some(by) = decided {
+            self.runs().insert(by, outcome.clone());
+        }
+        Ok(outcome)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Outcome>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,28 +276,31 @@ fn load_on(cards: &Cards, scenario: &str, set: &[&str]) -> Result<Loaded, Failur
     }
 }
 
+/// A run's system with what can be known only of its card.
+fn system_on(run: &RunSpec, card: &Card) -> Result<SystemSpec, Failure> {
+    on_card(run, card, &Lookups::default())?.map_err(Failure::BadInput)
+}
+
+/// A run of such a system; nothing varies by chance.
+fn spec<'a>(run: &'a RunSpec, card: &'a Card, system: &'a SystemSpec) -> tenantry_sim::Run<'a> {
+    tenantry_sim::Run {
+        warm_up: Time::ZERO + run.warm_up,
+        target: run.slo.map(|slo| slo.target),
+        answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
+        ..tenantry_sim::Run::new(card, cluster(run, card), system, run.tenants)
+    }
+}
+
 /// What came of a run, and what was priced beyond the range of its card's tables.
 fn simulated(
     run: &RunSpec,
-    card: &Card,
+    spec: &tenantry_sim::Run<'_>,
     interrupt: &Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<(RunRecord, Vec<(Family, Beyond)>), Failure> {
-    let system = on_card(run, card, &Lookups::default())?.map_err(Failure::BadInput)?;
-    let spec = tenantry_sim::Run {
-        card,
-        cluster: cluster(run, card),
-        system: &system,
-        tenants: run.tenants,
-        warm_up: Time::ZERO + run.warm_up,
-        target: run.slo.map(|slo| slo.target),
-        jitter: tenantry_sim::Jitter::None,
-        seed: 1,
-        answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
-    };
     let mut workload = workload(run)?;
-    let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(interrupt), watch)
-        .map_err(|error| failure_of(run, card, error))?;
+    let done = tenantry_sim::simulate(spec, &mut *workload, Arc::clone(interrupt), watch)
+        .map_err(|error| failure_of(run, spec.card, error))?;
     match done.record.interrupted {
         true => Err(Failure::Interrupted("nothing was written".into())),
         false => Ok((done.record, done.extrapolated)),

@@ -129,10 +129,11 @@ fn of_card(
     interrupt: &Arc<AtomicBool>,
     bar: &ProgressBar,
 ) -> Result<OfCard, Failure> {
+    let done = Arc::default();
     let simulate = |paper: &Paper| {
         let card = paper.card();
         card.validate()?;
-        let results = (leading.simulate)(&Lab::with(Arc::clone(interrupt), card), paper)?;
+        let results = (leading.simulate)(&Lab::with(Arc::clone(interrupt), card, &done), paper)?;
         bar.inc(1);
         Ok::<_, Failure>(results.into_iter().map(rounded).collect::<Vec<f64>>())
     };
