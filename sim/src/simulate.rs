@@ -56,25 +56,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What decides a run beside its workload, which brings management requests where it `manages`, as text: two runs
-    /// for which it is the same have the same record, whatever else their cards say. None for tasks, whose server reads
-    /// the card by itself.
+    /// What decides a run beside its workload, as text: two runs of one workload for which it is the same have the same
+    /// record, whatever else their cards say. None for tasks, whose server reads the card by itself.
     ///
     /// # Errors
     /// When the card lacks a table.
-    pub fn decided_by(&self, manages: bool) -> Result<Option<String>, PriceError> {
+    pub fn decided_by(&self, workload: &dyn Workload) -> Result<Option<String>, PriceError> {
         if let SystemFamily::Tasks(_) = self.system.family() {
             return Ok(None);
         }
-        let prices = self.prices(manages)?;
+        let prices = self.prices(workload)?;
         let of_card = (&self.cluster, self.system, prices, &self.card.contention);
         let of_run = (self.tenants, self.warm_up, self.target, self.seed, self.answers);
         Ok(Some(format!("{of_card:?} {of_run:?}")))
     }
 
-    fn prices(&self, manages: bool) -> Result<Prices, PriceError> {
+    fn prices(&self, workload: &dyn Workload) -> Result<Prices, PriceError> {
         let prices = Prices::of_system(self.card, self.system, self.jitter)?;
-        match manages {
+        match workload.manages() {
             true => prices.with_management(self.card),
             false => Ok(prices),
         }
@@ -127,7 +126,7 @@ pub fn simulate(
     let answers = Answers::of_system(spec.system, spec.answers)?;
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?
         .with_lengths(answers.as_ref().and_then(Answers::text_lengths));
-    let prices = spec.prices(workload.manages())?;
+    let prices = spec.prices(workload)?;
     if workload.manages() {
         server = server.with_management();
     }

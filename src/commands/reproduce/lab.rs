@@ -14,7 +14,7 @@ use tenantry_profiles::{Beyond, Card, DType, Family, ModelKind, ModelShape};
 use tenantry_reports::RunSummary;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::Time;
+use tenantry_traces::{Time, Workload};
 
 use super::grounds::{Ground, Grounds};
 use super::number::signed;
@@ -206,7 +206,8 @@ impl Lab {
 
     fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunRecord, Failure> {
         let system = system_on(run, card)?;
-        let (record, extrapolated) = simulated(run, &spec(run, card, &system), &self.interrupt, watch)?;
+        let (spec, workload) = (spec(run, card, &system), workload(run)?);
+        let (record, extrapolated) = simulated(run, &spec, workload, &self.interrupt, watch)?;
         self.grounds.run(card, extrapolated);
         Ok(record)
     }
@@ -230,16 +231,16 @@ impl Done {
     /// What came of a run, now or when it was simulated before.
     fn outcome(&self, run: &RunSpec, card: &Card, interrupt: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
         let system = system_on(run, card)?;
-        let spec = spec(run, card, &system);
+        let (spec, workload) = (spec(run, card, &system), workload(run)?);
         let decided = spec
-            .decided_by(workload(run)?.manages())
+            .decided_by(&*workload)
             .map_err(|error| failure_of(run, card, error.into()))?
             .map(|by| blake3::hash(format!("{run:?} {by}").as_bytes()));
         let known = decided.and_then(|by| self.runs().get(&by).cloned());
         if let Some(outcome) = known {
             return Ok(outcome);
         }
-        let (record, extrapolated) = simulated(run, &spec, interrupt, ())?;
+        let (record, extrapolated) = simulated(run, &spec, workload, interrupt, ())?;
         let summary = summary_of(run, &record);
         let outcome = Outcome { summary, extrapolated };
         if let Some(by) = decided {
@@ -295,10 +296,10 @@ fn spec<'a>(run: &'a RunSpec, card: &'a Card, system: &'a SystemSpec) -> tenantr
 fn simulated(
     run: &RunSpec,
     spec: &tenantry_sim::Run<'_>,
+    mut workload: Box<dyn Workload + Send>,
     interrupt: &Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<(RunRecord, Vec<(Family, Beyond)>), Failure> {
-    let mut workload = workload(run)?;
     let done = tenantry_sim::simulate(spec, &mut *workload, Arc::clone(interrupt), watch)
         .map_err(|error| failure_of(run, spec.card, error))?;
     match done.record.interrupted {
