@@ -10,6 +10,9 @@ pub(crate) struct Refused {
     pub suggested: Option<String>,
 }
 
+/// The column of a refused cell, and why.
+pub(crate) type RefusedIn = (&'static str, Refused);
+
 impl Refused {
     /// Not one of the names that the column knows.
     pub fn name(got: &str, names: &[&str]) -> Refused {
@@ -142,5 +145,5 @@ impl Field for f64 {
 /// One line of a table, by column name.
 pub(crate) trait Cells {
     /// The value in `column`; the error has the column's name with it.
-    fn cell<T: Field>(&self, column: &'static str) -> Result<T, (&'static str, Refused)>;
+    fn cell<T: Field>(&self, column: &'static str) -> Result<T, RefusedIn>;
 }

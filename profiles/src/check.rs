@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::cells::one_of;
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::model::ModelShape;
 use crate::names::near_miss;
 use crate::rows::Row;
 use crate::slice::{Point, Slice, slices};
+use crate::stats::Stats;
 use crate::tables::Role;
 
 /// How far a point may lie below a smaller one, beyond their measured spreads: kernels have steps, machines drift.
@@ -27,15 +29,21 @@ pub(crate) fn check_rows<R: Row>(
     models: &[ModelShape],
 ) -> Result<(), Invalid> {
     for (row, &line) in rows.iter().zip(lines) {
-        check_stats(file, row).map_err(|invalid| invalid.in_line(line))?;
-        check_model(file, row, models).map_err(|invalid| invalid.in_line(line))?;
+        check_stats(file, row.stats()).map_err(|invalid| invalid.in_line(line))?;
+        check_model(file, R::FAMILY, &|column| row.name(column), models).map_err(|invalid| invalid.in_line(line))?;
     }
-    check_layers(file, rows, lines)?;
+    // Whole steps are looked up by all that names their table but the layers, of which there can be one number then.
+    if let Some(column) = R::NAMES.iter().position(|name| *name == "layers") {
+        check_layers(
+            file,
+            column,
+            &mut rows.iter().map(Row::names).zip(lines.iter().copied()),
+        )?;
+    }
     slices(rows).iter().try_for_each(|slice| check_slice(file, role, slice, lines))
 }
 
-fn check_stats<R: Row>(file: &str, row: &R) -> Result<(), Invalid> {
-    let stats = row.stats();
+fn check_stats(file: &str, stats: &Stats) -> Result<(), Invalid> {
     for (column, value, least_column, least) in [
         ("median_us", stats.median_us, "p05_us", stats.p05_us),
         ("p95_us", stats.p95_us, "median_us", stats.median_us),
@@ -59,10 +67,15 @@ fn check_stats<R: Row>(file: &str, row: &R) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What the row is of is a known model that the family prices, on as many cards as can share it: a table of another
-/// would price nothing.
-fn check_model<R: Row>(file: &str, row: &R, models: &[ModelShape]) -> Result<(), Invalid> {
-    let Some(name) = row.name("model") else {
+/// What a row whose cells have these names is of is a known model that the family prices, on as many cards as can share
+/// it: a table of another would price nothing.
+fn check_model(
+    file: &str,
+    family: Family,
+    named: &dyn Fn(&str) -> Option<String>,
+    models: &[ModelShape],
+) -> Result<(), Invalid> {
+    let Some(name) = named("model") else {
         return Ok(());
     };
     let Some(model) = models.iter().find(|model| model.name == name) else {
@@ -71,7 +84,7 @@ fn check_model<R: Row>(file: &str, row: &R, models: &[ModelShape]) -> Result<(),
         let suggested = near_miss(&name, names);
         return Err(Invalid::new(file, "model", must, format!("{name:?}")).suggest(suggested));
     };
-    if let Some(kind) = R::FAMILY.model_kind()
+    if let Some(kind) = family.model_kind()
         && kind != model.kind
     {
         let must = format!("a model of kind {kind}");
@@ -82,7 +95,7 @@ fn check_model<R: Row>(file: &str, row: &R, models: &[ModelShape]) -> Result<(),
             format!("{name} of kind {}", model.kind),
         ));
     }
-    let cards = row.name("tensor_parallel").and_then(|cards| cards.parse().ok());
+    let cards = named("tensor_parallel").and_then(|cards| cards.parse().ok());
     match cards {
         Some(cards) if !model.kv_heads.is_multiple_of(cards) => {
             let heads = model.kv_heads;
@@ -93,14 +106,10 @@ fn check_model<R: Row>(file: &str, row: &R, models: &[ModelShape]) -> Result<(),
     }
 }
 
-/// Whole steps are looked up by all that names their table but the layers, of which there can be one number then.
-fn check_layers<R: Row>(file: &str, rows: &[R], lines: &[u64]) -> Result<(), Invalid> {
-    let Some(column) = R::NAMES.iter().position(|name| *name == "layers") else {
-        return Ok(());
-    };
+/// Rows that share all names but their layers, which are those of a `column`, share these too. With the line of each.
+fn check_layers(file: &str, column: usize, rows: &mut dyn Iterator<Item = (Vec<String>, u64)>) -> Result<(), Invalid> {
     let mut first: BTreeMap<Vec<String>, (String, u64)> = BTreeMap::new();
-    for (row, &line) in rows.iter().zip(lines) {
-        let mut names = row.names();
+    for (mut names, line) in rows {
         let layers = names.remove(column);
         let (known, of_line) = first.entry(names).or_insert_with(|| (layers.clone(), line));
         if *known != layers {

@@ -2,8 +2,8 @@
 
 use crate::check::dip;
 use crate::family::Family;
-use crate::rows::Row;
-use crate::slice::{Point, slices};
+use crate::rows::{Row, sort};
+use crate::slice::{Point, Slice, slices};
 use crate::summary::Moved;
 
 /// A point that moves by more than this share of itself is an outlier: those of the cards that were measured move by 57
@@ -28,51 +28,58 @@ pub struct Mended {
 /// points of such a table move half-way between the largest median before and the smallest after, with their spread.
 /// Says of each how far, and which point moves the most.
 pub(crate) fn mend<R: Row>(rows: &mut [R], mended: &mut Vec<Mended>) {
-    rows.sort_by(Row::compare);
+    sort(rows);
     for slice in slices(rows).iter().filter(|slice| dip(slice).is_some()) {
-        let no_later = |a: &Point, b: &Point| {
-            let along = |(axis, (a, b)): (usize, (&u64, &u64))| match slice.family.rises(axis) {
-                true => a <= b,
-                false => a == b,
-            };
-            a.at.iter().zip(&b.at).enumerate().all(along)
+        mended.push(rising(slice, &mut |row, ratio| {
+            let stats = rows[row].stats_mut();
+            *stats = stats.at_pace(ratio);
+        }));
+    }
+}
+
+/// Moves the points of such a table: `by` hears of the row of each, and by which ratio.
+fn rising(slice: &Slice, by: &mut dyn FnMut(usize, f64)) -> Mended {
+    let no_later = |a: &Point, b: &Point| {
+        let along = |(axis, (a, b)): (usize, (&u64, &u64))| match slice.family.rises(axis) {
+            true => a <= b,
+            false => a == b,
         };
-        let (mut moved, mut most, mut farthest) = (0, 0.0_f64, &slice.points[0]);
-        for point in &slice.points {
-            let medians = |of: &dyn Fn(&Point) -> bool| -> Vec<f64> {
-                let points = slice.points.iter().filter(|other| of(other));
-                points.map(|other| other.stats.median_us).collect()
-            };
-            let largest = medians(&|other| no_later(other, point)).into_iter().fold(0.0, f64::max);
-            let smallest = medians(&|other| no_later(point, other)).into_iter().fold(f64::INFINITY, f64::min);
-            let ratio = (largest + smallest) / 2.0 / point.stats.median_us;
-            if ratio != 1.0 {
-                let stats = rows[point.row].stats_mut();
-                *stats = stats.at_pace(ratio);
-                moved += 1;
-                if (ratio - 1.0).abs() > most {
-                    (most, farthest) = ((ratio - 1.0).abs(), point);
-                }
+        a.at.iter().zip(&b.at).enumerate().all(along)
+    };
+    let (mut moved, mut most, mut farthest) = (0, 0.0_f64, &slice.points[0]);
+    for point in &slice.points {
+        let medians = |of: &dyn Fn(&Point) -> bool| -> Vec<f64> {
+            let points = slice.points.iter().filter(|other| of(other));
+            points.map(|other| other.stats.median_us).collect()
+        };
+        let largest = medians(&|other| no_later(other, point)).into_iter().fold(0.0, f64::max);
+        let smallest = medians(&|other| no_later(point, other)).into_iter().fold(f64::INFINITY, f64::min);
+        let ratio = (largest + smallest) / 2.0 / point.stats.median_us;
+        if ratio != 1.0 {
+            by(point.row, ratio);
+            moved += 1;
+            if (ratio - 1.0).abs() > most {
+                (most, farthest) = ((ratio - 1.0).abs(), point);
             }
         }
-        let outlier = match most > OUTLIER {
-            true => ", which is no noise: look at it, and measure it again",
-            false => "",
-        };
-        mended.push(Mended {
-            family: slice.family,
-            table: slice.label.clone(),
-            how_far: format!(
-                "{moved} of {} points were moved, by up to {:.0} % ({}), so that more work never costs less{outlier}",
-                slice.points.len(),
-                100.0 * most,
-                slice.describe(&farthest.at),
-            ),
-            moved: Moved {
-                points: moved,
-                farthest: most,
-            },
-        });
+    }
+    let outlier = match most > OUTLIER {
+        true => ", which is no noise: look at it, and measure it again",
+        false => "",
+    };
+    Mended {
+        family: slice.family,
+        table: slice.label.clone(),
+        how_far: format!(
+            "{moved} of {} points were moved, by up to {:.0} % ({}), so that more work never costs less{outlier}",
+            slice.points.len(),
+            100.0 * most,
+            slice.describe(&farthest.at),
+        ),
+        moved: Moved {
+            points: moved,
+            farthest: most,
+        },
     }
 }
 

@@ -131,20 +131,23 @@ impl Slice {
     /// `batch=4 tokens=64`.
     pub fn describe(&self, at: &[u64]) -> String {
         let cells: Vec<String> = at.iter().map(u64::to_string).collect();
-        label(self.axes.iter().copied().zip(&cells))
+        label(&mut self.axes.iter().copied().zip(&cells))
     }
 }
 
-fn label<'a>(cells: impl Iterator<Item = (&'a str, &'a String)>) -> String {
+fn label<'a>(cells: &mut dyn Iterator<Item = (&'a str, &'a String)>) -> String {
     cells.map(|(column, cell)| format!("{column}={cell}")).collect::<Vec<_>>().join(" ")
 }
 
 /// What messages and origins call the table of a row: what older profiles do not have is left out where it is what
 /// theirs is.
 pub(crate) fn table_of<R: Row>(row: &R) -> String {
-    let names = row.names();
-    let cells = R::NAMES.iter().copied().zip(&names);
-    label(cells.filter(|(column, cell)| R::FAMILY.default_of(column) != Some(cell.as_str())))
+    named(R::FAMILY, R::NAMES, &row.names())
+}
+
+fn named(family: Family, columns: &[&str], names: &[String]) -> String {
+    let cells = columns.iter().copied().zip(names);
+    label(&mut cells.filter(|(column, cell)| family.default_of(column) != Some(cell.as_str())))
 }
 
 /// The tables among `rows`, in the order in which they first appear.

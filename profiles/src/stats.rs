@@ -1,6 +1,6 @@
 //! What came out of a point's measurements, as the last columns of every table hold it.
 
-use crate::cells::{Cells, Field, Refused};
+use crate::cells::{Cells, Field, Refused, RefusedIn};
 use crate::schema::{Column, Form};
 
 /// How often a point was measured and what came out, in microseconds.
@@ -206,7 +206,7 @@ impl Stats {
         0.45 * self.p05_us + 0.45 * self.median_us + 0.04 * self.p95_us + 0.01 * self.p99_us
     }
 
-    pub(crate) fn read(cells: &impl Cells) -> Result<Stats, (&'static str, Refused)> {
+    pub(crate) fn read(cells: &impl Cells) -> Result<Stats, RefusedIn> {
         let Count(count) = cells.cell("count")?;
         Ok(Stats {
             count,

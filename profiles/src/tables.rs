@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use csv::StringRecord;
 
-use crate::cells::{Cells, Field, Refused, one_of};
+use crate::cells::{Cells, Field, RefusedIn, one_of};
 use crate::check::{check_rows, dip};
 use crate::error::Invalid;
 use crate::family::Family;
@@ -16,7 +16,7 @@ use crate::rows::{
     ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
     DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DecoderWholePromptRow, DispatchRow, EmbeddingRow,
     EncoderLayerRow, HandOverRow, HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
-    ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
+    ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow, sort,
 };
 use crate::slice::{Point, Slice, slices, table_of};
 
@@ -222,7 +222,7 @@ impl Tables {
     /// The same rows in the order of a saved profile.
     pub(crate) fn sorted(&self) -> Tables {
         let mut sorted = self.clone();
-        for_each_family!(&mut sorted, rows => rows.sort_by(Row::compare));
+        for_each_family!(&mut sorted, rows => sort(rows));
         sorted
     }
 
@@ -303,17 +303,22 @@ fn leave_out<R: Row>(rows: &mut Vec<R>, tables: &[(Family, String)]) {
 }
 
 fn table_to_csv<R: Row>(rows: &[R]) -> Option<(Family, String)> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(R::columns()).expect("a buffer can be written");
-    for row in rows {
+    let mut records = rows.iter().map(|row| {
         let at = row.at().iter().map(u64::to_string).collect();
-        let record = [row.names(), at, row.stats().write().to_vec()].concat();
+        [row.names(), at, row.stats().write().to_vec()].concat()
+    });
+    (!rows.is_empty()).then(|| (R::FAMILY, csv_of(&R::columns(), &mut records)))
+}
+
+fn csv_of(columns: &[&str], records: &mut dyn Iterator<Item = Vec<String>>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(columns).expect("a buffer can be written");
+    for record in records {
         writer
             .write_record(record)
             .expect("a buffer can be written, all records have the header's length");
     }
-    let text = String::from_utf8(writer.into_inner().expect("a buffer can be flushed")).expect("all cells are UTF-8");
-    (!rows.is_empty()).then_some((R::FAMILY, text))
+    String::from_utf8(writer.into_inner().expect("a buffer can be flushed")).expect("all cells are UTF-8")
 }
 
 fn read_table<R: Row>(
@@ -323,15 +328,33 @@ fn read_table<R: Row>(
     models: &[ModelShape],
     lines: &mut Vec<u64>,
 ) -> Result<Vec<R>, Invalid> {
+    let mut rows = Vec::new();
+    each_record(file, R::FAMILY, &R::columns(), text, &mut |line, cells| {
+        rows.push(R::read(cells)?);
+        lines.push(line);
+        Ok(())
+    })?;
+    check_rows(file, role, &rows, lines, models)?;
+    Ok(rows)
+}
+
+/// Reads a family's records: `read` hears of each and its line, and says which of its columns it must refuse.
+fn each_record(
+    file: &str,
+    family: Family,
+    columns: &[&str],
+    text: &str,
+    read: &mut dyn FnMut(u64, &Record<'_>) -> Result<(), RefusedIn>,
+) -> Result<(), Invalid> {
     let unreadable = |error: csv::Error| {
         let line = error.position().map_or(1, |position| position.line());
         Invalid::new(file, "line", "comma-separated values", error.to_string()).in_line(line)
     };
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let header = reader.headers().map_err(unreadable)?.clone();
-    check_header(file, &header, R::FAMILY, &R::columns()).map_err(|invalid| invalid.in_line(1))?;
+    check_header(file, &header, family, columns).map_err(|invalid| invalid.in_line(1))?;
 
-    let mut rows = Vec::new();
+    let mut any = false;
     for record in reader.records() {
         let record = record.map_err(unreadable)?;
         let line = record.position().map_or(1, |position| position.line());
@@ -340,28 +363,26 @@ fn read_table<R: Row>(
             return Err(Invalid::new(file, "line", must, record.len().to_string()).in_line(line));
         }
         let cells = Record {
-            family: R::FAMILY,
+            family,
             header: &header,
             record: &record,
         };
-        let row = R::read(&cells).map_err(|(column, refused)| {
+        read(line, &cells).map_err(|(column, refused)| {
             let got = format!("{:?}", cells.text(column));
             Invalid::new(file, column, refused.must, got).suggest(refused.suggested).in_line(line)
         })?;
-        rows.push(row);
-        lines.push(line);
+        any = true;
     }
-    if rows.is_empty() {
+    match any {
+        true => Ok(()),
         // A family without points has no file: this one has lost them.
-        return Err(Invalid::new(
+        false => Err(Invalid::new(
             file,
             "line",
             "at least one point",
             "none below the header",
-        ));
+        )),
     }
-    check_rows(file, role, &rows, lines, models)?;
-    Ok(rows)
 }
 
 /// Columns may be in any order, but none may be missing, unknown or doubled; one that older profiles do not have has a
@@ -413,7 +434,7 @@ impl Record<'_> {
 }
 
 impl Cells for Record<'_> {
-    fn cell<T: Field>(&self, column: &'static str) -> Result<T, (&'static str, Refused)> {
+    fn cell<T: Field>(&self, column: &'static str) -> Result<T, RefusedIn> {
         T::read(self.text(column)).map_err(|refused| (column, refused))
     }
 }

@@ -24,21 +24,28 @@ pub(super) fn on_one_card(label: &str) -> Option<String> {
 /// The rows of a `table` of the derived ones, each in proportion to what the card's `own` table `on_one` card says:
 /// nothing where either has no such table. More work never takes less.
 pub(super) fn in_proportion<R: Row>(table: &Slice, derived: &[R], own: &[R], on_one: &str) -> Option<Vec<R>> {
-    let own_us = by_own(&slice(own, on_one)?)?;
-    let on_one = slice(derived, on_one)?;
+    let stats = shared(table, &slice(derived, on_one)?, &slice(own, on_one)?)?;
+    let mut rows: Vec<R> = table.points.iter().map(|point| derived[point.row].clone()).collect();
+    for (row, stats) in rows.iter_mut().zip(stats) {
+        *row.stats_mut() = stats;
+    }
+    Some(rows)
+}
+
+/// What each point of a derived `table` of several cards takes, by the derived one `on_one` card and the card's `own`.
+fn shared(table: &Slice, on_one: &Slice, own: &Slice) -> Option<Vec<Stats>> {
+    let own_us = by_own(own)?;
     let points = table.points.iter().map(|point| {
         let alone = on_one.points.iter().find(|alone| alone.at == point.at)?;
         Some((point, point.stats.median_us / alone.stats.median_us * own_us(&point.at)))
     });
     let points = points.collect::<Option<Vec<_>>>()?;
-    let rows = points.iter().map(|(point, _)| {
+    let stats = points.iter().map(|(point, _)| {
         let is_no_larger = |at: &[u64]| at.iter().zip(&point.at).all(|(a, b)| a <= b);
         let smaller = points.iter().filter(|(other, _)| is_no_larger(&other.at));
-        let mut row = derived[point.row].clone();
-        *row.stats_mut() = Stats::exact(smaller.map(|(_, us)| *us).fold(0.0, f64::max));
-        row
+        Stats::exact(smaller.map(|(_, us)| *us).fold(0.0, f64::max))
     });
-    Some(rows.collect())
+    Some(stats.collect())
 }
 
 /// A price, in microseconds, at what it depends on.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Row, family};
-use crate::cells::{Cells, Field, Refused};
+use crate::cells::{Cells, Field, RefusedIn};
 use crate::family::Family;
 use crate::keys::{AdapterImplementation, PetKind};
 use crate::model::DType;

@@ -13,7 +13,7 @@ pub use host::*;
 
 use std::cmp::Ordering;
 
-use crate::cells::{Cells, Refused};
+use crate::cells::{Cells, RefusedIn};
 use crate::family::Family;
 use crate::schema::Column;
 use crate::stats::{STATS_COLUMNS, Stats};
@@ -30,7 +30,7 @@ pub(crate) trait Row: Clone {
 
     /// The form of [`NAMES`](Self::NAMES) and [`AXES`](Self::AXES), in order.
     fn keys() -> Vec<Column>;
-    fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)>;
+    fn read(cells: &impl Cells) -> Result<Self, RefusedIn>;
     /// The cells of [`NAMES`](Self::NAMES), in order.
     fn names(&self) -> Vec<String>;
     /// The same row of a model that is called otherwise.
@@ -54,6 +54,26 @@ pub(crate) trait Row: Clone {
     fn columns() -> Vec<&'static str> {
         [Self::NAMES, Self::AXES, &STATS_COLUMNS].concat()
     }
+}
+
+/// Puts rows into the order of a saved file.
+pub(crate) fn sort<R: Row>(rows: &mut [R]) {
+    let order = sorted(rows.len(), &|a, b| rows[a].compare(&rows[b]));
+    for place in 0..rows.len() {
+        // What lay there has been put where an earlier one was taken from, and so on.
+        let mut from = order[place];
+        while from < place {
+            from = order[from];
+        }
+        rows.swap(place, from);
+    }
+}
+
+/// The places of so many rows in their order. There are many kinds of rows, and sorting is much to compile for each.
+fn sorted(rows: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows).collect();
+    order.sort_by(|a, b| compare(*a, *b));
+    order
 }
 
 macro_rules! family {
@@ -84,7 +104,7 @@ macro_rules! family {
                 ]
             }
 
-            fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)> {
+            fn read(cells: &impl Cells) -> Result<Self, RefusedIn> {
                 Ok($row {
                     $($name: cells.cell(stringify!($name))?,)*
                     $($axis: cells.cell(stringify!($axis))?,)*
@@ -129,3 +149,26 @@ macro_rules! family {
 }
 
 use family;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::synthetic_card;
+
+    #[test]
+    fn rows_come_into_their_order_from_any_other() {
+        let mut in_order = synthetic_card().tables.encoder_layer;
+        in_order.sort_by(Row::compare);
+        let rows = in_order.len();
+        // Steps that share no factor with the number of rows meet each row once.
+        let steps = (1..rows).filter(|step| !(2..=*step).any(|by| step.is_multiple_of(by) && rows.is_multiple_of(by)));
+        let mut orders = 0;
+        for step in steps {
+            let mut mixed: Vec<EncoderLayerRow> = (0..rows).map(|at| in_order[at * step % rows].clone()).collect();
+            sort(&mut mixed);
+            assert_eq!(mixed, in_order, "in steps of {step}");
+            orders += 1;
+        }
+        assert!(orders > 5, "{orders} orders of {rows} rows");
+    }
+}
