@@ -10,7 +10,7 @@ use tenantry_sim::plan::Bursts;
 use tenantry_traces::spec::{ArrivalsSpec, PresenceSpec, WorkloadSpec};
 
 use crate::failure::Failure;
-use crate::planning::judge::each_request;
+use crate::planning::judge::each_arrival;
 
 /// Seeds whose arrivals are counted: so many tell a variance within a third or so.
 pub const SEEDS: u32 = 16;
@@ -205,10 +205,6 @@ impl Span {
         })?;
         Ok(span)
     }
-}
-
-fn each_arrival(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(u64)) -> Result<(), Failure> {
-    each_request(run, interrupt, |request| see(request.arrival.0))
 }
 
 /// How many requests come in each of the windows that a span is cut into, for each of [`WINDOWS`].

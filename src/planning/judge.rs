@@ -1,6 +1,7 @@
 //! Watches a run and cuts its requests into batches; stops it once the target is out of reach.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,7 @@ use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::describe::silence_before;
 use tenantry_traces::spec::ArrivalsSpec;
-use tenantry_traces::{Duration, Entry, Request, Time};
+use tenantry_traces::{Duration, Request, Time};
 
 use crate::cards::{reading_failure, workload};
 use crate::failure::Failure;
@@ -35,7 +36,7 @@ const MISSES_MIN: u64 = 30;
 /// one in a hundred may see a burst that makes very many late.
 const HOPELESS_IN_BURSTS: f64 = 0.5;
 
-/// After so many entries of a workload it is asked whether the user wants to stop.
+/// After so many requests of a workload it is asked whether the user wants to stop.
 const LOOKS_UP: u64 = 4096;
 
 /// The requests that are judged: those after the warm-up, by ticket.
@@ -122,19 +123,39 @@ impl Judged {
 }
 
 /// Goes through a run's requests, until the user wants to stop.
-pub fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
+fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
+    let mut goes_on = until(interrupt);
     let mut workload = workload(run)?;
+    let gone_through = workload.each_request(&mut |request| {
+        see(request);
+        goes_on()
+    });
+    gone_through.map_err(|error| reading_failure(Some(&run.file), &error))?;
+    not_interrupted(interrupt)
+}
+
+/// Likewise, for when they come alone, in nanoseconds.
+pub fn each_arrival(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(u64)) -> Result<(), Failure> {
+    let mut goes_on = until(interrupt);
+    let mut workload = workload(run)?;
+    let gone_through = workload.each_arrival(&mut |arrival| {
+        see(arrival.0);
+        goes_on()
+    });
+    gone_through.map_err(|error| reading_failure(Some(&run.file), &error))?;
+    not_interrupted(interrupt)
+}
+
+/// Whether to go on, for who asks at each request.
+fn until(interrupt: &AtomicBool) -> impl FnMut() -> ControlFlow<()> + '_ {
     let mut gone_through = 0_u64;
-    while let Some(entry) = workload.next().map_err(|error| reading_failure(Some(&run.file), &error))? {
-        if let Entry::Request(request) = entry {
-            see(&request);
-        }
+    move || {
         gone_through += 1;
-        if gone_through.is_multiple_of(LOOKS_UP) {
-            not_interrupted(interrupt)?;
+        match gone_through.is_multiple_of(LOOKS_UP) && interrupt.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
-    Ok(())
 }
 
 /// What was cut short says nothing.

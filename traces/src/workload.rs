@@ -1,7 +1,9 @@
 //! The cursor that the serving loop merges with a machine's events.
 
+use std::ops::ControlFlow;
+
 use crate::error::TraceError;
-use crate::request::{Entry, Ticket};
+use crate::request::{Entry, Request, Ticket};
 use crate::time::Time;
 
 /// Entries in order of time. A cursor, not an iterator: a closed loop's next entry depends on what has finished.
@@ -31,6 +33,30 @@ pub trait Workload {
     /// A request left the system, for whatever reason. Open loops do not care.
     fn finished(&mut self, now: Time, ticket: Ticket) {
         let _ = (now, ticket);
+    }
+
+    /// Goes through the requests that are left, for who counts them before a run: to the end, or until `see` has had
+    /// enough.
+    ///
+    /// # Errors
+    /// As `peek`.
+    fn each_request(&mut self, see: &mut dyn FnMut(&Request) -> ControlFlow<()>) -> Result<(), TraceError> {
+        while let Some(entry) = self.next()? {
+            if let Entry::Request(request) = entry
+                && see(&request).is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Likewise for when they come alone: what else they are is not drawn, and nothing can be taken any more.
+    ///
+    /// # Errors
+    /// As `peek`.
+    fn each_arrival(&mut self, see: &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<(), TraceError> {
+        self.each_request(&mut |request| see(request.arrival))
     }
 
     /// Whether it may bring management requests, which need more of a machine than requests for answers do.

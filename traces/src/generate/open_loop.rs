@@ -1,6 +1,9 @@
 //! Arrivals that do not wait for answers.
 
+use std::ops::ControlFlow;
+
 use super::arrival::Arrival;
+use super::popularity::TenantsByTicket;
 use super::presence::Presence;
 use super::requests::Requests;
 use crate::error::TraceError;
@@ -114,6 +117,16 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
         TraceError::spec("tenants.count", &must_be, self.tenants)
     }
 
+    /// When the next request comes, where nothing else decides that.
+    fn next_at(&mut self) -> Result<Option<Time>, TraceError> {
+        if self.limit.is_some_and(|limit| self.ticket >= limit) {
+            return Ok(None);
+        }
+        self.ticket += 1;
+        let arrival = self.arrivals.next().transpose()?;
+        Ok(arrival.map(|arrival| arrival.at).filter(|at| *at < self.end))
+    }
+
     #[inline]
     fn next_awake(&mut self) -> Result<Option<(Arrival, u32)>, TraceError> {
         loop {
@@ -161,5 +174,22 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> Workload for OpenLoop<A> {
             Some(request) => Ok(Some(Entry::Request(request))),
             None => self.draw_to_take(),
         }
+    }
+
+    fn each_arrival(&mut self, see: &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<(), TraceError> {
+        let by_tenant = self.presence.is_some() || matches!(self.requests.tenants, TenantsByTicket::OfArrivals);
+        if by_tenant {
+            return self.each_request(&mut |request| see(request.arrival));
+        }
+        // The first as a whole, so that what these arrivals lack is told as it is to who takes them.
+        let Some(first) = self.next()? else { return Ok(()) };
+        self.over = true;
+        let mut at = Some(first.at());
+        while let Some(time) = at
+            && see(time).is_continue()
+        {
+            at = self.next_at()?;
+        }
+        Ok(())
     }
 }

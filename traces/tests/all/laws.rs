@@ -1,9 +1,13 @@
 //! Laws that all generated workloads keep, whatever their arrivals.
 
+use std::ops::ControlFlow;
+
 use crate::common::workloads::{part, requests, spec};
 use proptest::prelude::*;
-use tenantry_traces::spec::{ArrivalsSpec, MmppState, RampPoint, Stop, WorkloadSpec};
-use tenantry_traces::{Duration, Time};
+use tenantry_traces::spec::{
+    ArrivalsSpec, CancellationsSpec, MmppState, OnOffSpec, PresenceSpec, RampPoint, Stop, WorkloadSpec,
+};
+use tenantry_traces::{Duration, Time, build};
 
 fn arrivals() -> impl Strategy<Value = ArrivalsSpec> {
     let rate = 0.5f64..5000.0;
@@ -80,6 +84,42 @@ proptest! {
         let short = WorkloadSpec { stop: Stop { requests: Some(short), after: None }, ..long.clone() };
         let (long, short) = (requests(&long), requests(&short));
         prop_assert_eq!(&long[..short.len()], &short[..]);
+    }
+
+    /// Whatever else decides which of them are requests, and however many somebody wants to hear of.
+    #[test]
+    fn when_requests_come_is_told_alike_without_them(
+        arrivals in arrivals(),
+        seed: u64,
+        end_ms in 1u64..3000,
+        sleep: bool,
+        give_up: bool,
+        enough in 1usize..2000,
+    ) {
+        let on_off = OnOffSpec { mean_on: Duration::from_millis(200), mean_off: Duration::from_millis(300) };
+        let cancellations = CancellationsSpec { share: 0.5, mean_after: Duration::from_millis(50) };
+        let spec = WorkloadSpec {
+            seed,
+            stop: Stop { requests: Some(1000), after: Some(Time(end_ms * 1_000_000)) },
+            presence: PresenceSpec { on_off: sleep.then_some(on_off), ..PresenceSpec::default() },
+            cancellations: give_up.then_some(cancellations),
+            ..spec(arrivals)
+        };
+        let mut came = Vec::new();
+        let mut alone = build(&spec).unwrap();
+        let heard = alone.each_arrival(&mut |at| {
+            came.push(at);
+            if came.len() < enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        heard.unwrap();
+        let mut whole = Vec::new();
+        let heard = build(&spec).unwrap().each_request(&mut |request| {
+            whole.push(request.arrival);
+            ControlFlow::Continue(())
+        });
+        heard.unwrap();
+        whole.truncate(enough);
+        prop_assert_eq!(came, whole);
     }
 
     #[test]
