@@ -59,7 +59,7 @@ fn executed(system: &SystemSpec, domains: &Domains, tables: &Path) -> LookupCoun
 fn simulated(system: &SystemSpec) -> LookupCounts {
     let card = synthetic_card();
     let spec = tenantry_sim::Run::new(&card, testing::cluster(1, 1 << 30), system, TENANTS);
-    let done = simulate(&spec, &mut entries(), Default::default(), ()).unwrap();
+    let done = simulate(&spec, &mut entries(), Default::default(), None).unwrap();
     done.record.lookups.unwrap()
 }
 

@@ -135,7 +135,7 @@ fn simulated(system: &SystemSpec, known: &AnswersSpec) -> RunRecord {
         answers: Some((known, SEED)),
         ..tenantry_sim::Run::new(&card, cluster(), system, TENANTS)
     };
-    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ());
+    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), None);
     simulated.unwrap().record
 }
 

@@ -41,11 +41,11 @@ fn reporting(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(REQUESTS)).sample_size(10);
     group.bench_function("none", |bencher| bencher.iter(|| case.simulate()));
     group.bench_function("seen", |bencher| {
-        bencher.iter(|| case.simulate_watched(&mut Seen::new(Time::ZERO, None, true)));
+        bencher.iter(|| case.simulate_watched(Some(&mut Seen::new(Time::ZERO, None, true))));
     });
     let write_rows = || {
         let mut rows = RequestsPart::new(&path, &labels(0), Time::ZERO).expect("the folder is writable");
-        case.simulate_watched(&mut rows);
+        case.simulate_watched(Some(&mut rows));
         rows.finish().expect("the disk is not full")
     };
     join(&path, &[write_rows()]).expect("the disk is not full");
@@ -67,7 +67,7 @@ fn reporting(criterion: &mut Criterion) {
         bencher.iter(|| Run::new(labels(0), black_box(&record)));
     });
     let mut seen = Seen::new(Time::ZERO, None, true);
-    case.simulate_watched(&mut seen);
+    case.simulate_watched(Some(&mut seen));
     let (watched, manifest) = ([Run::new(labels(0), &record).with_seen(&seen)], Manifest::default());
     let page = || {
         let page = Page {

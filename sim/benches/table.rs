@@ -153,7 +153,7 @@ fn systems() {
         let case = case(name, yaml, &[]);
         let watched = || {
             Measured::of(|| {
-                let done = case.simulate_watched(&mut Seen::new(Time::ZERO, None, true));
+                let done = case.simulate_watched(Some(&mut Seen::new(Time::ZERO, None, true)));
                 (done.record, done.ops)
             })
         };

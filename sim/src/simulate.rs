@@ -113,7 +113,8 @@ pub enum SimulateError {
     Law(#[from] BrokenLaw),
 }
 
-/// Serves `workload` on the virtual machine.
+/// Serves `workload` on the virtual machine. Who watches is asked by a table of functions, so that the loop is compiled
+/// here, with what it calls, and not with each observer; where nobody does there is nothing to ask.
 ///
 /// # Errors
 /// When the system does not fit, the card lacks a table, or the workload cannot be read.
@@ -121,7 +122,7 @@ pub fn simulate(
     spec: &Run<'_>,
     workload: &mut dyn Workload,
     interrupt: Arc<AtomicBool>,
-    watch: impl Observer,
+    watch: Option<&mut dyn Observer>,
 ) -> Result<Simulated, SimulateError> {
     let answers = Answers::of_system(spec.system, spec.answers)?;
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?
@@ -136,7 +137,10 @@ pub fn simulate(
         machine = machine.with_ends(generation.stop, spec.seed);
     }
     let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
-    let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
+    let end = match watch {
+        None => run(&mut server, workload, &mut machine, &mut ledger, ()),
+        Some(watch) => run(&mut server, workload, &mut machine, &mut ledger, watch),
+    }?;
     let record = ledger.close(end, &server, &machine)?;
     Ok(Simulated {
         record,

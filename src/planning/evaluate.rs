@@ -308,7 +308,7 @@ impl<'a> Evaluator<'a> {
         };
         let mut strain = Strain::new(Time::ZERO + run.warm_up, judged.from, span_s, slo.target, run.gpus);
         let interrupt = Arc::clone(&self.interrupt);
-        let done = simulate_watched(&run, &self.cards[run.card.as_str()], interrupt, &mut strain)?;
+        let done = simulate_watched(&run, &self.cards[run.card.as_str()], interrupt, Some(&mut strain))?;
         self.not_interrupted()?;
         self.count(1);
         let mut summary = summarized(&run, VIRTUAL, repeat, &done.record).summary;
@@ -355,7 +355,7 @@ impl<'a> Evaluator<'a> {
         if in_full {
             judge.never_stop();
         }
-        let done = simulate_watched(run, card, judge.stop(), &mut judge)?;
+        let done = simulate_watched(run, card, judge.stop(), Some(&mut judge))?;
         self.not_interrupted()?;
         let summary = summarized(run, VIRTUAL, repeat, &done.record).summary;
         let busy = summary.lanes.values().map(|lane| lane.busy_share).fold(0.0, f64::max);
@@ -390,7 +390,7 @@ impl<'a> Evaluator<'a> {
             }
             let Ok(run) = self.run_of(cell, repeat)? else { break };
             let card = &self.cards[run.card.as_str()];
-            let done = simulate_watched(&run, card, Arc::clone(&self.interrupt), ())?;
+            let done = simulate_watched(&run, card, Arc::clone(&self.interrupt), None)?;
             self.not_interrupted()?;
             answers = answers + Answers::of(&done.record);
             extra_runs += 1;

@@ -44,9 +44,10 @@ pub fn simulate(
         return Ok(None);
     }
     let mut seen = seen(run);
+    let interrupt = Arc::clone(interrupt);
     let done = match &mut watch {
-        None => simulate_watched(run, card, Arc::clone(interrupt), &mut seen),
-        Some(watch) => simulate_watched(run, card, Arc::clone(interrupt), (&mut seen, watch)),
+        None => simulate_watched(run, card, interrupt, Some(&mut seen)),
+        Some(watch) => simulate_watched(run, card, interrupt, Some(&mut (&mut seen, watch))),
     }?;
     let summarized = summarized(run, tenantry_reports::summary::VIRTUAL, run.repeat, &done.record).with_seen(&seen);
     let mut caveats = of_workload(run, &summarized);
@@ -67,7 +68,7 @@ pub fn simulate_watched(
     run: &RunSpec,
     card: &Card,
     interrupt: Arc<AtomicBool>,
-    watch: impl Observer,
+    watch: Option<&mut dyn Observer>,
 ) -> Result<Simulated, Failure> {
     let spec = tenantry_sim::Run {
         card,

@@ -271,7 +271,7 @@ fn simulated_on(card: &Card, system: &SystemSpec, answers: &AnswersSpec) -> RunR
         ..tenantry_sim::Run::new(card, cluster(), system, 1)
     };
     let mut heard = Heard(Vec::new());
-    let done = simulate(&spec, &mut Listed::new(entries()), Default::default(), &mut heard);
+    let done = simulate(&spec, &mut Listed::new(entries()), Default::default(), Some(&mut heard));
     let lengths = Answers::of_system(system, Some((answers, SEED))).unwrap();
     let lengths = lengths.unwrap().text_lengths().unwrap();
     let of_texts: Vec<u32> = (0..REQUESTS).map(|ticket| lengths.of(ticket, 0)).collect();

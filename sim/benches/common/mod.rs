@@ -57,10 +57,10 @@ impl Case {
     }
 
     pub fn simulate(&self) -> Simulated {
-        self.simulate_watched(())
+        self.simulate_watched(None)
     }
 
-    pub fn simulate_watched(&self, watch: impl Observer) -> Simulated {
+    pub fn simulate_watched(&self, watch: Option<&mut dyn Observer>) -> Simulated {
         let spec = Run {
             card: &self.card,
             cluster: self.cluster(),

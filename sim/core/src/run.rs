@@ -68,7 +68,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
-impl<O: Observer> Observer for &mut O {
+impl<O: Observer + ?Sized> Observer for &mut O {
     fn event(&mut self, now: Time, event: &Event<'_>) {
         (**self).event(now, event);
     }

@@ -38,7 +38,7 @@ fn decided(card: &Card, (system, memory): &(SystemSpec, u64), seed: u64) -> Stri
 fn record(card: &Card, (system, memory): &(SystemSpec, u64)) -> String {
     let entries = (0..8).map(|n| request(n, 100 * n, n as u32 % TENANTS, 16));
     let run = Run::new(card, cluster(1, *memory), system, TENANTS);
-    let done = simulate(&run, &mut Listed::new(entries.collect()), Default::default(), ()).expect("the run is sound");
+    let done = simulate(&run, &mut Listed::new(entries.collect()), Default::default(), None).expect("the run is sound");
     format!("{:?}", done.record)
 }
 

@@ -204,7 +204,7 @@ proptest! {
             jitter: Jitter::Measured { seed: 2 },
             ..Run::new(&card, cluster(1, memory), &system, TENANTS)
         };
-        let record = simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record;
+        let record = simulate(&run, &mut Listed::new(entries), Default::default(), None).unwrap().record;
         prop_assert!(record.lanes.iter().all(|lane| lane.busy <= record.duration));
         prop_assert!(record.latency.count() <= record.counts.served);
     }

@@ -47,7 +47,7 @@ fn heard(system: &SystemSpec, workload: &WorkloadSpec, jitter: u64) -> BTreeMap<
     };
     let mut heard = Heard::default();
     let mut requests = tenantry_traces::build(workload).expect("the workload is sound");
-    simulate(&spec, &mut *requests, Default::default(), &mut heard).expect("the run is sound");
+    simulate(&spec, &mut *requests, Default::default(), Some(&mut heard)).expect("the run is sound");
     heard.0
 }
 

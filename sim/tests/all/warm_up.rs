@@ -18,7 +18,7 @@ fn counted_from(warm_up: Time, generation: GenerationSpec) -> RunRecord {
     // One of 400 tokens alone, which three more join when it has made most of them.
     let later = (1..4).map(|n| request(n, 60_000, n as u32, 16, 60));
     let entries = [request(0, 0, 0, 16, 400)].into_iter().chain(later).collect();
-    simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record
+    simulate(&run, &mut Listed::new(entries), Default::default(), None).unwrap().record
 }
 
 /// However many runs a stretch of steps is made in, as many are counted as are over after the warm-up.

@@ -192,7 +192,7 @@ impl Lab {
     }
 
     /// One run, for whoever watches.
-    pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
+    pub fn run(&self, run: &RunSpec, card: &Card, watch: Option<&mut dyn Observer>) -> Result<RunSummary, Failure> {
         let record = self.recorded(run, card, watch)?;
         Ok(summary_of(run, &record))
     }
@@ -201,10 +201,10 @@ impl Lab {
     pub fn latencies(&self, loaded: &Loaded, system: &str) -> Result<Durations, Failure> {
         let found = loaded.runs.iter().find(|run| run.system.name == system);
         let run = found.unwrap_or_else(|| panic!("the scenario has a run of {system}"));
-        Ok(self.recorded(run, loaded.card(run), ())?.latency)
+        Ok(self.recorded(run, loaded.card(run), None)?.latency)
     }
 
-    fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunRecord, Failure> {
+    fn recorded(&self, run: &RunSpec, card: &Card, watch: Option<&mut dyn Observer>) -> Result<RunRecord, Failure> {
         let system = system_on(run, card)?;
         let (spec, workload) = (spec(run, card, &system), workload(run)?);
         let (record, extrapolated) = simulated(run, &spec, workload, &self.interrupt, watch)?;
@@ -240,7 +240,7 @@ impl Done {
         if let Some(outcome) = known {
             return Ok(outcome);
         }
-        let (record, extrapolated) = simulated(run, &spec, workload, interrupt, ())?;
+        let (record, extrapolated) = simulated(run, &spec, workload, interrupt, None)?;
         let summary = summary_of(run, &record);
         let outcome = Outcome { summary, extrapolated };
         if let Some(by) = decided {
@@ -298,7 +298,7 @@ fn simulated(
     spec: &tenantry_sim::Run<'_>,
     mut workload: Box<dyn Workload + Send>,
     interrupt: &Arc<AtomicBool>,
-    watch: impl Observer,
+    watch: Option<&mut dyn Observer>,
 ) -> Result<(RunRecord, Vec<(Family, Beyond)>), Failure> {
     let done = tenantry_sim::simulate(spec, &mut *workload, Arc::clone(interrupt), watch)
         .map_err(|error| failure_of(run, spec.card, error))?;

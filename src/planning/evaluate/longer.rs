@@ -46,7 +46,7 @@ impl Evaluator<'_> {
         let user = Arc::clone(&self.interrupt);
         // As many late as show that it is no chance.
         let mut judge = Judge::new(&run, judged, Evenness::EVEN, self.quantile(), 1, user);
-        let done = simulate_watched(&run, &self.cards[run.card.as_str()], judge.stop(), &mut judge)?;
+        let done = simulate_watched(&run, &self.cards[run.card.as_str()], judge.stop(), Some(&mut judge))?;
         self.not_interrupted()?;
         self.known.made.fetch_add(1, Ordering::Relaxed);
         let sample = judge.finish(&done.record, 0.0);

@@ -75,13 +75,13 @@ pub fn judged_on(
     gpus: u32,
     answers: &AnswersSpec,
     entries: Vec<Entry>,
-    watch: impl Observer,
+    mut watch: impl Observer,
 ) -> Result<Simulated, SimulateError> {
     let spec = Run {
         answers: system.route.is_some().then_some((answers, 9)),
         ..Run::new(card, cluster(gpus, MEMORY), system, TENANTS)
     };
-    simulate(&spec, &mut Listed::new(entries), Default::default(), watch)
+    simulate(&spec, &mut Listed::new(entries), Default::default(), Some(&mut watch))
 }
 
 pub fn finishes(log: &Log) -> Vec<Finish> {

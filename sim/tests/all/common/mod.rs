@@ -141,13 +141,13 @@ pub fn run_watched(
     tenants: u32,
     jitter: Jitter,
     entries: Vec<Entry>,
-    watch: impl Observer,
+    mut watch: impl Observer,
 ) -> Simulated {
     let spec = Run {
         jitter,
         ..Run::new(card, cluster, system, tenants)
     };
-    simulate(&spec, &mut Listed::new(entries), Arc::default(), watch).expect("the run is sound")
+    simulate(&spec, &mut Listed::new(entries), Arc::default(), Some(&mut watch)).expect("the run is sound")
 }
 
 /// All that a server hears and wants.

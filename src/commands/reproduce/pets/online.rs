@@ -74,7 +74,7 @@ impl Online {
         let nothing_yet = seen(&loaded.runs[0]);
         let run = |run: &RunSpec| {
             let mut seen = nothing_yet.clone();
-            let mut summary = lab.run(run, loaded.card(run), &mut seen)?;
+            let mut summary = lab.run(run, loaded.card(run), Some(&mut seen))?;
             summary.classes = seen.classes(false);
             Ok(summary)
         };

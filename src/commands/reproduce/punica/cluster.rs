@@ -71,7 +71,7 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let mut watched: Vec<(RunSummary, Batches)> = Vec::new();
     for run in &loaded.runs {
         let mut batches = Batches::new();
-        let summary = lab.run(run, loaded.card(run), &mut batches)?;
+        let summary = lab.run(run, loaded.card(run), Some(&mut batches))?;
         watched.push((summary, batches));
     }
     let of = |system: &str| {

@@ -64,7 +64,7 @@ fn watched(lab: &Lab, set: &[&str]) -> Result<(RunSummary, Moves), Failure> {
         unreachable!("the scenario has one system")
     };
     let mut moves = Moves::default();
-    let summary = lab.run(run, loaded.card(run), &mut moves)?;
+    let summary = lab.run(run, loaded.card(run), Some(&mut moves))?;
     Ok((summary, moves))
 }
 

@@ -173,8 +173,8 @@ pub fn table_3(lab: &Lab) -> Result<Vec<Row>, Failure> {
             found.expect("the scenario has the system")
         };
         let mut read = Words::default();
-        let pruned = lab.run(of("tabi"), loaded.card(of("tabi")), &mut read)?;
-        let whole = lab.run(of("no-pruning"), loaded.card(of("no-pruning")), ())?;
+        let pruned = lab.run(of("tabi"), loaded.card(of("tabi")), Some(&mut read))?;
+        let whole = lab.run(of("no-pruning"), loaded.card(of("no-pruning")), None)?;
         let compute = |run: &RunSummary| {
             let stages = run.cascade.as_ref().map(|cascade| &cascade.stages);
             stages.and_then(|stages| stages[1].compute_ms_mean).unwrap_or(f64::NAN)
@@ -252,7 +252,7 @@ pub fn figures_8_and_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let run = loaded.runs.iter().find(|run| run.system.name == "tabi" && run.parameters[0].1 == degree);
         let run = run.expect("the sweep has the degree");
         let mut read = Words::default();
-        latencies.push(latency_ms(&lab.run(run, loaded.card(run), &mut read)?));
+        latencies.push(latency_ms(&lab.run(run, loaded.card(run), Some(&mut read))?));
         let gone = 100.0 * (1.0 - read.words as f64 / read.requests as f64 / 26.0);
         rows.push(
             Row::input(
