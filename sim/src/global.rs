@@ -1,9 +1,11 @@
 //! The lengths of a whole workload as the solver's question: what Arlo's "global" allocation knows beforehand (section
 //! 5.2.3).
 
+use std::ops::ControlFlow;
+
 use tenantry_core::policy::fleet::{Question, RuntimeQuestion, StreamQuestion};
 use tenantry_core::spec::{RuntimesSpec, SolverSpec};
-use tenantry_traces::{Entry, Time, TraceError, Workload};
+use tenantry_traces::{Time, TraceError, Workload};
 
 /// Reads a workload to its end. What comes within less than the longest SLO has that long to be answered. Clients that
 /// wait for their answers, who would ask once here, are refused where the scenario is read.
@@ -36,16 +38,15 @@ pub fn whole_workload(
         })
         .collect();
     let (mut first, mut last) = (None, Time::ZERO);
-    while let Some(entry) = workload.next()? {
-        if let Entry::Request(request) = entry {
-            first.get_or_insert(request.arrival);
-            last = request.arrival;
-            let stream = runtimes.stream_of(request.class);
-            if let Some(fitting) = runtimes.streams[stream].fitting(request.input_tokens) {
-                streams[stream].runtimes[fitting].requests += 1;
-            }
+    workload.each_request(&mut |request| {
+        first.get_or_insert(request.arrival);
+        last = request.arrival;
+        let stream = runtimes.stream_of(request.class);
+        if let Some(fitting) = runtimes.streams[stream].fitting(request.input_tokens) {
+            streams[stream].runtimes[fitting].requests += 1;
         }
-    }
+        ControlFlow::Continue(())
+    })?;
     let slo = streams.iter().map(|stream| stream.slo).max();
     Ok(Question {
         span: last.since(first.unwrap_or(last)).max(slo.unwrap_or_default()),

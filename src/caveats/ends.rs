@@ -1,8 +1,9 @@
 //! Runs that are over before the time that was asked for.
 
+use std::ops::ControlFlow;
+
 use tenantry_reports::{Run, human};
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::Entry;
 use tenantry_traces::spec::{Stop, WorkloadSpec};
 
 use crate::output::counted;
@@ -61,9 +62,10 @@ fn goes_on(workload: &WorkloadSpec, offered: u64) -> bool {
     };
     let came = tenantry_traces::build(&more).and_then(|mut entries| {
         let mut came = 0;
-        while let Some(entry) = entries.next()? {
-            came += u64::from(matches!(entry, Entry::Request(_)));
-        }
+        entries.each_arrival(&mut |_| {
+            came += 1;
+            ControlFlow::Continue(())
+        })?;
         Ok(came)
     });
     came.is_ok_and(|came| came > offered)

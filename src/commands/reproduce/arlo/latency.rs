@@ -1,8 +1,9 @@
 //! Latency of Arlo and its baselines: Figs. 2, 6, 7, 8 and 10.
 
+use std::ops::ControlFlow;
+
 use tenantry_profiles::roofline::ops::encoder_layer_flops;
 use tenantry_reports::RunSummary;
-use tenantry_traces::Entry;
 
 use super::{SEEDS, below, bursty, p98_ms};
 use crate::cards::workload;
@@ -34,12 +35,12 @@ pub fn section_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let operations = |tokens: u32| encoder_layer_flops(model, 1.0, tokens.into());
     let mut workload = workload(run)?;
     let (mut needed, mut done) = (0.0, 0.0);
-    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
-        if let Entry::Request(request) = entry {
-            needed += operations(request.input_tokens);
-            done += operations(LONGEST);
-        }
-    }
+    let read = workload.each_request(&mut |request| {
+        needed += operations(request.input_tokens);
+        done += operations(LONGEST);
+        ControlFlow::Continue(())
+    });
+    read.map_err(Failure::bad_input)?;
     let row = Row::predicted(
         "Section 2.2",
         "operations wasted on tweets that are padded to 125 tokens",
