@@ -1,6 +1,7 @@
 //! Token counts by a `tokenizer.json`, the format of Hugging Face's `tokenizers`.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use tokenizers::{Encoding, Tokenizer};
 
@@ -66,7 +67,9 @@ pub fn open(path: &Path) -> Result<Tokenizer, TraceError> {
         |got: &dyn std::fmt::Display| TraceError::file(path, format!("must be a tokenizer.json, got {got}"));
     // The library takes JSON for granted in places, and would say nothing of where it ends.
     serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| no_tokenizer(&error))?;
-    let mut tokenizer = unpanicked(|| Tokenizer::from_bytes(bytes))
+    let text = std::str::from_utf8(&bytes).map_err(|error| no_tokenizer(&error))?;
+    // Not from bytes, which is generic: the library's parser would be compiled anew here.
+    let mut tokenizer = unpanicked(|| Tokenizer::from_str(text))
         .map_err(|what| no_tokenizer(&what))?
         .map_err(|error| no_tokenizer(&error))?;
     tokenizer.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
