@@ -12,6 +12,7 @@ use crate::path::Path;
 use crate::raw::*;
 use crate::rules::Rules;
 use crate::scalar::{Count, Index};
+use crate::system_rules;
 
 /// What must hold between a system's model and how its requests run.
 pub(crate) fn check(
@@ -32,6 +33,8 @@ pub(crate) fn check(
     check_own_state(system, generation, Rules::below(&path, problems));
     check_prefix(system, generation, Rules::below(&path, problems));
     check_sizes(generation, model, gpus, Rules::below(&path, problems));
+    let (sequences, positions) = (generation.max_batch.0, model.positions);
+    system_rules::batch_tokens(sequences, positions, "max_batch", Rules::below(&path, problems));
     check_prefill_gpus(system, generation, gpus, Rules::below(&path, problems));
     check_card_scale(generation, gpus, Rules::below(&path, problems));
 }

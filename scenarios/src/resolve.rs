@@ -204,6 +204,7 @@ fn system_of(
     }
     check_padding(system, model, models, Rules::below(path, problems));
     let longest = longest_input(system, model, tasks.as_ref(), runtimes.as_ref());
+    check_batches(system, longest, models, path, problems);
     if let Some(RawLength::Fixed(Count(tokens))) = raw.workload.lengths.input {
         let must = format!("at most {longest}, the longest input of system {}", system.name.0);
         Rules::below(&Path::default(), problems).hold(tokens <= longest, "workload.lengths.input.fixed", must, tokens);
@@ -226,6 +227,33 @@ fn system_of(
             ..pool_of(system, model, tasks, raw)
         },
         route: None,
+    }
+}
+
+/// That the tokens of each batch can be counted; of `longest`, what the system serves, but for a cascade's stages.
+fn check_batches(system: &RawSystem, longest: u32, models: &Models<'_>, path: &Path, problems: &mut Vec<Problem>) {
+    let Some(cascade) = &system.cascade else {
+        if let Some(batch) = &system.batch {
+            system_rules::batch(batch, longest, Rules::below(path, problems));
+        }
+        return;
+    };
+    // Of the stages that are batched as the system says.
+    let mut longest = 0;
+    for (index, stage) in cascade.stages.iter().enumerate() {
+        let of_stage = match system.padding {
+            RawPadding::To(tokens) => tokens.0,
+            // A name of no model is told of where it stands.
+            RawPadding::Longest => models.find(&stage.model.0, Path::default()).map_or(0, |model| model.positions),
+        };
+        let path = path.key("cascade").key("stages").index(index);
+        match &stage.batch {
+            Some(batch) => system_rules::batch(batch, of_stage, Rules::below(&path, problems)),
+            None => longest = longest.max(of_stage),
+        }
+    }
+    if let Some(batch) = &system.batch {
+        system_rules::batch(batch, longest, Rules::below(path, problems));
     }
 }
 

@@ -30,6 +30,26 @@ pub(crate) fn instances(system: &RawSystem, gpus: u32, path: &Path, problems: &m
     }
 }
 
+/// That the tokens of a batch can be counted: of so many requests, which [`u32`] counts, of so many tokens at the longest.
+pub(crate) fn batch_tokens(requests: u32, longest: u32, key: &str, mut rules: Rules<'_>) {
+    let most = u32::MAX / longest.max(1);
+    let must = format!(
+        "at most {most} where inputs have up to {longest} tokens, {} in a batch",
+        u32::MAX
+    );
+    rules.hold(requests <= most, key, must, requests);
+}
+
+/// The same of how an encoder's requests are batched.
+pub(crate) fn batch(batch: &RawBatch, longest: u32, rules: Rules<'_>) {
+    let (requests, key) = match batch {
+        RawBatch::PerTenant { max_size } => (max_size, "batch.per-tenant.max_size"),
+        RawBatch::FixedSize { size } => (size, "batch.fixed-size.size"),
+        RawBatch::SizeOrTimeout { max_size, .. } => (max_size, "batch.size-or-timeout.max_size"),
+    };
+    batch_tokens(requests.0, longest, key, rules);
+}
+
 /// What whole models of tenants' own do not go with.
 pub(crate) fn own_models(system: &RawSystem, mut rules: Rules<'_>) {
     if system.tenant_state != RawTenantState::Model {

@@ -18,6 +18,7 @@ use crate::path::Path;
 use crate::raw::*;
 use crate::rules::Rules;
 use crate::scalar::Count;
+use crate::system_rules;
 use crate::task_files::{StoredTask, Unread};
 
 /// A group of `tenants.kinds`.
@@ -129,6 +130,13 @@ pub(crate) fn resolve(
         check_model(shape, tasks.max_tokens.0, Rules::below(in_system, problems));
     }
     check_plan(tasks, Rules::below(&path, problems));
+    let looked_at = match &tasks.planning {
+        RawPlanning::Pool { size, .. } => (size.0, "planning.pool.size"),
+        RawPlanning::Online { window, .. } => (window.0, "planning.online.window"),
+    };
+    for (queries, key) in [looked_at, (tasks.max_batch.0, "max_batch")] {
+        system_rules::batch_tokens(queries, tasks.max_tokens.0, key, Rules::below(&path, problems));
+    }
     for name in system.files.models.keys() {
         if !more_models.iter().any(|model| model.name == *name) {
             let path = in_system.key("files").key("models").key(name);

@@ -68,6 +68,14 @@ const BROKEN: &[(&str, &str, &str)] = &[
       on 1 instances without filling one, or batch must be size-or-timeout, got 7"),
     ("    cascade:\n", "    batch: { fixed-size: { size: 8 } }\n    admit: { bounded-queue: { max_waiting: 8 } }\n    cascade:\n",
      "nothing wrong"),
+    // 8,388,607 requests of bert-base's 512 positions, 33,554,431 of tiny's 128.
+    ("    cascade:\n", "    batch: { fixed-size: { size: 9000000 } }\n    cascade:\n",
+     "s.yaml:16: systems[0].batch.fixed-size.size: must be at most 8388607 where inputs have up to 512 tokens, \
+      4294967295 in a batch, got 9000000"),
+    ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], batch: { per-tenant: { max_size: 9000000 } } }",
+     "s.yaml:19: systems[0].cascade.stages[1].batch.per-tenant.max_size: must be at most 8388607 where inputs have up \
+      to 512 tokens, 4294967295 in a batch, got 9000000"),
+    ("{ model: small, gpus: [0],", "{ model: small, gpus: [0], batch: { fixed-size: { size: 9000000 } },", "nothing wrong"),
     ("average: [0.4, 0.6]", "vote: [0, 0]",
      "s.yaml:20: systems[0].cascade.join.vote: must be weights, one for each model (2), not all 0, got [0, 0]"),
     // The second model is `bert-base`, of 512 positions.

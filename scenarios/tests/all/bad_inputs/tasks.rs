@@ -33,6 +33,18 @@ fn tasks_that_are_wrong() {
         ),
         (
             "max_batch: 8",
+            "max_tokens: 100, max_batch: 42949673",
+            "systems[0].tasks.max_batch: must be at most 42949672 where inputs have up to 100 tokens, 4294967295 in a \
+             batch, got 42949673",
+        ),
+        (
+            "max_batch: 8",
+            "max_tokens: 100, planning: { pool: { size: 42949673 } }",
+            "systems[0].tasks.planning.pool.size: must be at most 42949672 where inputs have up to 100 tokens, \
+             4294967295 in a batch, got 42949673",
+        ),
+        (
+            "max_batch: 8",
             "max_tokens: 512",
             "systems[0].tasks.max_tokens: must be at most 128, the longest input of model tiny, got 512",
         ),
