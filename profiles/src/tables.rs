@@ -103,19 +103,15 @@ pub struct Tables {
     pub plan: Vec<PlanRow>,
 }
 
-/// Runs an expression for each family's rows, whatever their type.
+/// Runs an expression for each family's rows, whatever their type: changed, `shared`, or in a `pair` of tables, of which
+/// the first are changed. Here alone stands which families there are beside [`Family`].
 macro_rules! for_each_family {
-    (@all $how:ident $tables:expr, $rows:ident => $body:expr) => {{
-        let tables = $tables;
-        $crate::tables::for_each_family!(@$how tables, $rows, $body;
-            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume lookup_resume
-            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_whole_prompt decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
-    }};
-    (shared $tables:expr, $rows:ident => $body:expr) => {
-        $crate::tables::for_each_family!(@all shared $tables, $rows => $body)
-    };
-    ($tables:expr, $rows:ident => $body:expr) => {
-        $crate::tables::for_each_family!(@all changed $tables, $rows => $body)
+    (@listed $how:ident $($what:tt)+) => {
+        $crate::tables::for_each_family!(@$how $($what)+;
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
+            lookup_resume static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass
+            text_look plot_lookup pet decoder_dense decoder_prefill decoder_whole_prompt decoder_decode decoder_mixed
+            decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan)
     };
     (@changed $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
@@ -123,28 +119,29 @@ macro_rules! for_each_family {
     (@shared $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &$tables.$family; $body; })+
     };
+    (@pair $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
+        $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
+    };
+    (shared $tables:expr, $rows:ident => $body:expr) => {{
+        let tables = $tables;
+        $crate::tables::for_each_family!(@listed shared tables, $rows, $body);
+    }};
+    (pair $ours:expr, $theirs:expr, $a:ident, $b:ident => $body:expr) => {{
+        let (ours, theirs) = ($ours, $theirs);
+        $crate::tables::for_each_family!(@listed pair ours, theirs, $a, $b, $body);
+    }};
+    ($tables:expr, $rows:ident => $body:expr) => {{
+        let tables = $tables;
+        $crate::tables::for_each_family!(@listed changed tables, $rows, $body);
+    }};
 }
 
 pub(crate) use for_each_family;
 
-/// Runs an expression for each family's rows in two sets of tables, whatever their type.
-macro_rules! for_each_family_pair {
-    ($ours:expr, $theirs:expr, |$a:ident, $b:ident| $body:expr) => {{
-        let (ours, theirs) = ($ours, $theirs);
-        $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
-            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume lookup_resume
-            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_whole_prompt decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
-    }};
-    (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
-        $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
-    };
-}
-pub(crate) use for_each_family_pair;
-
 impl Tables {
     /// Replaces the rows of every table that `other` has by those of `other`.
     pub(crate) fn replace_with(&mut self, other: &Tables) {
-        for_each_family_pair!(self, other, |ours, theirs| {
+        for_each_family!(pair self, other, ours, theirs => {
             let replaced: BTreeSet<Vec<String>> = theirs.iter().map(Row::names).collect();
             ours.retain(|row| !replaced.contains(&row.names()));
             ours.extend(theirs.iter().cloned());
@@ -251,46 +248,16 @@ impl Tables {
         models: &[ModelShape],
     ) -> Result<Vec<u64>, Invalid> {
         let mut lines = Vec::new();
-        match family {
-            Family::EncoderLayer => self.encoder_layer = read_table(file, role, text, models, &mut lines)?,
-            Family::Embedding => self.embedding = read_table(file, role, text, models, &mut lines)?,
-            Family::Head => self.head = read_table(file, role, text, models, &mut lines)?,
-            Family::TaggingHead => self.tagging_head = read_table(file, role, text, models, &mut lines)?,
-            Family::Adapter => self.adapter = read_table(file, role, text, models, &mut lines)?,
-            Family::Copy => self.copy = read_table(file, role, text, models, &mut lines)?,
-            Family::ModelLoad => self.model_load = read_table(file, role, text, models, &mut lines)?,
-            Family::Dispatch => self.dispatch = read_table(file, role, text, models, &mut lines)?,
-            Family::HandOver => self.hand_over = read_table(file, role, text, models, &mut lines)?,
-            Family::Resume => self.resume = read_table(file, role, text, models, &mut lines)?,
-            Family::CopyResume => self.copy_resume = read_table(file, role, text, models, &mut lines)?,
-            Family::LookupResume => self.lookup_resume = read_table(file, role, text, models, &mut lines)?,
-            Family::StaticModel => self.static_model = read_table(file, role, text, models, &mut lines)?,
-            Family::ConcurrentLayer => self.concurrent_layer = read_table(file, role, text, models, &mut lines)?,
-            Family::ConcurrentModel => self.concurrent_model = read_table(file, role, text, models, &mut lines)?,
-            Family::ConcurrentPet => self.concurrent_pet = read_table(file, role, text, models, &mut lines)?,
-            Family::AttendedLayer => self.attended_layer = read_table(file, role, text, models, &mut lines)?,
-            Family::TextPass => self.text_pass = read_table(file, role, text, models, &mut lines)?,
-            Family::TextLook => self.text_look = read_table(file, role, text, models, &mut lines)?,
-            Family::PlotLookup => self.plot_lookup = read_table(file, role, text, models, &mut lines)?,
-            Family::Pet => self.pet = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderDense => self.decoder_dense = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderPrefill => self.decoder_prefill = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderWholePrompt => {
-                self.decoder_whole_prompt = read_table(file, role, text, models, &mut lines)?;
-            }
-            Family::DecoderDecode => self.decoder_decode = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderMixed => self.decoder_mixed = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderPrompts => self.decoder_prompts = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderEnds => self.decoder_ends = read_table(file, role, text, models, &mut lines)?,
-            Family::DecoderStep => self.decoder_step = read_table(file, role, text, models, &mut lines)?,
-            Family::ConcurrentStep => self.concurrent_step = read_table(file, role, text, models, &mut lines)?,
-            Family::Lora => self.lora = read_table(file, role, text, models, &mut lines)?,
-            Family::Collective => self.collective = read_table(file, role, text, models, &mut lines)?,
-            Family::Solve => self.solve = read_table(file, role, text, models, &mut lines)?,
-            Family::Plan => self.plan = read_table(file, role, text, models, &mut lines)?,
-        }
+        for_each_family!(self, rows => if family_of(rows) == family {
+            *rows = read_table(file, role, text, models, &mut lines)?;
+        });
         Ok(lines)
     }
+}
+
+/// The family that rows are of, for [`for_each_family`].
+pub(crate) fn family_of<R: Row>(_: &[R]) -> Family {
+    R::FAMILY
 }
 
 /// Leaves the rows of these tables out.
@@ -436,5 +403,17 @@ impl Record<'_> {
 impl Cells for Record<'_> {
     fn cell<T: Field>(&self, column: &'static str) -> Result<T, RefusedIn> {
         T::read(self.text(column)).map_err(|refused| (column, refused))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_family_has_its_rows() {
+        let mut families = Vec::new();
+        for_each_family!(shared &Tables::default(), rows => families.push(family_of(rows)));
+        assert_eq!(families, Family::ALL);
     }
 }

@@ -1,6 +1,7 @@
 //! A card for the tests and examples of other crates: computed from simple formulas, measured nowhere.
 
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::family::Family;
 use crate::keys::{
     AdapterImplementation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier, TokensOf,
 };
@@ -10,7 +11,7 @@ use crate::rows::{
     EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, Row,
 };
 use crate::stats::Stats;
-use crate::tables::{Tables, for_each_family};
+use crate::tables::{Tables, family_of, for_each_family};
 
 const BATCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const TOKENS: [u32; 4] = [16, 32, 64, 128];
@@ -75,6 +76,16 @@ pub fn disturbed(mut card: Card) -> Card {
         *row.stats_mut() = stats(median_us);
     }));
     card.contention = CONTENTION;
+    card
+}
+
+/// The same card, but for one family's ops, which take 1 % longer.
+pub fn slowed(mut card: Card, family: Family) -> Card {
+    for_each_family!(&mut card.tables, rows => for row in rows.iter_mut() {
+        if family_of(std::slice::from_ref(row)) == family {
+            row.stats_mut().median_us *= 1.01;
+        }
+    });
     card
 }
 

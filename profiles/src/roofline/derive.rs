@@ -20,7 +20,7 @@ use crate::rows::{
 };
 use crate::slice::slices;
 use crate::stats::Stats;
-use crate::tables::Tables;
+use crate::tables::{Tables, for_each_family};
 
 const BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const TOKENS: [u32; 6] = [16, 32, 64, 128, 256, 512];
@@ -400,7 +400,7 @@ pub(super) fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
     };
     let mut added: Vec<(Family, String, bool)> = Vec::new();
     let tables = &mut card.tables;
-    crate::tables::for_each_family_pair!(tables, derived, |ours, theirs| {
+    for_each_family!(pair tables, derived, ours, theirs => {
         for slice in slices(theirs) {
             if have.contains_key(&(slice.family, slice.label.clone())) {
                 continue;

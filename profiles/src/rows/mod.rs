@@ -59,17 +59,12 @@ pub(crate) trait Row: Clone {
 /// Puts rows into the order of a saved file.
 pub(crate) fn sort<R: Row>(rows: &mut [R]) {
     let order = sorted(rows.len(), &|a, b| rows[a].compare(&rows[b]));
-    for place in 0..rows.len() {
-        // What lay there has been put where an earlier one was taken from, and so on.
-        let mut from = order[place];
-        while from < place {
-            from = order[from];
-        }
-        rows.swap(place, from);
-    }
+    let in_order: Vec<R> = order.iter().map(|&place| rows[place].clone()).collect();
+    rows.clone_from_slice(&in_order);
 }
 
-/// The places of so many rows in their order. There are many kinds of rows, and sorting is much to compile for each.
+/// The places of so many rows in their order.
+// Not generic: there are many kinds of rows, and a sort would be compiled for each.
 fn sorted(rows: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rows).collect();
     order.sort_by(|a, b| compare(*a, *b));
