@@ -60,7 +60,7 @@ fn goes_on(workload: &WorkloadSpec, offered: u64) -> bool {
         },
         ..workload.clone()
     };
-    let came = tenantry_traces::build(&more).and_then(|mut entries| {
+    let came = tenantry_traces::build(&more).and_then(|entries| {
         let mut came = 0;
         entries.each_arrival(&mut |_| {
             came += 1;

@@ -16,7 +16,7 @@ use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::describe::silence_before;
 use tenantry_traces::spec::ArrivalsSpec;
-use tenantry_traces::{Duration, Request, Time, TraceError, Workload};
+use tenantry_traces::{Duration, Request, Time};
 
 use crate::cards::{reading_failure, workload};
 use crate::failure::Failure;
@@ -124,40 +124,44 @@ impl Judged {
 
 /// Goes through a run's requests, until the user wants to stop.
 fn each_request(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(&Request)) -> Result<(), Failure> {
-    go_through(run, interrupt, |workload, goes_on| {
-        workload.each_request(&mut |request| {
-            see(request);
-            goes_on()
-        })
-    })
+    let mut goes_on = GoesOn::until(interrupt);
+    let read = workload(run)?.each_request(&mut |request| {
+        see(request);
+        goes_on.after_another()
+    });
+    read.map_err(|error| reading_failure(Some(&run.file), &error))?;
+    not_interrupted(interrupt)
 }
 
 /// Likewise, for when they come alone, in nanoseconds.
 pub fn each_arrival(run: &RunSpec, interrupt: &AtomicBool, mut see: impl FnMut(u64)) -> Result<(), Failure> {
-    go_through(run, interrupt, |workload, goes_on| {
-        workload.each_arrival(&mut |arrival| {
-            see(arrival.0);
-            goes_on()
-        })
-    })
+    let mut goes_on = GoesOn::until(interrupt);
+    let read = workload(run)?.each_arrival(&mut |arrival| {
+        see(arrival.0);
+        goes_on.after_another()
+    });
+    read.map_err(|error| reading_failure(Some(&run.file), &error))?;
+    not_interrupted(interrupt)
 }
 
-/// `each` goes through a run's workload, and asks at each request whether to go on.
-fn go_through(
-    run: &RunSpec,
-    interrupt: &AtomicBool,
-    each: impl FnOnce(&mut dyn Workload, &mut dyn FnMut() -> ControlFlow<()>) -> Result<(), TraceError>,
-) -> Result<(), Failure> {
-    let mut gone_through = 0_u64;
-    let mut goes_on = || {
-        gone_through += 1;
-        match gone_through.is_multiple_of(LOOKS_UP) && interrupt.load(Ordering::Relaxed) {
+/// Looks now and then, while many requests are gone through, whether the user wants to stop.
+struct GoesOn<'a> {
+    interrupt: &'a AtomicBool,
+    seen: u64,
+}
+
+impl GoesOn<'_> {
+    fn until(interrupt: &AtomicBool) -> GoesOn<'_> {
+        GoesOn { interrupt, seen: 0 }
+    }
+
+    fn after_another(&mut self) -> ControlFlow<()> {
+        self.seen += 1;
+        match self.seen.is_multiple_of(LOOKS_UP) && self.interrupt.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
-    };
-    each(&mut *workload(run)?, &mut goes_on).map_err(|error| reading_failure(Some(&run.file), &error))?;
-    not_interrupted(interrupt)
+    }
 }
 
 /// What was cut short says nothing.

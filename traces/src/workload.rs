@@ -51,11 +51,11 @@ pub trait Workload {
         Ok(())
     }
 
-    /// Likewise for when they come alone: what else they are is not drawn, and nothing can be taken any more.
+    /// Likewise for when they come alone: what else they are need not be drawn.
     ///
     /// # Errors
     /// As `peek`.
-    fn each_arrival(&mut self, see: &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<(), TraceError> {
+    fn each_arrival(mut self: Box<Self>, see: &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<(), TraceError> {
         self.each_request(&mut |request| see(request.arrival))
     }
 

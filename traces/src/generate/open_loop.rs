@@ -176,14 +176,13 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> Workload for OpenLoop<A> {
         }
     }
 
-    fn each_arrival(&mut self, see: &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<(), TraceError> {
+    fn each_arrival(mut self: Box<Self>, see: &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<(), TraceError> {
         let by_tenant = self.presence.is_some() || matches!(self.requests.tenants, TenantsByTicket::OfArrivals);
         if by_tenant {
             return self.each_request(&mut |request| see(request.arrival));
         }
         // The first as a whole, so that what these arrivals lack is told as it is to who takes them.
         let Some(first) = self.next()? else { return Ok(()) };
-        self.over = true;
         let mut at = Some(first.at());
         while let Some(time) = at
             && see(time).is_continue()
