@@ -59,6 +59,8 @@ impl<'a> Run<'a> {
     /// What decides a run beside its workload, as text: two runs of one workload for which it is the same have the same
     /// record, whatever else their cards say. None for tasks, whose server reads the card by itself.
     ///
+    /// It is the `Debug` form of all that the server, the machine and the ledger are made of: these types derive it.
+    ///
     /// # Errors
     /// When the card lacks a table.
     pub fn decided_by(&self, workload: &dyn Workload) -> Result<Option<String>, PriceError> {
@@ -113,11 +115,12 @@ pub enum SimulateError {
     Law(#[from] BrokenLaw),
 }
 
-/// Serves `workload` on the virtual machine. Who watches is asked by a table of functions, so that the loop is compiled
-/// here, with what it calls, and not with each observer; where nobody does there is nothing to ask.
+/// Serves `workload` on the virtual machine, until it ends or `interrupt` is set; `watch` sees each event and what the
+/// server commands.
 ///
 /// # Errors
 /// When the system does not fit, the card lacks a table, or the workload cannot be read.
+// Dynamic dispatch for observers: generic over them, the whole loop would be compiled again in each crate that has one.
 pub fn simulate(
     spec: &Run<'_>,
     workload: &mut dyn Workload,
