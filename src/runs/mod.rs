@@ -11,7 +11,9 @@ use tenantry_scenarios::{Override, RunSpec, Scenario};
 pub use self::loaded::Loaded;
 pub use self::outcome::{Outcome, publish};
 pub use self::place::Place;
-pub use self::simulated::{SimulatedRun, failure_of, run_failure, seen, simulate, simulate_watched, summarized};
+pub use self::simulated::{
+    SimulatedRun, failure_of, run_failure, seen, simulate, simulate_watched, simulation, summarized,
+};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenantry_core::RunRecord;
 use tenantry_core::run::{Observer, RunError};
 use tenantry_core::spec::{EngineSpec, GenerationSpec, PlotSpec};
+use tenantry_core::{RunRecord, SystemSpec};
 use tenantry_profiles::Card;
 use tenantry_reports::summary::GenerationSummary;
 use tenantry_reports::{Run, Seen, ServiceClass};
@@ -70,11 +70,14 @@ pub fn simulate_watched(
     interrupt: Arc<AtomicBool>,
     watch: Option<&mut dyn Observer>,
 ) -> Result<Simulated, Failure> {
-    let spec = tenantry_sim::Run {
-        card,
-        cluster: cluster(run, card),
-        system: &run.system,
-        tenants: run.tenants,
+    let mut workload = workload(run)?;
+    let done = tenantry_sim::simulate(&simulation(run, card, &run.system), &mut *workload, interrupt, watch);
+    done.map_err(|error| failure_of(run, card, error))
+}
+
+/// What is simulated of a run: `system` is its own, or with what can be known only of its card.
+pub fn simulation<'a>(run: &'a RunSpec, card: &'a Card, system: &'a SystemSpec) -> tenantry_sim::Run<'a> {
+    tenantry_sim::Run {
         warm_up: Time::ZERO + run.warm_up,
         target: run.slo.map(|slo| slo.target),
         jitter: match run.jitter {
@@ -83,10 +86,8 @@ pub fn simulate_watched(
         },
         seed: run.seed,
         answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
-    };
-    let mut workload = workload(run)?;
-    let done = tenantry_sim::simulate(&spec, &mut *workload, interrupt, watch);
-    done.map_err(|error| failure_of(run, card, error))
+        ..tenantry_sim::Run::new(card, cluster(run, card), system, run.tenants)
+    }
 }
 
 /// Notes what the page shows of a run beside its record.

@@ -97,8 +97,3 @@ impl From<tch::TchError> for PetError {
         PetError::Executor(error.into())
     }
 }
-
-/// ` (did you mean …?)`, where something near is known.
-pub(crate) fn near_miss<'a>(got: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    tenantry_profiles::near_miss(got, known).map_or(String::new(), |near| format!(" (did you mean {near}?)"))
-}

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tch::Device;
 use tenantry_core::spec::FineTuned;
+use tenantry_profiles::did_you_mean;
 
 use super::batch::{Group, Member, PetBatch};
-use super::error::{PetError, near_miss};
+use super::error::PetError;
 use super::kind::Kind;
 use super::loaded::LoadedOperators;
 use super::own_model::OwnModel;
@@ -101,7 +102,7 @@ impl Registry {
                 task,
                 known: models.clone().collect::<Vec<_>>().join(", "),
                 got: model.to_string(),
-                near: near_miss(model, models),
+                near: did_you_mean(model, models),
             });
         };
         let names = self.kinds.iter().map(|kind| kind.name());
@@ -110,7 +111,7 @@ impl Registry {
                 task,
                 known: names.clone().collect::<Vec<_>>().join(", "),
                 got: kind.to_string(),
-                near: near_miss(kind, names),
+                near: did_you_mean(kind, names),
             });
         };
         let misfit = |misfit| PetError::Misfit { task, misfit };

@@ -14,16 +14,16 @@ use tenantry_profiles::{Beyond, Card, DType, Family, ModelKind, ModelShape};
 use tenantry_reports::RunSummary;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
-use tenantry_traces::{Time, Workload};
+use tenantry_traces::Workload;
 
 use super::grounds::{Ground, Grounds};
 use super::number::signed;
 use super::seeds::Seeds;
-use crate::cards::{cluster, find_card, on_card, workload};
+use crate::cards::{find_card, on_card, workload};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
 use crate::lookups::Lookups;
-use crate::runs::{Loaded, failure_of, summarized};
+use crate::runs::{Loaded, failure_of, simulation, summarized};
 
 /// Simulates.
 pub struct Lab {
@@ -282,13 +282,11 @@ fn system_on(run: &RunSpec, card: &Card) -> Result<SystemSpec, Failure> {
     on_card(run, card, &Lookups::default())?.map_err(Failure::BadInput)
 }
 
-/// A run of such a system; nothing varies by chance.
+/// A run of such a system; what an op takes does not vary by chance.
 fn spec<'a>(run: &'a RunSpec, card: &'a Card, system: &'a SystemSpec) -> tenantry_sim::Run<'a> {
     tenantry_sim::Run {
-        warm_up: Time::ZERO + run.warm_up,
-        target: run.slo.map(|slo| slo.target),
-        answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
-        ..tenantry_sim::Run::new(card, cluster(run, card), system, run.tenants)
+        jitter: tenantry_sim::Jitter::None,
+        ..simulation(run, card, system)
     }
 }
 

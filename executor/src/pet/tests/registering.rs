@@ -115,15 +115,15 @@ fn each_bad_task_is_refused_alone() {
             "smal",
             "bit-fit",
             random("bit-fit", 1),
-            "task 9: shared model: must be one of small, got smal (did you mean small?)",
+            "task 9: shared model: must be one of small, got smal; did you mean small?",
         ),
         (
             9,
             "small",
             "mask-brt",
             random("mask-bert", 1),
-            "task 9: kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got mask-brt (did you mean \
-             mask-bert?)",
+            "task 9: kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got mask-brt; did you mean \
+             mask-bert?",
         ),
         (
             9,
