@@ -34,7 +34,7 @@ fmt: cargo ## format the sources
 
 lint: setup ## run clippy, with libtorch and without; a warning is an error
 	cargo clippy --workspace --all-targets --features libtorch -- -D warnings
-	cargo clippy -- -D warnings
+	cargo clippy --all-targets -- -D warnings
 
 bench: setup ## print one table of how fast the simulator is, what memory it takes, and how both grow
 	cargo bench --profile release -p tenantry-sim --bench table

@@ -150,7 +150,8 @@ fn what_a_run_does_not_read_does_not_decide_it() {
 
 #[test]
 fn what_else_a_run_is_told_decides_it() {
-    let changes: [(&str, fn(&mut Run<'_>)); 4] = [
+    type Change = fn(&mut Run<'_>);
+    let changes: [(&str, Change); 4] = [
         ("seed", |run| run.seed = 2),
         ("warm_up", |run| run.warm_up = Time(1)),
         ("target", |run| {
