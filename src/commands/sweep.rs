@@ -1,6 +1,7 @@
 //! `tenantry sweep`: a scenario's runs in parts, each saved as it finishes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -28,22 +29,10 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     // A point whose system is not possible on its card is left out, and said.
     let loaded = Loaded::of_what_fits(scenario(&args.scenario, profile)?, profile)?;
     if let (Some(engine), Some(shards)) = (args.job_file, args.shards) {
-        let runs = loaded.runs.len();
-        if shards.get() > runs {
-            return Err(Failure::BadInput(format!(
-                "--shards: must be at most {runs}, since there are so many runs, got {shards}"
-            )));
-        }
-        let file = job_file::write(engine, shards, args)?;
-        let value = json!({ "runs": runs, "shards": shards, "job_file": file.path });
-        return print(output, &value, || {
-            let runs = counted(runs as u64, "run", "runs");
-            format!("{runs} in {}: {file}", counted(shards.get() as u64, "shard", "shards"))
-        });
+        return write_job_file(engine, shards, loaded.runs.len(), args, output);
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;
-    let sweep = Sweep::of(&loaded, &inputs, &started)?;
-    let saved = Saved::begin(&args.out, sweep)?;
+    let saved = Saved::begin(&args.out, Sweep::of(&loaded, &inputs, &started)?)?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
     let pool = rayon::ThreadPoolBuilder::new()
@@ -51,32 +40,11 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         .build()
         .map_err(Failure::running)?;
     let mut missing = pool.install(|| saved.left_of(&mine));
-    if missing.len() < mine.len() {
-        let there = mine.len() - missing.len();
-        say(output, &format!("{there} of {} runs were saved before", mine.len()));
-    }
-    if let Some((damaged, numbers)) = saved.damaged_of(&missing) {
-        let damaged = counted(damaged as u64, "saved run is", "saved runs are");
-        say(
-            output,
-            &format!("note: {damaged} not as this sweep saves them, and made again: {numbers}"),
-        );
-    }
+    say_what_is_there(&saved, &mine, &missing, output);
     let keys = keys(&loaded, &saved.sweep, &missing);
     if let Some(folder) = &args.reuse {
-        let other = Saved::open(folder)?;
-        let taken = saved.take_over(&other, &keys, loaded.runs.len() <= MAX_RUNS_WITH_OPS)?;
-        let of = mine.len();
-        let why = saved.sweep.difference(&other.sweep).filter(|_| taken.is_empty());
-        let why = why.map_or(String::new(), |why| format!(", which is of {why}"));
-        say(
-            output,
-            &format!(
-                "{} of {of} runs are taken over from {}{why}",
-                taken.len(),
-                folder.display()
-            ),
-        );
+        let draws_ops = loaded.runs.len() <= MAX_RUNS_WITH_OPS;
+        let taken = take_over(folder, &saved, &keys, draws_ops, mine.len(), output)?;
         missing.retain(|run| !taken.contains(run));
     }
 
@@ -110,18 +78,83 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         )));
     }
     if shard.is_part() {
-        let (runs, folder) = (mine.len(), args.out.display().to_string());
-        let quoted = quoted(&folder);
-        let value = json!({ "shard": shard.to_string(), "runs": runs, "folder": folder });
-        return print(output, &value, || {
-            format!(
-                "shard {shard}: {} saved in {folder}; when all shards are done: tenantry merge {quoted}",
-                counted(runs as u64, "run is", "runs are")
-            )
-        });
+        return print_shard(shard, mine.len(), &args.out, output);
     }
     let written = Union::of(&[saved])?.write(&args.out, &started, events.into_inner(), &interrupt)?;
     publish(&written, &args.out, output)
+}
+
+/// Writes what hands the sweep to a cluster's queue, in so many shards.
+fn write_job_file(
+    engine: job_file::Engine,
+    shards: NonZeroUsize,
+    runs: usize,
+    args: &SweepArgs,
+    output: &OutputArgs,
+) -> Result<(), Failure> {
+    if shards.get() > runs {
+        return Err(Failure::BadInput(format!(
+            "--shards: must be at most {runs}, since there are so many runs, got {shards}"
+        )));
+    }
+    let file = job_file::write(engine, shards, args)?;
+    let value = json!({ "runs": runs, "shards": shards, "job_file": file.path });
+    print(output, &value, || {
+        let runs = counted(runs as u64, "run", "runs");
+        format!("{runs} in {}: {file}", counted(shards.get() as u64, "shard", "shards"))
+    })
+}
+
+/// Says which runs were saved before, and which of them must be made again.
+fn say_what_is_there(saved: &Saved, mine: &[usize], missing: &[usize], output: &OutputArgs) {
+    if missing.len() < mine.len() {
+        let there = mine.len() - missing.len();
+        say(output, &format!("{there} of {} runs were saved before", mine.len()));
+    }
+    if let Some((damaged, numbers)) = saved.damaged_of(missing) {
+        let damaged = counted(damaged as u64, "saved run is", "saved runs are");
+        say(
+            output,
+            &format!("note: {damaged} not as this sweep saves them, and made again: {numbers}"),
+        );
+    }
+}
+
+/// Takes runs over from another sweep's folder, by their keys, and says how many of `of` they are.
+fn take_over(
+    folder: &Path,
+    saved: &Saved,
+    keys: &BTreeMap<usize, String>,
+    draws_ops: bool,
+    of: usize,
+    output: &OutputArgs,
+) -> Result<BTreeSet<usize>, Failure> {
+    let other = Saved::open(folder)?;
+    let taken = saved.take_over(&other, keys, draws_ops)?;
+    let why = saved.sweep.difference(&other.sweep).filter(|_| taken.is_empty());
+    let why = why.map_or(String::new(), |why| format!(", which is of {why}"));
+    say(
+        output,
+        &format!(
+            "{} of {of} runs are taken over from {}{why}",
+            taken.len(),
+            folder.display()
+        ),
+    );
+    Ok(taken)
+}
+
+/// Prints where a shard's runs are.
+fn print_shard(shard: Shard, runs: usize, folder: &Path, output: &OutputArgs) -> Result<(), Failure> {
+    let folder = folder.display().to_string();
+    let quoted = quoted(&folder);
+    let value = json!({ "shard": shard.to_string(), "runs": runs, "folder": folder });
+    print(output, &value, || {
+        format!(
+            "shard {shard}: {} saved in {folder}; when all shards are done: tenantry merge {quoted}",
+            counted(runs as u64, "run is", "runs are")
+        )
+    })
 }
 
 /// The [`Sweep::key`] of each of these runs. A card is hashed once, however many runs it prices.

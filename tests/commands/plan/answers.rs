@@ -177,7 +177,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
     let place = folder();
     let at = place.path();
     let load =
-        "workload={arrivals: {poisson: {rate: 20000/s}}, lengths: {input: {fixed: 30}}, stop: {requests: 300000}}";
+        "workload={arrivals: {poisson: {rate: 20000/s}}, lengths: {input: {fixed: 30}}, stop: {requests: 120000}}";
     let command = |out| {
         let set = ["--set", load, "--set", LOAD[3], "--set", LOAD[5]];
         [&["plan", "s.yaml"], &set[..], &["--out", out]].concat()
@@ -199,7 +199,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
         said
     };
     // A slow machine has finished no run so soon, and leaves nothing.
-    let mut waits = (0..).map(|doubled| 1_500 << doubled);
+    let mut waits = (0..).map(|doubled| 500 << doubled);
     let said = waits.find_map(|wait| {
         let said = interrupted_after(wait);
         let is_none = said.starts_with("interrupted: no run of the plan was finished");
