@@ -269,8 +269,9 @@ impl Observer for Seen {
     }
 
     fn ran(&mut self, ran: &OpRan) {
-        // Another observer may watch for longer.
-        if !self.watches_ops() || self.ops_until.is_some_and(|until| ran.started >= until) {
+        // Another observer may watch for longer, and have ops told that were under way when the warm-up ended.
+        let is_later = self.ops_until.is_some_and(|until| ran.started >= until);
+        if !self.watches_ops() || ran.started < self.warm_up || is_later {
             return;
         }
         self.ops.push(*ran);

@@ -35,6 +35,8 @@ use crate::runs::{simulate_watched, summarized};
 mod loads;
 mod longer;
 
+pub use self::loads::OtherSeeds;
+
 /// Seeds that show how much runs differ.
 const SEEDS: u32 = 3;
 
@@ -94,8 +96,7 @@ pub struct Evaluator<'a> {
     shift: f64,
     cards: BTreeMap<&'a str, Card>,
     known: Arc<Known>,
-    /// Other seeds bring the same requests, or a recording's bursts.
-    pub one_workload: bool,
+    pub other_seeds: OtherSeeds,
     /// Runs of a cell at most: one where other seeds bring the same requests.
     pub repeats: u32,
     /// Of cells that fall behind, the share in time of many times as many requests, at most.
@@ -142,7 +143,7 @@ impl<'a> Evaluator<'a> {
             shift,
             cards,
             known,
-            one_workload: false,
+            other_seeds: OtherSeeds::Others,
             repeats: plan.repeats,
             behind: Mutex::default(),
             interrupt,
@@ -158,8 +159,8 @@ impl<'a> Evaluator<'a> {
                 complete(card, needs(&run));
             }
         }
-        evaluator.one_workload = evaluator.has_one_workload()?;
-        if evaluator.one_workload {
+        evaluator.other_seeds = evaluator.other_seeds_bring()?;
+        if evaluator.has_one_workload() {
             evaluator.repeats = 1;
         }
         Ok(evaluator)

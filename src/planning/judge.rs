@@ -10,12 +10,13 @@ use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
 use tenantry_core::in_time::{InTime, Slo, Target};
 use tenantry_core::run::Observer;
-use tenantry_core::spec::{AdmitSpec, BatchSpec, PlanningSpec, PoolSpec, StopSpec, SystemSpec};
+use tenantry_core::spec::{AdmitSpec, BatchSpec, Met, PlanningSpec, PoolSpec, StopSpec, SystemSpec};
 use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::describe::silence_before;
-use tenantry_traces::spec::ArrivalsSpec;
+use tenantry_traces::management::ManagementSpec;
+use tenantry_traces::spec::{ArrivalsSpec, GroupsSpec, WorkloadSpec};
 use tenantry_traces::{Duration, Request, Time};
 
 use crate::cards::{reading_failure, workload};
@@ -184,14 +185,24 @@ pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
     arrivals.leaves().iter().all(is_it)
 }
 
-/// Whether a seed decides more than which requests come: which are answered how, who gives up, when a sequence ends,
-/// how long an op takes.
+/// Whether a seed decides more than when requests of how many tokens come from whom: which are answered how, who gives
+/// up, when a sequence ends, how long an op takes; of what kind, domain and class a tenant is, and when it changes; what
+/// texts meet in a table.
 pub fn is_drawn(run: &RunSpec) -> bool {
     let stop = run.system.pool.generation.as_ref().map(|generation| &generation.stop);
+    let WorkloadSpec {
+        groups: GroupsSpec { kinds, domains },
+        class_shares,
+        management,
+        ..
+    } = &run.workload;
     run.answers.is_some()
         || run.workload.cancellations.is_some()
         || run.jitter != Jitter::None
         || stop.is_some_and(|stop| *stop != StopSpec::Length)
+        || [kinds, domains, class_shares].iter().any(|shares| shares.len() > 1)
+        || matches!(management, ManagementSpec::Rates(_))
+        || run.system.pools().any(|pool| pool.plot.is_some_and(|plot| plot.met == Met::Counted))
 }
 
 /// How long requests may wait for their batches to fill: one after the other at the stages of a cascade. Decoders and

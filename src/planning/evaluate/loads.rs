@@ -10,27 +10,50 @@ use crate::failure::Failure;
 use crate::planning::dispersion::{Evenness, of_seeds};
 use crate::planning::judge::{Judged, is_drawn, is_recorded};
 
+/// What the seeds of other repeats bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherSeeds {
+    /// Other requests, or other fates of them.
+    Others,
+    /// The same, in all that decides a run.
+    TheSame,
+    /// A recording's bursts once more, whatever else differs.
+    TheRecording,
+}
+
 impl Evaluator<'_> {
-    /// Whether another seed brings the same requests, of which the same becomes, or a recording's bursts again. Repeats
-    /// would be the same evidence again.
-    pub(super) fn has_one_workload(&self) -> Result<bool, Failure> {
-        let runs = |candidate: usize| {
-            let level = self.levels[candidate].len() - 1;
-            let scenario = self.scenario_of(Cell { candidate, level }, 2);
+    /// Whether other seeds are no further evidence.
+    pub fn has_one_workload(&self) -> bool {
+        self.other_seeds != OtherSeeds::Others
+    }
+
+    /// What other seeds bring: of a recording its bursts again, or the same requests, of which the same becomes.
+    /// Repeats would be the same evidence again.
+    pub(super) fn other_seeds_bring(&self) -> Result<OtherSeeds, Failure> {
+        let of = |candidate: usize, level: usize| self.scenario_of(Cell { candidate, level }, 2);
+        let least = |candidate: usize| {
+            let scenario = of(candidate, self.levels[candidate].len() - 1);
             Ok::<_, Failure>(scenario.map_err(Failure::BadInput)?.runs())
         };
-        let first = runs(0)?;
+        let first = least(0)?;
         if is_recorded(&first[0].workload.arrivals) {
-            return Ok(true);
+            return Ok(OtherSeeds::TheRecording);
         }
         for candidate in 0..self.offers.len() {
-            if is_drawn(&runs(candidate)?[0]) {
-                return Ok(false);
+            if is_drawn(&least(candidate)?[0]) {
+                return Ok(OtherSeeds::Others);
             }
         }
-        let digests = first.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
-        let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
-        Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))
+        // Where tenants are what is planned, seeds may differ in the most of them alone; these may be no valid scenario.
+        let most = of(0, 0).map_or(Vec::new(), |scenario| scenario.runs());
+        for runs in [first, most] {
+            let digests = runs.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
+            let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
+            if digests.iter().any(|digest| digest.is_none() || *digest != digests[0]) {
+                return Ok(OtherSeeds::Others);
+            }
+        }
+        Ok(OtherSeeds::TheSame)
     }
 
     /// Requests a second in a cell that was run.
@@ -62,7 +85,7 @@ impl Evaluator<'_> {
     pub fn evenness(&self, cell: Cell) -> Result<Evenness, Failure> {
         remembered(&self.known.evenness, self.load(cell), || {
             // What is not valid is refused when it is to be run.
-            match !self.one_workload && self.scenario_of(cell, 1).is_ok() {
+            match !self.has_one_workload() && self.scenario_of(cell, 1).is_ok() {
                 true => self.counting(|| Evenness::of(|repeats| self.seeds_of(cell, repeats), &self.interrupt)),
                 false => Ok(Evenness::EVEN),
             }
@@ -84,7 +107,7 @@ impl Evaluator<'_> {
     /// When a load's Poisson requests come by many seeds; nothing where that cannot be known, or tells nothing.
     pub fn arrivals(&self, cell: Cell) -> Result<Option<Arc<Bursts>>, Failure> {
         remembered(&self.known.arrivals, self.load(cell), || {
-            if self.one_workload {
+            if self.has_one_workload() {
                 return Ok(None);
             }
             let found = self.counting(|| of_seeds(|repeats| self.seeds_of(cell, repeats), &self.interrupt))?;

@@ -17,7 +17,7 @@ use self::nearest::Nearest;
 use crate::caveats::unanswered;
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
-use crate::planning::evaluate::Evaluator;
+use crate::planning::evaluate::{Evaluator, OtherSeeds};
 use crate::planning::found::{Found, cards, short, system, target};
 
 /// Why nothing is known of a level.
@@ -159,9 +159,10 @@ where
                 human::milliseconds(span_s * times * 1e3),
             ));
         }
-        Ok(match self.evaluator.one_workload {
-            true => "a longer run (workload.stop), over more of the recording, would tell.",
-            false => "longer runs or more repeats would tell.",
+        Ok(match self.evaluator.other_seeds {
+            OtherSeeds::TheRecording => "a longer run (workload.stop), over more of the recording, would tell.",
+            OtherSeeds::TheSame => "a longer run (workload.stop) would tell.",
+            OtherSeeds::Others => "longer runs or more repeats would tell.",
         }
         .to_owned())
     }

@@ -105,17 +105,36 @@ fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
         "plan={find: fewest-cards, gpus: {from: 1, to: 2}}",
         "jitter=none",
     ];
-    let is_one = |more: &str| evaluator(&asked(&[&CONSTANT[..], &[more]].concat())).one_workload;
+    let is_one = |more: &str| evaluator(&asked(&[&CONSTANT[..], &[more]].concat())).has_one_workload();
     assert!(is_one("seed=1"));
     assert!(!is_one("jitter=measured"));
     assert!(!is_one("workload.cancellations={share: 10%, mean_after: 20ms}"));
+    assert!(is_one("tenants={count: 1, popularity: identical, classes: 1}"));
+    assert!(!is_one("tenants={count: 1, popularity: identical, classes: 2}"));
+    assert!(!is_one(
+        "tenants={count: 1, popularity: identical, domains: {law: 1, biology: 1}}"
+    ));
+    assert!(!is_one("workload.management={rates: {update: 1/s}}"));
+    // Who asks is drawn of many tenants, if not of one.
+    let of_tenants = |tenants: &str| {
+        let plan = format!("plan={{find: most-tenants, tenants: {tenants}}}");
+        let set = [
+            &CONSTANT[..1],
+            &CONSTANT[3..],
+            &["tenants={count: 9, popularity: uniform}", &plan],
+        ]
+        .concat();
+        evaluator(&asked(&set)).has_one_workload()
+    };
+    assert!(of_tenants("{from: 1, to: 1}"));
+    assert!(!of_tenants("{from: 1, to: 9}"));
     let cascade = [
         "workload.arrivals={constant: {rate: 600/s}}".to_owned(),
         "tenants={count: 1, popularity: identical}".to_owned(),
         "jitter=none".to_owned(),
     ];
     let cascade = Scenario::load("plan/cascade-or-large-model", &cascade).unwrap();
-    assert!(!evaluator(&cascade).one_workload);
+    assert!(!evaluator(&cascade).has_one_workload());
 }
 
 /// Bursts, or queues near capacity, that a run sees some of: cards that are too few by little keep the target in most
