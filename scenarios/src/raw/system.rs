@@ -17,8 +17,8 @@ use crate::scalar::{Count, Index, InstanceCount, LongPeriod, Memory, Name, Part,
 #[serde(deny_unknown_fields)]
 #[schemars(transform = presets_fill_in)]
 pub struct RawSystem {
-    /// Where the keys that are left out come from. Presets are filled in before a system is decoded, so this is always
-    /// absent.
+    /// Where the keys that are left out come from: a system that comes with the program, or a YAML file's.
+    // Filled in before a system is decoded: there it is always absent.
     #[serde(default, skip_serializing)]
     pub preset: Option<PresetName>,
     /// As reports call it. Default: the preset's name.

@@ -4,6 +4,7 @@ mod bad_cascades;
 mod bad_inputs;
 mod domains_tables;
 mod links;
+mod reference;
 mod scenarios;
 mod schema;
 mod workloads;
