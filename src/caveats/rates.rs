@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tenantry_reports::{Run, human};
+use tenantry_reports::{RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 use tenantry_traces::spec::{ArrivalsSpec, LifetimesSpec, WorkloadSpec};
 
-/// Rates further from what is asked for are worth a note: a part of it, of so many requests that a Poisson process is
-/// nearer by six standard deviations.
+/// Rates further from what is asked for, by a part of it, are worth a note.
 const FAR: f64 = 0.1;
-const REQUESTS: u64 = 4_000;
+/// By so many standard deviations of a Poisson process too: fewer requests than that are near by chance.
+const DEVIATIONS: f64 = 6.0;
 
 /// How fast a run's requests came, where that is far from what its scenario names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,8 +98,7 @@ impl Follows {
 
 impl AnotherRate {
     /// Nothing where the rates are near each other, or the scenario names none.
-    pub fn of(spec: &RunSpec, run: &Run) -> Option<AnotherRate> {
-        let summary = &run.summary;
+    pub fn of(spec: &RunSpec, summary: &RunSummary) -> Option<AnotherRate> {
         let came_per_s = summary.workload?.rate_rps?;
         AnotherRate::far(&spec.workload, came_per_s, summary.requests.offered).filter(|_| !summary.interrupted)
     }
@@ -111,11 +110,13 @@ impl AnotherRate {
 
     fn far(spec: &WorkloadSpec, came_per_s: f64, requests: u64) -> Option<AnotherRate> {
         let asked_per_s = spec.arrivals.rate_per_s()?;
-        let is_far = (came_per_s / asked_per_s - 1.0).abs() > FAR;
-        (requests >= REQUESTS && is_far).then_some(AnotherRate {
+        let came_for_s = requests as f64 / came_per_s;
+        let expected = asked_per_s * came_for_s;
+        let off_by = (requests as f64 - expected).abs();
+        (off_by > FAR * expected && off_by > DEVIATIONS * expected.sqrt()).then_some(AnotherRate {
             came_per_s,
             asked_per_s,
-            follows: Follows::of(spec, requests as f64 / came_per_s, came_per_s < asked_per_s),
+            follows: Follows::of(spec, came_for_s, came_per_s < asked_per_s),
         })
     }
 

@@ -54,7 +54,7 @@ pub fn simulate(
     caveats.extend(lookup_caveats(run, card, &summarized.summary));
     Ok(Some(SimulatedRun {
         caveats,
-        another_rate: AnotherRate::of(run, &summarized),
+        another_rate: AnotherRate::of(run, &summarized.summary),
         kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
         interrupted: done.record.interrupted,
         events: done.events,

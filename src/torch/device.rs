@@ -203,7 +203,7 @@ impl Device {
         Ok(ExecutedRun {
             kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
             interrupted: done.record.interrupted,
-            another_rate: AnotherRate::of(run, &summarized),
+            another_rate: AnotherRate::of(run, &summarized.summary),
             run: summarized,
             caveats,
         })

@@ -47,6 +47,13 @@ impl Plain<'_> {
             _ => None,
         }
     }
+
+    /// The number that a text says.
+    fn unquoted(&self) -> Option<Plain<'static>> {
+        let text = self.text()?.trim();
+        let whole = text.parse().map(Plain::Whole);
+        whole.or_else(|_| text.parse().map(Plain::Float)).ok()
+    }
 }
 
 /// A type that is one plain value in YAML.
@@ -69,13 +76,17 @@ struct ScalarVisitor<T>(PhantomData<T>);
 impl<T: Scalar> ScalarVisitor<T> {
     fn visit<E: de::Error>(&self, plain: Plain<'_>) -> Result<T, E> {
         T::read(plain.clone()).ok_or_else(|| {
+            let unquoted = plain.unquoted().filter(|number| T::read(number.clone()).is_some()).is_some();
             let text = match plain {
                 Plain::Text(text) => text,
                 Plain::Whole(whole) => whole.to_string().into(),
                 Plain::Float(float) => float.to_string().into(),
             };
             let would_do = |meant: &String| T::read(Plain::Text(meant.into())).is_some();
-            let meant = T::meant(&text).filter(would_do).unwrap_or_default();
+            let meant = match unquoted {
+                true => format!("{text} without quotes"),
+                false => T::meant(&text).filter(would_do).unwrap_or_default(),
+            };
             // What was there instead, the decoder knows; what is meant by it goes in its place.
             E::invalid_value(de::Unexpected::Other(&meant), self)
         })

@@ -6,6 +6,8 @@ use super::*;
 #[rustfmt::skip]
 const BROKEN: &[(&str, &str, &str)] = &[
     // More than a computer holds, or than ends.
+    ("gpus: 1,", "gpus: \"1\",",
+     "s.yaml:4: cluster.gpus: must be a whole number from 1 to 100000, got 1; did you mean 1 without quotes?"),
     ("gpus: 1,", "gpus: 100001,",
      "s.yaml:4: cluster.gpus: must be a whole number from 1 to 100000, got 100001"),
     ("validate: {", "repeats: 10001\nvalidate: {",
