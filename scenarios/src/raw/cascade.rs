@@ -151,7 +151,7 @@ pub enum RawOutcomeSource {
     Difficulty {
         /// The file; it may be compressed by gzip.
         file: PathBuf,
-        /// The models.
+        /// The models, by the names that stages have for them.
         models: Vec<String>,
     },
     /// Trained models that answer labelled texts: simulated by what `tenantry cascade profile` saved of them, executed
@@ -166,7 +166,7 @@ pub enum RawOutcomeSource {
         small: String,
         /// The large model.
         large: String,
-        /// The task.
+        /// The task that the items are of.
         task: RawTask,
         /// Others, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -218,9 +218,9 @@ fn certain() -> Vec<RawConfidence> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfidence {
-    /// This part of the answers, from 0 to 1.
+    /// Which part of the answers has at most this confidence, from 0 to 1.
     pub share: f64,
-    /// Has at most this confidence, from 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
 }
 
@@ -228,9 +228,9 @@ pub struct RawConfidence {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawPruned {
-    /// α.
+    /// The degree of pruning, as a cascade's `reroute.prune` has it (Tabi's α, Eq. 5).
     pub degree: NotNegative,
-    /// The share of the words that goes.
+    /// The share of the words that goes at this degree.
     pub words: Part,
     /// By what that lowers the accuracy of a model that reads what is left; of a table's models, the share of their
     /// right answers that turns wrong. Where it is left out nobody knows, and nothing is pruned to that degree.

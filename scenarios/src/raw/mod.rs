@@ -80,7 +80,7 @@ pub struct RawScenario {
     /// The card's profile: a folder of profiles/cards by name, or a path.
     #[serde(default = "cpu")]
     pub card: Name,
-    /// How many cards.
+    /// The hardware: cards, their memory, and the link between them.
     #[serde(default)]
     pub cluster: RawCluster,
     /// What cards cost an hour, by profile, in any currency: then what a million requests cost is said.
@@ -154,9 +154,9 @@ pub struct RawCluster {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawLink {
-    /// In one direction.
+    /// Bandwidth in one direction.
     pub bandwidth: Bandwidth,
-    /// Of a copy, before its first byte.
+    /// Time of a copy before its first byte.
     #[serde(default)]
     pub latency: Span,
 }
@@ -193,13 +193,13 @@ pub struct RawSlo {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawLimits {
-    /// Of the mean latency.
+    /// How far the mean latency may be off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<Percent>,
-    /// Of the latency at p98.
+    /// How far the latency at p98 may be off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p98: Option<Percent>,
-    /// Of the throughput.
+    /// How far the throughput may be off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<Percent>,
 }

@@ -115,9 +115,9 @@ pub enum RawCards {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawBetween {
-    /// The least.
+    /// The least number.
     pub from: Count,
-    /// The most.
+    /// The greatest number.
     pub to: Count,
 }
 
@@ -125,9 +125,9 @@ pub struct RawBetween {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawFactors {
-    /// The least.
+    /// The least factor.
     pub from: Positive,
-    /// The most.
+    /// The greatest factor.
     pub to: Positive,
 }
 

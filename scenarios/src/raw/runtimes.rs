@@ -185,7 +185,7 @@ pub enum RawScalingRule {
     },
     /// By the load: so many cards as the last interval's requests need, and some more.
     Headroom {
-        /// Beyond the load.
+        /// Capacity beyond the load, as a share of it.
         spare: Percent,
         /// How often the load is looked at.
         interval: LongPeriod,

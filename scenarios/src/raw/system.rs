@@ -59,8 +59,8 @@ pub struct RawSystem {
     /// What leaves the card's memory for what must come in.
     #[serde(default)]
     pub swap: RawSwap,
-    /// How a batch becomes work for the copy engine and the compute units. Likewise; decoders have it where they look
-    /// up in a table.
+    /// How a batch becomes work for the copy engine and the compute units. Encoders need it; decoders have it where
+    /// they look up in a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<RawPipeline>,
     /// How requests to a decoder run; decoders need it, and encoders have none.
@@ -178,7 +178,7 @@ pub enum RawSequenceEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct RawLora {
-    /// Of the products.
+    /// Rank of the adapters' products.
     pub rank: WidthCount,
     /// How a step of several tenants is computed.
     #[schemars(schema_with = "implementations")]
@@ -199,7 +199,7 @@ pub enum RawJoin {
     AnyTenant,
     /// Those of the running tenant, as long as they are first in the queue.
     HeadRun,
-    /// Likewise, and only while nothing runs: all wait for the longest.
+    /// As `head-run`, and only while nothing runs: all wait for the longest.
     HeadRunStatic,
     /// Those of the running tenant, from a queue of its own.
     QueuePerTenant,
@@ -393,7 +393,7 @@ pub enum RawAdmit {
     },
     /// Of each tenant so many, whatever others ask: a bucket of tokens that holds `burst` and is filled at `rate`.
     RateLimit {
-        /// Of a tenant that asks all the time.
+        /// Rate at which a tenant is served that asks all the time.
         rate: Rate,
         /// Requests that a tenant may make at once after a silence.
         #[serde(default = "one_at_once")]
@@ -508,7 +508,7 @@ pub enum RawBatch {
     },
     /// Exactly so many requests, however long it takes until they are there.
     FixedSize {
-        /// The size.
+        /// Requests of a batch.
         size: Count,
     },
     /// As soon as there are enough requests or the oldest has waited long enough.

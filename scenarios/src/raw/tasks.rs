@@ -22,7 +22,7 @@ pub struct RawTasks {
     pub max_tokens: Count,
     /// When waiting queries are split into batches.
     pub planning: RawPlanning,
-    /// Of tasks' parameters.
+    /// Sizes of tasks' parameters.
     #[serde(default)]
     pub sizes: RawSizes,
     /// Tasks that are handed in otherwise than `tenants.kinds` says, after all others. What is wrong with one is
@@ -54,10 +54,10 @@ pub enum RawEngine {
     },
     /// A full model of each task, side by side.
     Parallel {
-        /// Likewise.
+        /// Whether each has an embedding of its own.
         #[serde(default = "yes")]
         own_embeddings: bool,
-        /// Likewise.
+        /// How they came from the shared model.
         #[serde(default)]
         fine_tuned: RawFineTuned,
         /// Models that compute at once on a card, at most.
@@ -115,22 +115,22 @@ pub enum RawBatching {
 pub enum RawStreams {
     /// As many of 1, 2, 8, 32 and this as take the least time by the card's profile.
     ByProfile {
-        /// How many at most.
+        /// How many streams at most.
         many: Count,
     },
     /// So many.
     Fixed {
-        /// How many.
+        /// How many streams.
         count: Count,
     },
     /// So many, each with as much of the time as the others.
     Even {
-        /// How many.
+        /// How many streams.
         count: Count,
     },
     /// So many, tasks in turn, whatever their operators need.
     InTurn {
-        /// How many.
+        /// How many streams.
         count: Count,
     },
     /// One for each task.
@@ -175,7 +175,7 @@ fn window() -> Count {
 pub struct RawSizes {
     /// Width inside an adapter.
     pub bottleneck: WidthCount,
-    /// Of LoRA's products.
+    /// Rank of LoRA's products.
     pub rank: WidthCount,
     /// Share of each weight's elements that a mask takes away.
     pub masked: Part,

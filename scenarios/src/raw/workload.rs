@@ -154,7 +154,7 @@ pub enum RawArrivals {
     },
     /// Threads that start one after another and ask at a steady pace.
     Burst {
-        /// How many.
+        /// How many threads.
         threads: ThreadCount,
         /// Between the starts of two threads.
         stagger: Span,
@@ -165,7 +165,7 @@ pub enum RawArrivals {
     },
     /// Clients that wait for their answer, think, and ask again.
     ClosedLoop {
-        /// How many.
+        /// How many clients.
         clients: ClientCount,
         /// From an answer to the client's next request.
         think_time: Span,
@@ -198,7 +198,7 @@ pub enum RawArrivals {
     Scaled {
         /// What rates are multiplied by.
         factor: Positive,
-        /// Of what.
+        /// The arrivals that are scaled.
         arrivals: Box<RawArrivals>,
     },
     /// A part of others, once or again and again, after a while.
@@ -209,7 +209,7 @@ pub enum RawArrivals {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawPart {
-    /// Of what.
+    /// The arrivals that a part is taken from.
     pub arrivals: Box<RawArrivals>,
     /// Where it begins, in the arrivals' own time; this instant becomes the start.
     #[serde(default)]
@@ -239,7 +239,7 @@ pub struct RawMmppState {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawRampPoint {
-    /// When.
+    /// The instant, from the start on.
     pub at: Span,
     /// Requests per second at that instant.
     pub rate: RateOrZero,
@@ -265,7 +265,7 @@ pub struct RawRegime {
 pub struct RawTimePoint {
     /// Share of at most this time: rises from 0 to 1.
     pub share: NotNegative,
-    /// Rises with the share.
+    /// The time; rises with the share.
     pub time: Span,
 }
 
@@ -275,7 +275,7 @@ pub struct RawTimePoint {
 pub struct RawRatePoint {
     /// Share of at most this rate: rises from 0 to 1.
     pub share: NotNegative,
-    /// Rises with the share.
+    /// The rate, in any scale; rises with the share.
     pub rate: RateOrZero,
 }
 
@@ -398,24 +398,24 @@ pub enum RawLength {
     Fixed(Count),
     /// A normal distribution.
     Normal {
-        /// Before the cut.
+        /// Mean before the cut, in tokens.
         mean: Positive,
-        /// Before the cut.
+        /// Standard deviation before the cut, in tokens.
         sd: Positive,
-        /// Shortest.
+        /// Shortest length, in tokens.
         min: Count,
-        /// Longest.
+        /// Longest length, in tokens.
         max: Count,
     },
     /// A lognormal distribution.
     Lognormal {
-        /// Before the cut.
+        /// Median before the cut, in tokens.
         median: Positive,
         /// Standard deviation of the logarithm.
         sigma: Positive,
-        /// Shortest.
+        /// Shortest length, in tokens.
         min: Count,
-        /// Longest.
+        /// Longest length, in tokens.
         max: Count,
     },
     /// Each length as likely as it is frequent in the list.
@@ -436,9 +436,9 @@ pub enum RawLength {
     Sharegpt,
     /// A mixture that drifts from one distribution to another and back.
     Drifting {
-        /// At the start.
+        /// Lengths at the start.
         from: Box<RawLength>,
-        /// Half-way.
+        /// Lengths half-way, after half of `requests`.
         to: Box<RawLength>,
         /// From the start until it is as at the start.
         requests: LongCount,

@@ -47,12 +47,9 @@ impl Reference {
         self.definitions = schema["$defs"].clone();
         let keys = schema["properties"].as_object().unwrap();
         assert!(keys.keys().all(|key| ORDER.contains(&key.as_str())) && keys.len() == ORDER.len());
-        let mut page = String::from("\n## All keys\n\n");
         let required = required(schema);
-        page += HEADER;
-        for key in ORDER {
-            page += &self.row(key, key, &keys[key], required.contains(&key));
-        }
+        let rows = ORDER.map(|key| self.row(key, &keys[key], required.contains(&key)));
+        let mut page = format!("\n## All keys\n\n{HEADER}{}", rows.concat());
         self.left.reverse();
         while let Some((path, part)) = self.left.pop() {
             let known = self.left.len();
@@ -63,52 +60,56 @@ impl Reference {
         page
     }
 
-    /// What stands below a heading.
+    /// What stands below a heading: what it is, its alternatives, and its keys with theirs.
     fn section(&mut self, path: &str, part: &Value) -> String {
-        let mut text = words(part).map_or(String::new(), |words| format!("{words}\n\n"));
-        if let Some(keys) = part["properties"].as_object() {
-            text += HEADER;
-            let required = required(part);
-            for (key, value) in keys {
-                text += &self.row(key, &format!("{path}.{key}"), value, required.contains(&key.as_str()));
-            }
-        }
+        let mut rows = self.rows(path, part);
+        let mut list = String::new();
         for variant in variants(part) {
             let said = words(variant).map_or(String::new(), |words| format!(": {words}"));
-            match variant["properties"].as_object().and_then(|keys| keys.iter().next()) {
-                Some((name, value)) if variants_are_keys(part) => {
-                    let path = format!("{path}.{name}");
-                    let form = match value["properties"].is_object() {
-                        true => String::new(),
-                        false => format!(" ({})", self.form(&path, value)),
-                    };
-                    let _ = writeln!(text, "- `{name}`{form}{said}");
-                    let required = required(value);
-                    for (key, value) in value["properties"].as_object().into_iter().flatten() {
-                        let must = required.contains(&key.as_str());
-                        let form = self.form(&format!("{path}.{key}"), value);
-                        let default = default(value, must);
-                        let said = words(value).unwrap_or_default();
-                        let _ = writeln!(text, "  - `{key}`: {said} {}; {default}", capital(&form));
-                    }
-                }
-                _ => {
-                    let form = self.form(path, variant);
-                    let _ = writeln!(text, "- {form}{said}");
-                }
+            let tag = variant["properties"].as_object().filter(|_| variants_are_keys(part));
+            if let Some((name, value)) = tag.and_then(|keys| keys.iter().next()) {
+                let path = format!("{path}.{name}");
+                let form = if value["properties"].is_object() {
+                    rows += &self.rows(&path, value);
+                    let alone = variants(part).any(|other| other["const"] == *name);
+                    if alone { " (alone, or with keys)" } else { "" }.into()
+                } else {
+                    format!(" ({})", self.form(&path, value))
+                };
+                let _ = writeln!(list, "- `{name}`{form}{said}");
+            } else if !variants(part).any(|other| is_mapping_of(other, &variant["const"])) {
+                let _ = writeln!(list, "- {}{said}", self.form(path, variant));
             }
         }
-        text
+        let table = if rows.is_empty() {
+            rows
+        } else {
+            format!("{HEADER}{rows}")
+        };
+        let said = words(part).map(str::to_owned).into_iter();
+        let blocks: Vec<String> = said.chain([list, table]).filter(|block| !block.is_empty()).collect();
+        let blocks: Vec<&str> = blocks.iter().map(|block| block.trim_end()).collect();
+        blocks.join("\n\n") + "\n"
+    }
+
+    fn rows(&mut self, path: &str, part: &Value) -> String {
+        let required = required(part);
+        let keys = part["properties"].as_object().into_iter().flatten();
+        keys.map(|(key, value)| self.row(&format!("{path}.{key}"), value, required.contains(&key.as_str())))
+            .collect()
     }
 
     /// A key as a row of a table.
-    fn row(&mut self, key: &str, path: &str, value: &Value, must: bool) -> String {
-        let form = self.form(path, value).replace('|', "\\|");
-        let said = words(value).unwrap_or_default().replace('|', "\\|");
-        format!(
-            "| `{key}` | {said} | {form} | {} |\n",
-            default(value, must).replace('|', "\\|")
-        )
+    fn row(&mut self, path: &str, value: &Value, must: bool) -> String {
+        let said = words(value).unwrap_or_else(|| panic!("{path} has a description"));
+        let (what, default) = without_default(said);
+        let default = default.unwrap_or_else(|| match value.get("default") {
+            _ if must => "must be given".into(),
+            Some(Value::Null) | None => "–".into(),
+            Some(default) => format!("`{}`", plain(default)),
+        });
+        let cells = [self.form(path, value), default, what].map(|cell| cell.replace('|', "\\|"));
+        format!("| `{path}` | {} |\n", cells.join(" | "))
     }
 
     /// What a value looks like.
@@ -182,7 +183,7 @@ impl Reference {
     }
 }
 
-const HEADER: &str = "| key | what | form | default |\n| --- | --- | --- | --- |\n";
+const HEADER: &str = "| key | form | default | what |\n| --- | --- | --- | --- |\n";
 
 fn words(part: &Value) -> Option<&str> {
     part["description"].as_str()
@@ -206,12 +207,18 @@ fn variants_are_keys(part: &Value) -> bool {
     })
 }
 
-fn default(value: &Value, must: bool) -> String {
-    match value.get("default") {
-        _ if must => "must be given".into(),
-        Some(Value::Null) | None => "left out".into(),
-        Some(default) => format!("default `{}`", plain(default)),
-    }
+/// Whether it is a mapping of this name, which then also stands alone.
+fn is_mapping_of(variant: &Value, name: &Value) -> bool {
+    name.as_str().is_some_and(|name| variant["properties"].get(name).is_some())
+}
+
+/// A description, and what it says of the default.
+fn without_default(said: &str) -> (String, Option<String>) {
+    let Some((what, default)) = said.split_once("Default: ") else {
+        return (said.to_owned(), None);
+    };
+    let (default, more) = default.split_once(". ").unwrap_or((default.trim_end_matches('.'), ""));
+    ((what.to_owned() + more).trim_end().to_owned(), Some(default.to_owned()))
 }
 
 /// As in YAML.
@@ -225,11 +232,6 @@ fn plain(value: &Value) -> String {
         }
         other => other.to_string(),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// As GitHub makes it of a heading.
