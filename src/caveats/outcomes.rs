@@ -15,7 +15,7 @@ use super::few::{few_judged_caveats, no_request_caveat};
 use super::host::{host_caveats, host_copies_caveats, host_memory_caveats};
 use super::management::management_caveat;
 use super::recordings::silence_caveat;
-use super::{AnotherRate, another_rate_caveat, is_one_run, once};
+use super::{is_one_run, once};
 
 /// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
 pub fn of_runs(runs: &[Run]) -> Vec<String> {
@@ -42,11 +42,10 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
     all.concat()
 }
 
-/// Sentences on what came of the first run of a plan's answer that neither its table nor its verdict says: what did not
-/// come or is not done as asked, and what it takes of hosts.
+/// Sentences on what came of the first run of a plan's answer that neither its table nor its verdict says: what is not
+/// done as asked, and what it takes of hosts.
 pub fn of_answer(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
     let all = [
-        another_rate_caveat(AnotherRate::of(spec, summary), 1),
         shortened_caveats(&[summary]),
         unanswered_caveats(&[summary]),
         host_caveats(spec, card, summary),

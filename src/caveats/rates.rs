@@ -100,15 +100,16 @@ impl AnotherRate {
     /// Nothing where the rates are near each other, or the scenario names none.
     pub fn of(spec: &RunSpec, summary: &RunSummary) -> Option<AnotherRate> {
         let came_per_s = summary.workload?.rate_rps?;
-        AnotherRate::far(&spec.workload, came_per_s, summary.requests.offered).filter(|_| !summary.interrupted)
+        AnotherRate::of_rate(&spec.workload, came_per_s, summary.requests.offered).filter(|_| !summary.interrupted)
     }
 
     /// As [`AnotherRate::of`], of so many requests of a workload, the last of which arrives at `last`.
     pub fn of_workload(spec: &WorkloadSpec, requests: u64, last: Time) -> Option<AnotherRate> {
-        AnotherRate::far(spec, requests as f64 / last.as_secs_f64(), requests)
+        AnotherRate::of_rate(spec, requests as f64 / last.as_secs_f64(), requests)
     }
 
-    fn far(spec: &WorkloadSpec, came_per_s: f64, requests: u64) -> Option<AnotherRate> {
+    /// As [`AnotherRate::of`], of so many requests of a workload, which came so fast.
+    pub fn of_rate(spec: &WorkloadSpec, came_per_s: f64, requests: u64) -> Option<AnotherRate> {
         let asked_per_s = spec.arrivals.rate_per_s()?;
         let came_for_s = requests as f64 / came_per_s;
         let expected = asked_per_s * came_for_s;

@@ -20,7 +20,9 @@ use tenantry_sim::plan::{Bursts, Candidate, Cell, Sample};
 use tenantry_traces::Time;
 
 use crate::cards::{card_of, needs, on_card, refusal};
-use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, of_answer, table_caveats};
+use crate::caveats::{
+    AnotherRate, Extrapolated, TableUsed, another_rate_caveat, extrapolation_caveat, of_answer, table_caveats,
+};
 use crate::failure::Failure;
 use crate::lookups::Lookups;
 use crate::planning::accuracy::Answers;
@@ -429,7 +431,10 @@ impl<'a> Evaluator<'a> {
         let (Some(seen), Ok(run)) = (self.seen(cell), self.run_of(cell, 0)?) else {
             return Ok(Vec::new());
         };
-        Ok(of_answer(&run, &self.cards[run.card.as_str()], &seen))
+        let offered = seen.requests.offered;
+        let came = self.rate_per_s(cell).and_then(|rate| AnotherRate::of_rate(&run.workload, rate, offered));
+        let said = of_answer(&run, &self.cards[run.card.as_str()], &seen);
+        Ok([another_rate_caveat(came, 1), said].concat())
     }
 
     /// Why a cell is no answer whatever its load, where that is so.

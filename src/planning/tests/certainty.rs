@@ -96,6 +96,20 @@ fn a_load_that_cannot_be_scaled_costs_no_answer() {
     }
 }
 
+/// A day's trough is no day: the answer is for what came.
+#[test]
+fn a_load_that_came_at_another_rate_is_told() {
+    let report = |trough: &str| {
+        let tenants =
+            format!("tenants={{count: 300, popularity: uniform, presence: {{diurnal: {{trough: {trough}}}}}}}");
+        let plan = "plan={find: fewest-cards, gpus: {from: 1, to: 2}}";
+        planned(&asked(&["workload.arrivals.poisson.rate=1000/s", &tenants, plan])).report
+    };
+    let is_told = |trough| report(trough).notes.iter().any(|note| note.contains("came at another rate"));
+    assert!(is_told("0.2"));
+    assert!(!is_told("1"));
+}
+
 /// What a seed draws besides the requests is what other seeds are run for.
 #[test]
 fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
