@@ -160,13 +160,16 @@ fn what_else_a_run_is_told_decides_it() {
         ("jitter", |run| run.jitter = Jitter::Measured { seed: 1 }),
     ];
     for case in [encoders(), generating(), cascade()] {
-        let as_is = case.outcome(&case.card, |_| {}).decided_by;
+        let as_is = case.outcome(&case.card, |_| {});
         for (what, change) in changes {
-            assert_ne!(case.outcome(&case.card, change).decided_by, as_is, "{what}");
+            assert_ne!(case.outcome(&case.card, change).decided_by, as_is.decided_by, "{what}");
         }
         let mut other = case.card.clone();
         other.contention.compute_beside_copy += 0.01;
-        assert_ne!(case.outcome(&other, |_| {}).decided_by, as_is, "contention");
+        let beside = case.outcome(&other, |_| {});
+        assert_ne!(beside.decided_by, as_is.decided_by, "contention");
+        // A cascade copies nothing.
+        assert_eq!(beside.record == as_is.record, case.answers.is_some());
     }
     let case = cascade();
     let other = |run: &mut Run<'_>| run.answers = run.answers.map(|(answers, _)| (answers, 2));

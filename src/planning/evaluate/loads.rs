@@ -30,9 +30,12 @@ impl Evaluator<'_> {
     /// What other seeds bring: of a recording its bursts again, or the same requests, of which the same becomes.
     /// Repeats would be the same evidence again.
     pub(super) fn other_seeds_bring(&self) -> Result<OtherSeeds, Failure> {
-        let of = |candidate: usize, level: usize| self.scenario_of(Cell { candidate, level }, 2);
+        let last = |candidate: usize| {
+            let level = self.levels[candidate].len() - 1;
+            Cell { candidate, level }
+        };
         let least = |candidate: usize| {
-            let scenario = of(candidate, self.levels[candidate].len() - 1);
+            let scenario = self.scenario_of(last(candidate), 2);
             Ok::<_, Failure>(scenario.map_err(Failure::BadInput)?.runs())
         };
         let first = least(0)?;
@@ -45,7 +48,11 @@ impl Evaluator<'_> {
             }
         }
         // Where tenants are what is planned, seeds may differ in the most of them alone; these may be no valid scenario.
-        let most = of(0, 0).map_or(Vec::new(), |scenario| scenario.runs());
+        let most = Cell { candidate: 0, level: 0 };
+        let most = match self.load(most) == self.load(last(0)) {
+            true => Vec::new(),
+            false => self.scenario_of(most, 2).map_or(Vec::new(), |scenario| scenario.runs()),
+        };
         for runs in [first, most] {
             let digests = runs.iter().map(|run| Ok(Judged::of(run, &self.interrupt)?.digest));
             let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
