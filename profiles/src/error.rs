@@ -3,10 +3,6 @@
 use std::{fmt, io};
 
 use crate::family::Family;
-use crate::slice::{DTYPE, dtype_of};
-
-/// Between the labels of the tables that a card has in place of one.
-pub(crate) const BETWEEN_TABLES: &str = ", ";
 
 /// A profile that could not be found, read, understood or written.
 #[derive(Debug, thiserror::Error)]
@@ -142,8 +138,8 @@ pub struct MissingTable {
     pub found: String,
     /// The command that measures it; none where the card was derived, of a device that nobody need have.
     pub command: Option<String>,
-    /// Whether who asks may use another number format, so that one is suggested.
-    pub other_formats_do: bool,
+    /// The number formats in which the card has it, which are suggested.
+    pub other_formats: Vec<String>,
 }
 
 impl MissingTable {
@@ -153,30 +149,16 @@ impl MissingTable {
             None => "its datasheet gives no more".to_owned(),
         };
         // To ask for what the card has is nearer than to measure.
-        let formats: Vec<String> = self
-            .other_formats()
-            .filter(|_| self.other_formats_do)
-            .map(|format| format!("dtype: {format}"))
-            .collect();
+        let formats: Vec<String> = self.other_formats.iter().map(|format| format!("dtype: {format}")).collect();
         match formats.is_empty() {
             true => measure,
             false => format!("did you mean {}? If not, {measure}", formats.join(" or ")),
         }
     }
 
-    /// The number formats of tables that the card has and that are what was asked for in all else.
-    fn other_formats(&self) -> impl Iterator<Item = &str> {
-        let found = self.found.split(BETWEEN_TABLES);
-        found.filter_map(move |label| {
-            let (format, asked_for) = (dtype_of(label)?, dtype_of(&self.asked)?);
-            let in_asked = label.replace(&format!("{DTYPE}{format}"), &format!("{DTYPE}{asked_for}"));
-            (in_asked == self.asked).then_some(format)
-        })
-    }
-
     /// The same where no other number format will do.
     pub fn in_this_format_only(mut self) -> MissingTable {
-        self.other_formats_do = false;
+        self.other_formats.clear();
         self
     }
 

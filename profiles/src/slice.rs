@@ -55,6 +55,11 @@ pub(crate) fn dtype_of(label: &str) -> Option<&str> {
     label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE))
 }
 
+/// The model that a label names, if its table is a model's.
+pub(crate) fn model_of(label: &str) -> Option<&str> {
+    label.split(' ').find_map(|cell| cell.strip_prefix(MODEL))
+}
+
 impl Slice {
     /// Whether it goes as far along each axis as another of the same family.
     pub fn reaches(&self, other: &Slice) -> bool {
@@ -79,7 +84,7 @@ impl Slice {
 
     /// The model that its label has.
     pub fn model(&self) -> Option<&str> {
-        self.label.split(' ').find_map(|cell| cell.strip_prefix(MODEL))
+        model_of(&self.label)
     }
 
     /// The number format that its label has.

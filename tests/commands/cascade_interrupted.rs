@@ -41,7 +41,7 @@ fn what_is_interrupted_leaves_nothing() {
 #[test]
 fn an_interrupted_profile_goes_on() {
     // The second pass is under way when it is told to stop.
-    let folder = example_of_items(3);
+    let folder = example_of_items(8);
     let folder = folder.path();
     let args = with(&PROFILE, &["--out", "profiled"]);
     let said = interrupted_when(folder, &args, |line| line.starts_with("large: "));
@@ -75,7 +75,7 @@ fn an_interrupted_profile_goes_on() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_fit_goes_on() {
-    let folder = example_of_items(20);
+    let folder = example_of_items(8);
     let folder = folder.path();
     let args = with(&PROFILE, &["--calibration", "dirichlet", "--out", "profiled"]);
     let said = interrupted_when(folder, &args, |line| {

@@ -6,14 +6,19 @@ mod host;
 
 pub(crate) use host::{PLANNING_HOST, SOLVING_HOST};
 
+use std::collections::BTreeSet;
+
 use crate::beyond::{Operations, carried_on};
 use crate::card::{Card, DeviceKind};
-use crate::error::{BETWEEN_TABLES, MissingTable};
+use crate::error::MissingTable;
 use crate::family::Family;
 use crate::grid::Grid;
 use crate::model::ModelShape;
 use crate::rows::Row;
-use crate::slice::{Missing, Slice, slice, slices};
+use crate::slice::{DTYPE, MODEL, Missing, Slice, dtype_of, model_of, slice, slices};
+
+/// What stands between the tables of a list.
+const BETWEEN_TABLES: &str = ", ";
 
 /// Whose rows are of a whole model, of which the number of layers counts.
 const WHOLE_MODELS: [Family; 3] = [Family::StaticModel, Family::ConcurrentModel, Family::TextPass];
@@ -87,7 +92,7 @@ impl Card {
             DeviceKind::Cpu => "cpu",
             DeviceKind::Cuda => "cuda:0",
         };
-        let model = asked.strip_prefix("model=").and_then(|rest| rest.split(' ').next());
+        let model = model_of(asked);
         let models = model.map(|name| format!(" --models {name}")).unwrap_or_default();
         // Nobody need have a card that was derived, and what its datasheet gives it has got.
         let is_derived = self.provenance.command.starts_with("tenantry profile derive --datasheet ");
@@ -98,10 +103,30 @@ impl Card {
                 "" => "rows".to_owned(),
                 asked => asked.to_owned(),
             },
-            found,
             command: (!is_derived).then(|| format!("tenantry profile --device {device}{models}")),
-            other_formats_do: true,
+            other_formats: self.other_formats(asked, &found),
+            found,
         }
+    }
+
+    /// The number formats in which the card has what is asked for, of the model itself or of one with such layers.
+    fn other_formats(&self, asked: &str, found: &str) -> Vec<String> {
+        let (Some(model), Some(dtype)) = (model_of(asked), dtype_of(asked)) else {
+            return Vec::new();
+        };
+        let shape = self.model(model);
+        let are_alike = |other: &str| {
+            let other = self.model(other);
+            shape.as_ref().zip(other).is_some_and(|(shape, other)| other.has_layers_of(shape))
+        };
+        let formats = found.split(BETWEEN_TABLES).filter_map(|label| {
+            let (other, format) = (model_of(label)?, dtype_of(label)?);
+            let of_asked = label
+                .replace(&format!("{MODEL}{other} "), &format!("{MODEL}{model} "))
+                .replace(&format!("{DTYPE}{format}"), &format!("{DTYPE}{dtype}"));
+            (of_asked == asked && (other == model || are_alike(other))).then(|| format.to_owned())
+        });
+        formats.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::card::{Card, Source};
 use crate::keys::AdapterImplementation;
 use crate::model::{DType, ModelShape};
 use crate::rows::{AdapterRow, LoraRow};
-use crate::slice::slices;
+use crate::slice::{dtype_of, model_of, slices};
 use crate::tables::Tables;
 
 /// A model that a card is to have tables of.
@@ -55,7 +55,9 @@ pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
         };
         let is_lent = lend(card, &need, |card| roofline_of(card, need.dtype).is_some());
         let is_derived = derive(card, &need, roofline_of);
-        if (is_lent || is_derived) && builtin.is_none() && !card.models.contains(&need.model) {
+        // Where it is known in another number format alone, whoever asks is told so, which takes its shape.
+        let is_of_use = is_lent || is_derived || is_known_at_all(card, &need);
+        if is_of_use && builtin.is_none() && !card.models.contains(&need.model) {
             card.models.push(need.model);
         }
     }
@@ -80,9 +82,7 @@ fn derive(card: &mut Card, need: &Need, roofline_of: impl Fn(&Card, DType) -> Op
     let Some(roofline) = roofline_of(card, need.dtype) else {
         return false;
     };
-    let is_known_otherwise =
-        DType::ALL.iter().any(|dtype| is_known(card, need, *dtype, false)) && !is_known(card, need, need.dtype, true);
-    if is_known_otherwise {
+    if is_known_at_all(card, need) && !is_known(card, need, need.dtype) {
         return false;
     }
     let derived = missing.derived(&roofline, need);
@@ -99,18 +99,20 @@ fn is_of_such_layers(one: &ModelShape, other: &ModelShape) -> bool {
     one == *other
 }
 
-/// Whether somebody measured or published the model's layers in such a number format, under its own name or, if that
-/// counts, under another's.
-fn is_known(card: &Card, need: &Need, dtype: DType, lent_counts: bool) -> bool {
+/// Whether somebody measured or published the model's layers in such a number format, under whatever name.
+fn is_known(card: &Card, need: &Need, dtype: DType) -> bool {
     let layers = [slices(&card.tables.encoder_layer), slices(&card.tables.decoder_dense)];
-    let of_model = format!("model={} dtype={dtype}", need.model.name);
     layers.iter().flatten().any(|slice| {
-        let origin = card.origin(slice.family, &slice.label);
-        // A decoder's say after the format how many cards share its layers.
-        slice.label.starts_with(&of_model)
-            && origin.kind != Source::Derived
-            && (lent_counts || origin.lent_by.is_none())
+        let is_of_such_layers = |name| card.model(name).is_some_and(|shape| shape.has_layers_of(&need.model));
+        dtype_of(&slice.label) == Some(dtype.to_string().as_str())
+            && model_of(&slice.label).is_some_and(is_of_such_layers)
+            && card.origin(slice.family, &slice.label).kind != Source::Derived
     })
+}
+
+/// The same in any number format.
+fn is_known_at_all(card: &Card, need: &Need) -> bool {
+    DType::ALL.iter().any(|dtype| is_known(card, need, *dtype))
 }
 
 /// What a card has not got of a need.
@@ -256,6 +258,24 @@ mod tests {
         assert!(us(8) < us(1) && us(8) > us(1) / 8.0, "{} and {} µs", us(8), us(1));
     }
 
+    #[test]
+    fn layers_that_are_known_in_another_number_format_are_derived_under_no_name() {
+        let before = card("l4");
+        let mut l4 = before.clone();
+        let mine = ModelShape {
+            name: "mine".into(),
+            vocabulary: 50_265,
+            ..ModelShape::builtin("bert-base").unwrap()
+        };
+        complete(&mut l4, [need(mine.clone(), DType::F32)]);
+        assert_eq!(l4.tables, before.tables);
+        let refused = l4.encoder_layer(&mine, DType::F32).unwrap_err();
+        assert_eq!(refused.other_formats, ["f16"]);
+        complete(&mut l4, [need(mine.clone(), DType::F16)]);
+        let cost = |model: &ModelShape| l4.encoder_layer(model, DType::F16).unwrap().cost(8, 128);
+        assert_eq!(cost(&mine), cost(&ModelShape::builtin("bert-base").unwrap()));
+    }
+
     /// By the sheet that they were derived from, which the product does not come with.
     #[test]
     fn cards_of_datasheets_of_ones_own_are_completed() {
@@ -285,8 +305,11 @@ mod tests {
             ..ModelShape::builtin("bert-large").unwrap()
         });
         let base = ModelShape::builtin("bert-base").unwrap();
+        let distilled = ModelShape::builtin("distilbert").unwrap();
         for (name, model, dtype) in [
+            // Which it knows in half precision, the second by the layers of the first.
             ("l4", base, DType::F32),
+            ("l4", distilled, DType::F32),
             ("cpu", large.clone(), DType::F32),
             ("paper-p5000", large.clone(), DType::F32),
             ("t4", another, DType::F32),
@@ -295,7 +318,8 @@ mod tests {
             let before = card(name);
             let mut after = before.clone();
             complete(&mut after, [need(model, dtype)]);
-            assert_eq!(after.digest(), before.digest(), "{name}");
+            assert_eq!(after.tables, before.tables, "{name}");
+            assert_eq!(after.origins, before.origins, "{name}");
         }
         // Also where its driver calls it as its maker does.
         let mut measured = card("t4");

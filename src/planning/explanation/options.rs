@@ -51,7 +51,7 @@ where
                     };
                     let late = if self.is_empty(cell) { NO_REQUEST } else { late };
                     let why = self.unanswered(cell).unwrap_or_else(|| late.to_owned());
-                    format!("{GIVEN_UP}{why}")
+                    format!("{GIVEN_UP}{why}{}", self.as_little_as_the_answer(cell))
                 }
             };
             let note = if standing.not_monotone {
@@ -85,6 +85,19 @@ where
             }
         };
         standings.map(option).collect()
+    }
+
+    /// Of an option that was given up at what is as good as the answer: with more it may keep the target, and is worse.
+    fn as_little_as_the_answer(&self, cell: Cell) -> &'static str {
+        let at_its_most = cell.level + 1 == self.evaluator.levels[cell.candidate].len();
+        match self.evaluator.plan.find {
+            _ if at_its_most || self.found.best.is_none() => "",
+            Objective::FewestCards => " with as few cards as the answer",
+            Objective::LeastCost => " at as little cost as the answer",
+            Objective::MostTenants => " with as many tenants as the answer",
+            Objective::HighestRate => " at as high a rate as the answer",
+            Objective::TightestLatency => "",
+        }
     }
 
     /// Where the arrivals of many seeds decide otherwise than a cell's own runs do, of which its latencies are: what

@@ -230,7 +230,7 @@ impl StreamSpec {
                     asked: format!("model={} of {} tokens or more", self.model.name, runtime.max_length),
                     found: format!("{} at most", compiled.lengths().last().unwrap_or(0)),
                     command: Some(format!("tenantry profile --device cuda:0 --models {}", self.model.name)),
-                    other_formats_do: true,
+                    other_formats: Vec::new(),
                 }),
             };
         }
