@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tenantry_core::spec::PlotSpec;
+use tenantry_core::spec::{PlotSpec, SystemSpec};
 use tenantry_profiles::{Card, DeviceKind, Tier};
 use tenantry_reports::summary::{LookupSummary, VIRTUAL};
 use tenantry_reports::{Run, RunSummary, human};
@@ -125,7 +125,29 @@ pub fn lookup_caveats(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<
         .flatten();
     let of_disk = (plot.tier == Tier::Disk).then(|| disk_caveat(summary, lookup, at_once)).flatten();
     let of_tables = tables_caveat(&summary.system, plot);
-    of_tables.into_iter().chain(of_cores).chain(of_disk).collect()
+    let of_threads = threads_caveat(&spec.system, plot, card);
+    of_tables.into_iter().chain(of_threads).chain(of_cores).chain(of_disk).collect()
+}
+
+/// Several threads that a card's table knows nothing of.
+fn threads_caveat(system: &SystemSpec, plot: &PlotSpec, card: &Card) -> Option<String> {
+    let (model, tier) = (&system.pool.model.name, plot.tier);
+    let rows = card.tables.plot_lookup.iter().filter(|row| row.model == *model && row.tier == tier);
+    let mut by_threads: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        by_threads
+            .entry((row.outcome, row.tokens_of, row.fragment_tokens, row.tokens))
+            .or_default()
+            .push(row.stats.median_us);
+    }
+    let tells_nothing = by_threads.values().all(|medians| medians.iter().all(|median| *median == medians[0]));
+    (plot.threads > 1 && tells_nothing).then(|| {
+        format!(
+            "{}: look-ups cost on {} what one thread takes, since its table knows no more of `plot.threads` ({}) than \
+             the cores that they keep busy.",
+            system.name, card.name, plot.threads
+        )
+    })
 }
 
 /// Domains' tables, all of them in memory, that take much of it. How large the root's is follows from its texts, which

@@ -316,7 +316,7 @@ fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
         }
     };
     let said = by_system(runs, in_no_figure).into_iter().map(|(name, Left { requests, of })| {
-        format!("{name}: all {requests} requests came in the warm-up{of}, and are in no figure.")
+        format!("{name}: all {requests} requests came in the warm-up{of}, and are in no latency and no share in time.")
     });
     said.collect()
 }
@@ -563,11 +563,13 @@ mod tests {
         early.summary.requests.finished = 5;
         assert_eq!(
             unjudged_caveats(&[early.clone()]),
-            ["c on virtual: all 5 requests came in the warm-up, and are in no figure."]
+            ["c on virtual: all 5 requests came in the warm-up, and are in no latency and no share in time."]
         );
         assert_eq!(
             unjudged_caveats(&[early.clone(), early]),
-            ["c on virtual: all 10 requests came in the warm-up of 2 of 2 runs, and are in no figure."]
+            [
+                "c on virtual: all 10 requests came in the warm-up of 2 of 2 runs, and are in no latency and no share in time."
+            ]
         );
     }
 }

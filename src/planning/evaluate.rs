@@ -426,13 +426,20 @@ impl<'a> Evaluator<'a> {
         self.first(cell, |run| run.summary.clone())
     }
 
+    /// What costs so much an hour, for a million requests that are answered: in the first run some may not have been.
+    pub fn cost_per_million(&self, cell: Cell, an_hour: f64) -> Option<f64> {
+        let of_first = self.seen(cell).map(|seen| seen.requests);
+        let answered = of_first.map_or(1.0, |of| of.finished as f64 / of.offered.max(1) as f64);
+        Some(an_hour / 3600.0 / (self.rate_per_s(cell)? * answered) * 1e6).filter(|cost| cost.is_finite())
+    }
+
     /// What a reader must know of the first run of the cell that is the answer.
     pub fn caveats_of_answer(&self, cell: Cell) -> Result<Vec<String>, Failure> {
         let (Some(seen), Ok(run)) = (self.seen(cell), self.run_of(cell, 0)?) else {
             return Ok(Vec::new());
         };
         let offered = seen.requests.offered;
-        let came = self.rate_per_s(cell).and_then(|rate| AnotherRate::of_rate(&run.workload, rate, offered));
+        let came = self.came_per_s(cell).and_then(|rate| AnotherRate::of_rate(&run.workload, rate, offered));
         let said = of_answer(&run, &self.cards[run.card.as_str()], &seen);
         Ok([another_rate_caveat(came, 1), said].concat())
     }

@@ -99,9 +99,7 @@ where
     };
     let cost = match unit {
         CostUnit::Cards | CostUnit::CostPerHour => an_hour,
-        CostUnit::CardHoursPerMillion | CostUnit::CostPerMillion => {
-            an_hour / 3600.0 / evaluator.rate_per_s(cell)? * 1e6
-        }
+        CostUnit::CardHoursPerMillion | CostUnit::CostPerMillion => evaluator.cost_per_million(cell, an_hour)?,
     };
     latency_ms.is_finite().then_some((cost, latency_ms))
 }

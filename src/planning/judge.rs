@@ -264,7 +264,10 @@ impl Judge {
     ) -> Judge {
         let requests = judged.end.saturating_sub(judged.first) as f64;
         let misses_max = run.slo.map_or(u64::MAX, |slo| {
-            let may = (1.0 - slo.quantile) * HOPELESS.max(repeats.into());
+            let late = 1.0 - slo.quantile;
+            // Where half may be late, twice as many are all: then as many as leave half of what is to be in time.
+            let hopeless = (HOPELESS * late).min(late + slo.quantile / 2.0);
+            let may = hopeless.max(f64::from(repeats) * late);
             let may = match evenness.bursts {
                 Some(_) => may.max(HOPELESS_IN_BURSTS),
                 None => may,

@@ -49,3 +49,4 @@ mod vllm_run;
 mod warm_up;
 #[cfg(unix)]
 mod without_libtorch;
+mod written;

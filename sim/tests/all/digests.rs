@@ -81,7 +81,7 @@ const DIGESTS: [(&str, &str); 16] = [
     ("hmi", "2b876f812dc3499a"),
     ("swapping", "9bc5ed9734e1d8bc"),
     ("arlo", "0bdfbdf0bd84ec38"),
-    ("pets", "8c0a2953e33a47ab"),
+    ("pets", "e7d6a1dd22b06351"),
     ("punica", "8b64263989b241b2"),
     ("tabi", "f541eb093133c4f3"),
     ("hmi, ten cards", "3669e4dddb988a2b"),

@@ -7,7 +7,10 @@ use tenantry_core::RunRecord;
 use tenantry_core::command::{Command, FailureReason, Verdict};
 use tenantry_core::log::Log;
 use tenantry_core::op::{Op, OpKind, Transfer};
-use tenantry_core::spec::{ConsolidateSpec, DisaggregatedSpec, GenerationSpec, LinkSpec, PlaceSpec, SystemSpec};
+use tenantry_core::policy::fairness::Weights;
+use tenantry_core::spec::{
+    AdmitSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, LinkSpec, PlaceSpec, QueueSpec, SystemSpec,
+};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{CollectiveOperation, CollectiveRow, Stats};
 use tenantry_sim::Jitter;
@@ -241,6 +244,52 @@ fn who_finds_no_room_waits_where_its_prompt_is() {
     let waits = waits.expect("it is served");
     assert!(waits.queue >= second.0.since(parked[1]), "{waits:?}");
     assert!(waits.stall.0 < waits.queue.0 / 10, "{waits:?}");
+}
+
+/// Four that ask one after the other, of two tenants, on a card for prompts and one that goes on with one at a time.
+fn one_at_a_time() -> SystemSpec {
+    let mut system = apart(1, LINK);
+    system.pool.generation.as_mut().expect("it generates").max_batch = 1;
+    system
+}
+
+#[test]
+fn who_is_parked_is_in_no_batch() {
+    let entries = (0..4).map(|n| request(n, n, 0, 20, 200)).collect();
+    let (record, log) = run(&one_at_a_time(), 2, 64, entries);
+    assert_eq!(record.counts.served, 4);
+    // Their pages are there, so that all prompts are taken in while the first goes on.
+    let first_ends = finished(&log)[0].1;
+    assert!(
+        record.first_token.max_ns() < first_ends.0 / 2,
+        "{} and {first_ends}",
+        record.first_token.max_ns()
+    );
+}
+
+#[test]
+fn who_is_parked_waits_as_a_bounded_queue_counts() {
+    let entries = (0..6).map(|n| request(n, n * 5_000, 0, 20, 1_000)).collect();
+    let mut system = one_at_a_time();
+    system.admit = AdmitSpec::BoundedQueue { max_waiting: 2 };
+    let (record, _) = run(&system, 2, 128, entries);
+    assert_eq!((record.counts.served, record.counts.rejected), (3, 3));
+}
+
+/// Prompts are taken in by turns, and whose was not the first to come has its tokens in its turn too.
+#[test]
+fn turns_between_tenants_are_kept_by_those_who_are_parked() {
+    let ended = |queue| {
+        let mut system = one_at_a_time();
+        system.pool.generation.as_mut().expect("it generates").queue = queue;
+        let mut entries: Vec<Entry> = (0..5).map(|n| request(n, n, 0, 20, 100)).collect();
+        entries.push(request(5, 10, 1, 20, 100));
+        let (_, log) = run(&system, 2, 64, entries);
+        finished(&log).into_iter().map(|(ticket, ..)| ticket).collect::<Vec<_>>()
+    };
+    let fair = QueueSpec::VirtualTokenCounter(Weights { input: 1, output: 2 });
+    assert_eq!(ended(QueueSpec::Arrival), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(ended(fair), [0, 5, 1, 2, 3, 4]);
 }
 
 #[test]

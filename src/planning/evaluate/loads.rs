@@ -6,6 +6,7 @@ use tenantry_scenarios::RunSpec;
 use tenantry_sim::plan::{Bursts, Cell};
 
 use super::{Evaluator, Load, locked, remembered};
+use crate::caveats::AnotherRate;
 use crate::failure::Failure;
 use crate::planning::dispersion::{Evenness, of_seeds};
 use crate::planning::judge::{Judged, is_drawn, is_recorded};
@@ -63,8 +64,19 @@ impl Evaluator<'_> {
         Ok(OtherSeeds::TheSame)
     }
 
-    /// Requests a second in a cell that was run.
+    /// Requests a second in a cell that was run: as its scenario names them, or, where it names no rate or they came at
+    /// another, as they came with the first seed.
     pub fn rate_per_s(&self, cell: Cell) -> Option<f64> {
+        let came = self.came_per_s(cell)?;
+        let run = self.scenario_of(cell, 1).ok()?.runs().pop()?;
+        let asked = run.workload.arrivals.rate_per_s();
+        let requests = self.first_judged(cell)?.requests();
+        let is_another = AnotherRate::of_rate(&run.workload, came, requests).is_some();
+        Some(asked.filter(|_| !is_another).unwrap_or(came))
+    }
+
+    /// How many requests a second came with the first seed of a cell that was run.
+    pub fn came_per_s(&self, cell: Cell) -> Option<f64> {
         self.first_judged(cell)?.rate_per_s
     }
 

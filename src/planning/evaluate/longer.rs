@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rayon::prelude::*;
 use tenantry_reports::human;
-use tenantry_sim::plan::Cell;
+use tenantry_scenarios::Objective;
+use tenantry_sim::plan::{Cell, Sample};
 use tenantry_traces::Time;
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, WorkloadSpec};
 
-use super::{Evaluator, locked, remembered};
+use super::{Evaluator, SEEDS, locked, remembered};
 use crate::failure::Failure;
 use crate::planning::binds::GIVEN_UP;
 use crate::planning::dispersion::{Evenness, unscaled};
@@ -31,9 +33,34 @@ impl Evaluator<'_> {
         Ok(share.is_some())
     }
 
-    /// Of many times as many requests, the share in time where surely too few are.
+    /// Of many times as many requests, the share in time where surely too few are. What is asked as much as can be
+    /// served is near its limit by intent, where one seed's chance tells little: there several seeds together must keep
+    /// the target.
     fn share_of_longer(&self, cell: Cell) -> Result<Option<f64>, Failure> {
-        let Ok(mut run) = self.run_of(cell, 0)? else {
+        let to_the_limit = matches!(self.plan.find, Objective::HighestRate | Objective::MostTenants);
+        let seeds = match to_the_limit && !self.has_one_workload() {
+            true => SEEDS,
+            false => 1,
+        };
+        let samples = (0..seeds).into_par_iter().map(|repeat| self.longer(cell, repeat));
+        let samples: Vec<Option<Sample>> = samples.collect::<Result<_, Failure>>()?;
+        let samples: Vec<Sample> = samples.into_iter().flatten().collect();
+        let in_time = |samples: &mut dyn Iterator<Item = &Sample>| {
+            let (kept, judged) = samples.fold((0, 0), |(kept, judged), of| (kept + of.kept, judged + of.judged));
+            kept as f64 / judged.max(1) as f64
+        };
+        let hopeless = samples.iter().filter(|sample| sample.hopeless).map(|of| in_time(&mut [of].into_iter()));
+        if let Some(least) = hopeless.reduce(f64::min) {
+            return Ok(Some(least));
+        }
+        let of_all = in_time(&mut samples.iter());
+        Ok((samples.len() > 1 && of_all < self.quantile()).then_some(of_all))
+    }
+
+    /// A run of many times as many requests, stopped when so many are late that it is no chance; nothing where there is
+    /// none to be made.
+    fn longer(&self, cell: Cell, repeat: u32) -> Result<Option<Sample>, Failure> {
+        let Ok(mut run) = self.run_of(cell, repeat)? else {
             return Ok(None);
         };
         if run.slo.is_none() || !is_steady(&run.workload) {
@@ -44,14 +71,11 @@ impl Evaluator<'_> {
         stop.after = stop.after.map(|after| Time(after.0.saturating_mul(LONGER)));
         let judged = Judged::of(&run, &self.interrupt)?;
         let user = Arc::clone(&self.interrupt);
-        // As many late as show that it is no chance.
         let mut judge = Judge::new(&run, judged, Evenness::EVEN, self.quantile(), 1, user);
         let done = simulate_watched(&run, &self.cards[run.card.as_str()], judge.stop(), Some(&mut judge))?;
         self.not_interrupted()?;
         self.known.made.fetch_add(1, Ordering::Relaxed);
-        let sample = judge.finish(&done.record, 0.0);
-        let share = sample.kept as f64 / sample.judged.max(1) as f64;
-        Ok(sample.hopeless.then_some(share))
+        Ok(Some(judge.finish(&done.record, 0.0)))
     }
 
     /// How a cell, or a more generous level of its candidate, falls behind.

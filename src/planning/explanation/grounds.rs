@@ -145,9 +145,13 @@ where
         }
         let best = self.found.best.and_then(|best| self.evaluator.seen(best));
         let given_up = best.as_ref().map_or(0, |seen| seen.requests.cancelled);
-        if given_up > 0 && !self.evaluator.has_target() {
+        if given_up > 0 {
+            let counted = match self.evaluator.has_target() {
+                true => "those who left before their target had passed count as neither in time nor late",
+                false => "they count neither as answered nor as not",
+            };
             notes.push(format!(
-                "In the first run of the answer {} of {} requests gave up waiting: they count neither as answered nor as not.",
+                "In the first run of the answer the clients of {} of {} requests gave up waiting: {counted}.",
                 human::count(given_up),
                 human::count(best.as_ref().map_or(0, |seen| seen.requests.offered))
             ));

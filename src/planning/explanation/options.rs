@@ -33,7 +33,7 @@ where
             let rate = self.evaluator.rate_per_s(cell);
             let chosen = self.found.best == Some(cell);
             let part_ms = |of| to_its_end.and_then(|_| self.search.part_ms(cell, of)).map(rounded);
-            let per_million = |cost: f64| rate.map(|rate| rounded(cost / 3600.0 / rate * 1e6));
+            let per_million = |cost: f64| self.evaluator.cost_per_million(cell, cost).map(rounded);
             // The search had no need of it, and the front has: it costs more than the answer.
             let is_worse = standing.decided_by != cell;
             let keeps = standing.level.is_some() || is_worse && judged.is_some_and(|judged| judged.meets);

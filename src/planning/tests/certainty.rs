@@ -40,6 +40,19 @@ fn a_level_that_falls_behind_is_no_answer() {
     );
 }
 
+/// Where half may be late, so that twice as many are all, a longer run is hopeless before all are late.
+#[test]
+fn a_target_at_the_median_is_not_kept_by_whom_falls_behind() {
+    let report = planned(&asked(&[
+        "slo.at=p50",
+        "workload.arrivals.poisson.rate=2000/s",
+        "workload.stop.requests=3000",
+        "plan={find: fewest-cards, gpus: [1, 2]}",
+    ]))
+    .report;
+    assert!(report.answer.starts_with("2 cards of "), "{}", report.answer);
+}
+
 /// One run of eight may be hopeless by chance: far too many are late only where that is sure.
 #[test]
 fn what_is_not_sure_is_not_said_to_be_far_off() {

@@ -69,6 +69,11 @@ impl Counters {
         }
     }
 
+    /// What a tenant was served, in weighted tokens, or was lifted to.
+    pub fn of(&self, tenant: u32) -> u64 {
+        self.counters[tenant as usize]
+    }
+
     /// Whose turn it is, of those that wait.
     pub fn next(&self) -> Option<u32> {
         self.waiting.first().map(|&(_, tenant)| tenant)

@@ -52,6 +52,27 @@ fn a_tenant_that_floods_the_queue_does_not_hold_up_the_others() {
     );
 }
 
+/// By arrival the newest goes when pages run out; by turns whoever's tenant was served most, also where it came first.
+#[test]
+fn who_is_preferred_is_not_evicted_for_those_who_had_their_turn() {
+    // Of 30 tokens that grow to 90: twelve pages, and there are nine.
+    let entries = || vec![request(0, 0, 0, 30, 60), request(1, 2_000, 1, 30, 60)];
+    let first_to_end = |queue| {
+        let generation = GenerationSpec { queue, ..generation() };
+        let (record, log) = simulate(&system(generation), 1, 9, Jitter::None, entries(), false);
+        assert_eq!((record.counts.served, record.output_tokens), (2, 120));
+        assert_eq!(record.generation.expect("it generates").evictions, 1);
+        log.commands.iter().find_map(|logged| match &logged.command {
+            tenantry_core::Command::Finish(finish) => Some(finish.ticket),
+            _ => None,
+        })
+    };
+    assert_eq!(
+        (first_to_end(QueueSpec::Arrival), first_to_end(FAIR)),
+        (Some(0), Some(1))
+    );
+}
+
 #[test]
 fn baselines_run_one_tenant_at_a_time() {
     // Tenants alternate in the queue: a run of the same one is never longer than one request.

@@ -30,8 +30,8 @@ pub(super) struct CostRow<'a> {
 impl Scratch {
     /// Splits `items`, each a number of queries and their longest length, ascending by length, into stretches of at
     /// most `max` queries: the least sum of each stretch's cost at its size and its last item's length (Eq. 4, and Eq.
-    /// 5 with `L_i`). Among equals, later stretches are as short as can be. Puts the result into
-    /// [`stretches`](Self::stretches).
+    /// 5 with `L_i`). Among equals, later stretches are as long as can be, which makes fewer of
+    /// them, as in Algorithm 1. Puts the result into [`stretches`](Self::stretches).
     ///
     /// An item of more than `max` queries is not among the items: mini-batches have been split under the same limit.
     pub fn split<'a>(&mut self, items: impl Iterator<Item = (u32, u32)>, max: u32, row: impl Fn(u32) -> CostRow<'a>) {
@@ -59,12 +59,12 @@ impl Scratch {
             for j in (1..=i).rev() {
                 let size = end - self.ends[j - 1].0;
                 // What lies before the stretch costs nothing or more, so longer stretches cannot win either.
-                if size > max || least_from_ns[size as usize] >= least {
+                if size > max || least_from_ns[size as usize] > least {
                     break;
                 }
                 self.priced += 1;
                 let cost = self.cost[j - 1] + ns[size as usize];
-                if cost < least {
+                if cost <= least {
                     (least, start) = (cost, j - 1);
                 }
             }

@@ -378,8 +378,8 @@ fn the_gap_to_the_best_of_all_partitions() {
     let tables = tables(8, 2);
     let mut planner = Planner::default();
     let strategies = [
-        (Batching::Coordinated, "coordinated", ["0.3 %", "7.5 %"]),
-        (Batching::AlphaOnly, "α-only", ["0.2 %", "3.9 %"]),
+        (Batching::Coordinated, "coordinated", ["0.3 %", "8.0 %"]),
+        (Batching::AlphaOnly, "α-only", ["0.3 %", "3.9 %"]),
     ];
     for (strategy, name, stated) in strategies {
         let mut gaps = Vec::new();
@@ -409,6 +409,22 @@ fn priced(max_batch: u32, batching: Batching, queries: u32, tasks: u32) -> u64 {
     planner.priced()
 }
 
+/// Algorithm 1 takes the first beginning of a stretch that costs the least, lines 10 to 13 and 21 to 24: where splits
+/// cost the same, the one into fewer.
+#[test]
+fn of_equally_cheap_splits_the_one_into_fewest_is_taken() {
+    let in_proportion: Vec<u64> = (0..=8).map(|size| 100 * size).collect();
+    let row = |_| split::CostRow {
+        ns: &in_proportion,
+        least_from_ns: &in_proportion,
+    };
+    let mut scratch = split::Scratch::default();
+    scratch.split(std::iter::repeat_n((1, 10), 8), 8, row);
+    assert_eq!(scratch.stretches, [0..8]);
+    scratch.split(std::iter::repeat_n((1, 10), 12), 8, row);
+    assert_eq!(scratch.stretches, [0..4, 4..12]);
+}
+
 /// What planning 1,024 queries to 128 tasks takes, without a clock: each stretch priced is a look-up, a sum and a
 /// comparison. There are 524,800 stretches of one sequence of 1,024, 122,944 of up to 128 queries; pruning (a stretch
 /// is not grown once no larger one can be cheaper) leaves those that are stated, which a run of these pools and tables
@@ -417,10 +433,10 @@ fn priced(max_batch: u32, batching: Batching, queries: u32, tasks: u32) -> u64 {
 fn pruning_leaves_no_more_stretches_to_price_than_it_did() {
     let counted = [
         (Batching::AlphaOnly, 128, 122_743),
-        (Batching::AlphaOnly, 1024, 466_634),
-        (Batching::BetaOnly, 128, 5_098),
-        (Batching::Coordinated, 128, 8_070),
-        (Batching::Coordinated, 1024, 17_203),
+        (Batching::AlphaOnly, 1024, 466_640),
+        (Batching::BetaOnly, 128, 5_103),
+        (Batching::Coordinated, 128, 7_922),
+        (Batching::Coordinated, 1024, 16_538),
     ];
     let found = counted.map(|(batching, max_batch, _)| priced(max_batch, batching, 1024, 128));
     for ((batching, max_batch, most), found_one) in counted.into_iter().zip(found) {

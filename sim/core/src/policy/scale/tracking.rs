@@ -129,15 +129,13 @@ impl TargetTracking {
         self.slide(now);
         let mut recent = Classes::default();
         self.recent.iter().for_each(|slice| recent.add(*slice));
+        let is_high = recent.all > 0 && !self.is_below(recent.below_add, recent.all);
         let mut decision = None;
-        if may_add
-            && asked.cards < self.spec.cards_max
-            && recent.all > 0
-            && !self.is_below(recent.below_add, recent.all)
-        {
+        if is_high && may_add && asked.cards < self.spec.cards_max {
             decision = Some(Scale::Add(1));
         } else if now >= self.period_end {
-            if asked.cards > self.spec.cards_min && self.is_low(asked) {
+            // Also where none can be added: a period that was calm until its last seconds says nothing of those to come.
+            if !is_high && asked.cards > self.spec.cards_min && self.is_low(asked) {
                 decision = Some(Scale::Release);
             }
             self.begin_period(now);
@@ -246,6 +244,21 @@ pub(super) mod tests {
             feed(&mut tracking, at(1000), 427, 100 - late);
             feed(&mut tracking, at(1000), 428, late);
             assert_eq!(tracking.decide(at(1001), with(5), true), decision, "{late} late");
+        }
+    }
+
+    /// A burst in a calm period's last second: all the cards that may be had are kept.
+    #[test]
+    fn no_card_is_released_while_requests_are_late() {
+        for (burst_ms, decision) in [(500, None), (100, Some(Scale::Release))] {
+            let mut tracking = TargetTracking::new(arlo());
+            feed(&mut tracking, at(1_000), 100, 100_000);
+            feed(&mut tracking, at(59_500), burst_ms, 1_000);
+            assert_eq!(
+                tracking.decide(at(60_000), with(8), true),
+                decision,
+                "{burst_ms} ms at the end"
+            );
         }
     }
 

@@ -34,7 +34,7 @@ impl GenerationServer {
                 self.reconsider_turns_after(id, turn);
             }
             Place::Instance(_) => {
-                self.parked.remove(&sequence.waiting(id));
+                self.parked.remove(&sequence.parked(id));
                 self.parked_asking += 1;
             }
         }
@@ -78,7 +78,7 @@ impl GenerationServer {
                 self.reconsider_turns_since(self.sequences[id].arrival);
             }
             Place::Instance(_) => {
-                self.parked.insert(sequence.waiting(id));
+                self.parked.insert(sequence.parked(id));
                 self.parked_asking -= 1;
             }
         }

@@ -77,6 +77,11 @@ impl Instance {
         self.placed() + self.sending.len() as u32 + self.asking.len() as u32
     }
 
+    /// Those of them that run here, or soon will: all but who only keeps pages here, to go on elsewhere.
+    pub(super) fn in_batch(&self) -> u32 {
+        (self.running.len() + self.joining.len() + self.asking.len()) as u32
+    }
+
     /// For those that have asked.
     pub(super) fn asked_pages(&self) -> u32 {
         self.asking.iter().map(|asked| asked.pages).sum()

@@ -85,7 +85,10 @@ impl GenerationServer {
         }
         let cached = u64::from(self.memory.pages) * u64::from(self.spec.page_tokens);
         let longest = u64::from(self.positions).min(cached + 1);
-        let generated = longest * u64::from(self.spec.max_batch) * self.instances.len() as u64;
+        // Those that are parked have had their turn too, and hold a page each at the least.
+        let parked = u64::from(self.memory.pages) * u64::from(self.spec.prefill_instances());
+        let running = u64::from(self.spec.max_batch) * self.instances.len() as u64;
+        let generated = longest * (running + parked);
         let (spread, most) = (counters.spread(), counters.spread_max(self.positions, generated));
         if spread > most {
             return Err(format!(
@@ -148,8 +151,8 @@ impl GenerationServer {
             ));
         }
         self.check_asking(now, instance)?;
-        if state.load() > self.spec.max_batch {
-            return Err(format!("{} requests are on {instance}", state.load()));
+        if state.in_batch() > self.spec.max_batch {
+            return Err(format!("{} requests are in {instance}'s batch", state.in_batch()));
         }
         if let Some(sequence) = here().chain(parked()).find(|s| s.place != Place::Instance(instance)) {
             return Err(format!("ticket {} is on {instance} and elsewhere", sequence.ticket));
@@ -183,7 +186,7 @@ impl GenerationServer {
             let sequence = &self.sequences[asked.id];
             let may_have_room = state.asked_pages() <= state.perhaps_free_pages() && !state.emptying;
             let is_asked = state.run.is_some_and(|run| !run.interruptible) && sequence.asked == Some(instance);
-            let waits_twice = self.queue.holds(asked.id, sequence) || self.parked.contains(&sequence.waiting(asked.id));
+            let waits_twice = self.queue.holds(asked.id, sequence) || self.parked.contains(&sequence.parked(asked.id));
             if !may_have_room || !is_asked || waits_twice {
                 return Err(format!(
                     "ticket {} asks {instance} at {now}, which will not say that it has room",

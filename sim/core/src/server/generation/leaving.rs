@@ -20,7 +20,7 @@ impl GenerationServer {
                 _ => state.prompts.retain(|&other| other != id),
             }
         } else if sequence.transferred == Transferred::Parked {
-            self.parked.remove(&sequence.waiting(id));
+            self.parked.remove(&sequence.parked(id));
             sequence.queued += now.since(sequence.queued_since);
             state.parked.retain(|&other| other != id);
         } else {

@@ -151,8 +151,8 @@ pub struct GenerationServer {
 
     sequences: Sequences,
     queue: Queue,
-    /// Those who wait for an instance that goes on after their prompts, in order of arrival, but those who have asked
-    /// one.
+    /// Those who wait for an instance that goes on after their prompts, in the order in which these were complete, but
+    /// those who have asked one.
     parked: BTreeSet<(Time, Ticket, RequestId)>,
     /// How often the parameters of tenants have been renewed, of those whose were.
     versions: BTreeMap<u32, u32>,
@@ -361,7 +361,8 @@ impl GenerationServer {
     /// Apart, as all that is not an end: who hands ends on, which come most, needs little then.
     #[inline(never)]
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
-        let refused = self.check(request).and_then(|()| self.admit.admit(now, request, self.queue.len()));
+        let waiting = self.queue.len() + self.parked.len() as u32 + self.parked_asking;
+        let refused = self.check(request).and_then(|()| self.admit.admit(now, request, waiting));
         if let Err(reason) = refused {
             commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;

@@ -26,6 +26,8 @@ impl GenerationServer {
     fn are_full(&self) -> bool {
         let least = match self.instances.as_slice() {
             [only] => only.load(),
+            // Loads count those that are parked, who are in no batch.
+            _ if self.spec.disaggregated.is_some() => 0,
             _ => self.by_load.least(),
         };
         least >= self.spec.max_batch
@@ -106,7 +108,11 @@ impl GenerationServer {
             .asked
             .filter(|asked| among.contains(&asked.0) && self.fits(id, *asked, Instance::free_pages));
         // Those that are full may be many, and so may those of other tenants.
-        let (tenant, below) = (self.sequences[id].tenant, self.spec.max_batch);
+        let below = match self.spec.disaggregated {
+            None => self.spec.max_batch,
+            Some(_) => u32::MAX,
+        };
+        let tenant = self.sequences[id].tenant;
         match (place, &self.by_tenant) {
             _ if asked.is_some() => asked,
             (PlaceSpec::LargestWorkingSet, Some(by_tenant)) => by_tenant.most_loaded(tenant, below, fits),
@@ -153,7 +159,7 @@ impl GenerationServer {
     fn takes(&self, instance: InstanceId, id: RequestId) -> bool {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
-        if state.load() >= self.spec.max_batch || state.emptying || !self.is_there(instance) {
+        if state.in_batch() >= self.spec.max_batch || state.emptying || !self.is_there(instance) {
             return false;
         }
         let same_tenant = || self.tenant_on(state).is_none_or(|tenant| tenant == sequence.tenant);
@@ -368,14 +374,19 @@ impl GenerationServer {
         }
     }
 
-    /// Lets the newest request of an instance go, for its pages. Who has its last token has nothing to come back for:
-    /// it keeps its pages until its batch is over, which it is once all others are gone.
+    /// Lets the newest request of an instance go, for its pages: the order in which requests have their turns is kept
+    /// (Punica, Section 5.3). Where it is not that of arrival, the newest of the tenant that was served most goes. Who
+    /// has its last token has nothing to come back for: it keeps its pages until its batch is over, which it is once
+    /// all others are gone.
     pub(super) fn evict_newest(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let here = self.instances[instance.index()].here();
         let here = here.filter(|&id| self.sequences[id].ended.is_none());
         // What is being copied here keeps its pages until it has been.
         let here = here.filter(|&id| self.sequences[id].transferred != Transferred::Coming);
-        let newest = here.max_by_key(|&id| self.sequences[id].order());
+        let newest = here.max_by_key(|&id| {
+            let sequence = &self.sequences[id];
+            (self.queue.served(sequence.tenant), sequence.order())
+        });
         let newest = newest.expect("pages are wanted by somebody");
         self.leave(now, newest, instance, commands);
         self.counts.evictions += u64::from(self.requeue(now, newest, commands));

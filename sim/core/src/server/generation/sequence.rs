@@ -186,6 +186,12 @@ impl Sequence {
     pub fn waiting(&self, id: RequestId) -> (Time, Ticket, RequestId) {
         (self.arrival, self.ticket, id)
     }
+
+    /// What it is known by among those that are parked, in the order in which they came to be. Prompts were taken in in
+    /// the order that the queue has, which need not be that of arrival.
+    pub fn parked(&self, id: RequestId) -> (Time, Ticket, RequestId) {
+        (self.queued_since, self.ticket, id)
+    }
 }
 
 /// What a request had made when it had its last token.
@@ -332,6 +338,11 @@ impl Queue {
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.remove(&(sequence.tenant, sequence.arrival, sequence.ticket, id));
         }
+    }
+
+    /// In weighted tokens, what a tenant was served; where turns go by arrival that counts for nothing.
+    pub fn served(&self, tenant: u32) -> u64 {
+        self.counters.as_ref().map_or(0, |counters| counters.of(tenant))
     }
 
     /// Tells the counters, where there are any.

@@ -40,7 +40,7 @@ impl GenerationServer {
             sequence.transferred = Transferred::Parked;
             sequence.queued_since = now;
             state.parked.push(id);
-            self.parked.insert(sequence.waiting(id));
+            self.parked.insert(sequence.parked(id));
             self.note_tenant(instance);
             commands.list.push(Command::Park { instance, request: id });
             if !is_current || !self.fits_a_cache(id) {
@@ -68,7 +68,7 @@ impl GenerationServer {
         Some((first, to))
     }
 
-    /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has
+    /// Begins to copy those that are parked, in the order in which they came to be, until no instance has room for the next; who has
     /// asked one lets others go.
     #[inline]
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
@@ -93,10 +93,10 @@ impl GenerationServer {
         let Place::Instance(from) = std::mem::replace(&mut sequence.place, Place::Instance(to)) else {
             unreachable!("who is parked is on an instance")
         };
+        self.parked.remove(&sequence.parked(id));
         sequence.queued += now.since(sequence.queued_since);
         sequence.asked = None;
         sequence.is_moved = false;
-        self.parked.remove(&sequence.waiting(id));
         let state = &mut self.instances[from.index()];
         state.parked.retain(|&other| other != id);
         state.sending.push(Sending {
