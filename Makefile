@@ -32,9 +32,10 @@ gallery: build ## make the pages of docs/gallery anew
 fmt: cargo ## format the sources
 	cargo fmt --all
 
-lint: setup ## run clippy, with libtorch and without; a warning is an error
+lint: setup ## run clippy, with libtorch and without, and rustdoc; a warning is an error
 	cargo clippy --workspace --all-targets --features libtorch -- -D warnings
 	cargo clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --features libtorch
 
 bench: setup ## print one table of how fast the simulator is, what memory it takes, and how both grow
 	cargo bench --profile release -p tenantry-sim --bench table

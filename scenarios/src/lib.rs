@@ -7,7 +7,7 @@
 //!   to be run, a [`RunSpec`] each.
 //! - [`ScenarioErrors`] is all that is wrong with a file, as
 //!   `file:LINE: field.path: must be …, got …; did you mean …?`.
-//! - [`raw`] mirrors the YAML, with units and defaults; [`schema`] is its JSON Schema.
+//! - [`raw`] mirrors the YAML, with units and defaults; [`schema()`] is its JSON Schema.
 //! - [`presets`] are systems by name.
 //!
 //! Read `raw/mod.rs` for what can be written, `load.rs` for what becomes of it, `decode.rs` for where messages come

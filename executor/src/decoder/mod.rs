@@ -1,7 +1,7 @@
 //! Decoders that generate token by token: Llama-like and OPT-like, over a paged key-value cache.
 //!
 //! [`Decoder`] computes; a [`Step`] is what one forward pass processes, prompts' [`Chunk`]s and new tokens together;
-//! [`KvCache`] holds keys and values in pages, whose ids the caller gives out; [`sample`] picks the next tokens.
+//! [`KvCache`] holds keys and values in pages, whose ids the caller gives out; [`sample()`] picks the next tokens.
 
 mod attention;
 mod checkpoint;

@@ -59,7 +59,7 @@ impl LoraStore {
         Ok(LoraStore { shape, sets })
     }
 
-    /// Replaces a tenant's matrices by such as [`read_lora`](super::read_lora) reads. No copy of them may run
+    /// Replaces a tenant's matrices by such as [`read_lora`] reads. No copy of them may run
     /// meanwhile.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ pub struct Run<'a> {
     pub max_host_bytes: u64,
     /// In place of random weights and texts.
     pub files: Files,
-    /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
+    /// Where tables to look up in are kept from one run to the next: [`tables_folder`].
     pub tables: PathBuf,
     /// Whether it is asked which tokens each request got: they are kept until the run ends then, and else until the
     /// request leaves.

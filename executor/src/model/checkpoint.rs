@@ -17,7 +17,7 @@ use crate::tensors_file::{map, numbers_of, parse, write};
 pub(crate) const BERT: &str = "bert.";
 
 /// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
-/// [`Encoder::load`](crate::Encoder::load). Other tensors in the file (a pooler, a classifier) are left alone.
+/// [`Encoder`](crate::model::Encoder). Other tensors in the file (a pooler, a classifier) are left alone.
 ///
 /// # Errors
 /// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape`

@@ -57,7 +57,7 @@ pub fn write(folder: &Path, page: &Page<'_>, interrupt: &AtomicBool) -> Result<F
 /// Likewise of a plan's page: its front, where anything that was run keeps the target.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub fn write_plan(folder: &Path, page: &PlanPage<'_>, interrupt: &AtomicBool) -> Result<Figures, ReportError> {
     write_all(folder, page.front().as_slice(), None, interrupt)
 }

@@ -265,7 +265,7 @@ pub fn fairness(compared: &Compared<'_, '_>) -> Vec<Fairness> {
     compared.groups.iter().filter_map(row).collect()
 }
 
-/// How a service class of a group fared: cells of [`class_columns`].
+/// How a service class of a group fared: cells of [`class_columns`](crate::classes::class_columns).
 #[derive(Debug, Serialize)]
 pub struct Class {
     head: Head,

@@ -26,7 +26,7 @@ pub struct RunSummary {
     pub parameters: Parameters,
     /// Counted from 0.
     pub repeat: u32,
-    /// [`VIRTUAL`] or a device.
+    /// [`VIRTUAL`](super::VIRTUAL) or a device.
     pub machine: String,
     /// Of this repeat.
     pub seed: u64,

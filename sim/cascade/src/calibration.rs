@@ -162,7 +162,7 @@ pub(crate) fn check<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>) -> 
     Ok(count)
 }
 
-/// Of the negative log-likelihood along the inverse temperature: Σ E[z] − z_label and Σ Var[z].
+/// Of the negative log-likelihood along the inverse temperature: `Σ E[z] − z_label` and `Σ Var[z]`.
 fn slope_and_curvature<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>, inverse: f64) -> (f64, f64) {
     let temperature = Temperature(1.0 / inverse);
     let (mut slope, mut curvature) = (0.0, 0.0);

@@ -178,8 +178,17 @@ where
                 (why, bursts)
             }
             None => {
-                let why =
-                    "Lanes are busy nearly all the time, so that requests are late in heaps, of which one run sees few";
+                let generates = self.evaluator.seen(cell).is_some_and(|seen| seen.generation.is_some());
+                let why = match generates {
+                    true => {
+                        "A decoder is busy while anybody is inside, however near its limit, and near it requests are \
+                         late in heaps, of which one run sees few"
+                    }
+                    false => {
+                        "Lanes are busy nearly all the time, so that requests are late in heaps, of which one run sees \
+                         few"
+                    }
+                };
                 (why.to_owned(), self.evaluator.arrivals(cell).ok()??)
             }
         };

@@ -1,4 +1,4 @@
-//! Generators: a [`WorkloadSpec`] becomes a [`Workload`].
+//! Generators: a [`WorkloadSpec`](crate::spec::WorkloadSpec) becomes a [`Workload`](crate::Workload).
 //!
 //! Tenants and lengths are functions of `(seed, purpose, ticket)`; gaps between arrivals of `(seed, purpose, index)`.
 //! Nothing is kept per request, so that any number of them streams in constant memory.
