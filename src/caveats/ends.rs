@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tenantry_reports::{Run, human};
+use tenantry_reports::{RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::spec::{Stop, WorkloadSpec};
 
@@ -12,13 +12,13 @@ use crate::output::counted;
 const ENDS_EARLY: f64 = 0.9;
 
 /// A sentence on a run whose last request left well before `workload.stop`, with which its figures end.
-pub(super) fn early_end_caveat(spec: &RunSpec, run: &Run) -> Option<String> {
-    let (summary, stop) = (&run.summary, &spec.workload.stop);
+pub(super) fn early_end_caveat(spec: &RunSpec, summary: &RunSummary) -> Option<String> {
+    let stop = &spec.workload.stop;
     let offered = summary.requests.offered;
     if summary.interrupted || offered == 0 || stop.requests == Some(offered) {
         return None;
     }
-    let end_s = run.curves.end.as_secs_f64();
+    let end_s = spec.warm_up.as_secs_f64() + summary.duration_s;
     let after_s = stop.after.map(|after| after.as_secs_f64());
     let silent_from = after_s.filter(|after_s| end_s < ENDS_EARLY * after_s);
     // Whichever comes first ends a run.

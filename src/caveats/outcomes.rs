@@ -46,6 +46,7 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
 /// done as asked, and what it takes of hosts.
 pub fn of_answer(spec: &RunSpec, card: &Card, summary: &RunSummary) -> Vec<String> {
     let all = [
+        early_end_caveat(spec, summary).into_iter().collect(),
         shortened_caveats(&[summary]),
         unanswered_caveats(&[summary]),
         host_caveats(spec, card, summary),
@@ -64,7 +65,7 @@ pub fn of_workload(spec: &RunSpec, run: &Run) -> Vec<String> {
         run.summary.requests.offered,
     );
     let said = [
-        early_end_caveat(spec, run),
+        early_end_caveat(spec, &run.summary),
         silence_caveat(spec, run),
         turns,
         management_caveat(spec, run),

@@ -50,6 +50,16 @@ fn a_rate_that_follows_the_tenants_does_not_come_nearer() {
         over.contains("before workload.stop is reached (200 s): throughput, busy shares and costs are over the "),
         "{over}"
     );
+    // A plan says it of its answer.
+    let tenants = format!("tenants={{count: 1000, presence: {lives}}}");
+    let until = "workload.stop={after: 200s}";
+    let question = "plan={find: fewest-cards, gpus: [1]}";
+    let mut plan = vec!["plan", "s.yaml", "--out", "p"];
+    for set in [SHORT, SLO, "workload.arrivals.poisson.rate=2000/s", &tenants, until, question] {
+        plan.extend(["--set", set]);
+    }
+    let answer = good_json(place.path(), &plan);
+    assert!(answer["notes"].as_array().unwrap().iter().any(|note| *note == *over), "{answer}");
     let appearing = "{lifetimes: {present_at_start: 0, appear_within: 20s}}";
     assert!(told(appearing, "20s", "at another rate").contains("From when all have appeared"));
     // Before all have appeared, many have gone.
