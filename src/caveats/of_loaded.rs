@@ -6,6 +6,7 @@ use tenantry_core::server::tasks::refusals;
 use tenantry_profiles::{Card, Device, DeviceKind, Source};
 use tenantry_reports::human;
 use tenantry_scenarios::RunSpec;
+use tenantry_traces::spec::{LengthSpec, LengthsSpec};
 
 use super::{
     Measured, TableUsed, as_compiled, drawn_answer_caveats, in_order, lengths_without_steps, lookups_in_page_cache,
@@ -42,6 +43,7 @@ impl Loaded {
         caveats.extend(self.run_caveats());
         caveats.extend(self.price_caveat());
         caveats.extend(self.idle_link_caveat());
+        caveats.extend(self.idle_outputs_caveat());
         caveats.sort();
         caveats.dedup();
         caveats
@@ -125,6 +127,17 @@ impl Loaded {
              no system has such cards (generation.prefill_gpus)."
                 .to_owned()
         })
+    }
+
+    /// A sentence on tokens that are asked for and that no system generates.
+    fn idle_outputs_caveat(&self) -> Option<String> {
+        let asked = |run: &RunSpec| match &run.workload.lengths {
+            LengthsSpec::Independent { output, .. } => *output != LengthSpec::Fixed(0),
+            _ => false,
+        };
+        let generates = |run: &RunSpec| run.system.pool.generation.is_some();
+        (self.runs.iter().any(asked) && !self.runs.iter().any(generates))
+            .then(|| "workload.lengths.output has no effect: no system generates tokens (generation).".to_owned())
     }
 
     /// The tables that the runs so far used and that were not measured.

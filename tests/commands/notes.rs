@@ -55,11 +55,21 @@ fn a_rate_that_follows_the_tenants_does_not_come_nearer() {
     let until = "workload.stop={after: 200s}";
     let question = "plan={find: fewest-cards, gpus: [1]}";
     let mut plan = vec!["plan", "s.yaml", "--out", "p"];
-    for set in [SHORT, SLO, "workload.arrivals.poisson.rate=2000/s", &tenants, until, question] {
+    for set in [
+        SHORT,
+        SLO,
+        "workload.arrivals.poisson.rate=2000/s",
+        &tenants,
+        until,
+        question,
+    ] {
         plan.extend(["--set", set]);
     }
     let answer = good_json(place.path(), &plan);
-    assert!(answer["notes"].as_array().unwrap().iter().any(|note| *note == *over), "{answer}");
+    assert!(
+        answer["notes"].as_array().unwrap().iter().any(|note| *note == *over),
+        "{answer}"
+    );
     let appearing = "{lifetimes: {present_at_start: 0, appear_within: 20s}}";
     assert!(told(appearing, "20s", "at another rate").contains("From when all have appeared"));
     // Before all have appeared, many have gone.
@@ -306,6 +316,18 @@ fn what_a_plans_answer_takes_of_a_host_is_told_of() {
     let about = |what: &str| planned.iter().any(|note| note.contains(what));
     assert!(about("domains' tables take") && about("look-ups keep"), "{planned:#?}");
     assert_eq!(planned, of_host(&["simulate", "p/answer.yaml"]));
+}
+
+/// Of a decoder's scenario, say, whose model was exchanged.
+#[test]
+fn tokens_that_nobody_generates_are_told_of() {
+    let place = folder();
+    let told = |outputs: &str| {
+        let lengths = format!("workload.lengths={{input: {{fixed: 24}}{outputs}}}");
+        let notes = notes(place.path(), "s.yaml", &[SHORT, &lengths]);
+        notes.iter().any(|note| note.starts_with("workload.lengths.output has no effect"))
+    };
+    assert!(told(", output: {fixed: 100}") && !told(""));
 }
 
 /// What is copied from card to card is what prompts leave on cards of their own.
