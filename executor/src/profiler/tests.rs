@@ -1,5 +1,6 @@
 //! Cards of small models, briefly measured, and what a suite leaves out.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -62,10 +63,15 @@ fn profile_briefly(plan: &Plan, calls_per_point: usize) -> Profiled {
     profile(plan, &mut progress, &interrupted).unwrap()
 }
 
+/// The card of [`plan`], which takes most of a minute to measure.
+fn brief_card() -> &'static Card {
+    static CARD: LazyLock<Card> = LazyLock::new(|| profile_briefly(&plan(), 3).card);
+    &CARD
+}
+
 #[test]
 fn a_card_of_a_small_model_prices_all_its_ops() {
-    let plan = plan();
-    let card = profile_briefly(&plan, 3).card;
+    let (plan, card) = (plan(), brief_card());
     // Three visits a point, beside other tests, are too few for `card.validate()`, which asks for costs that rise.
     let (model, dtype) = (&plan.models[0], plan.dtype);
     assert!(card.encoder_layer(model, dtype).unwrap().covers(32, 8));
@@ -164,7 +170,7 @@ fn an_interrupted_profile_is_gone_on_with_and_only_by_its_own_plan() {
 
 #[test]
 fn no_time_goes_into_tables_that_are_there() {
-    let all = profile_briefly(&plan(), 3).card.tables;
+    let all = &brief_card().tables;
     assert!(!all.encoder_layer.is_empty() && !all.copy.is_empty() && !all.head.is_empty());
     // Whoever is told to stop has none of these.
     let mut there = all.clone();

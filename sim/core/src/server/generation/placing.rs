@@ -118,6 +118,17 @@ impl GenerationServer {
             (PlaceSpec::LargestWorkingSet, Some(by_tenant)) => by_tenant.most_loaded(tenant, below, fits),
             (PlaceSpec::LargestWorkingSet, None) => self.by_load.most_loaded(below, fits),
             (PlaceSpec::LeastLoaded, Some(by_tenant)) => by_tenant.least_loaded(tenant, below, fits),
+            // Who is parked makes nobody wait there, and is among the loads that instances are ordered by.
+            (PlaceSpec::LeastLoaded, None) if self.spec.disaggregated.is_some() => {
+                let mut least = None;
+                for instance in among.clone().map(InstanceId) {
+                    let load = self.instances[instance.index()].in_batch();
+                    if least.is_none_or(|(of, _)| load < of) && fits(instance) {
+                        least = Some((load, instance));
+                    }
+                }
+                least.map(|(_, instance)| instance)
+            }
             (PlaceSpec::LeastLoaded, None) => self.by_load.least_loaded(below, fits),
             (PlaceSpec::RoundRobin, _) => {
                 let count = among.len() as u64;
