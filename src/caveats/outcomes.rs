@@ -308,16 +308,12 @@ fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
 
 /// Likewise, of runs whose figures are of no request.
 fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
-    let in_no_figure = |summary: &RunSummary| {
-        let requests = &summary.requests;
-        let others = requests.rejected + requests.failed + requests.cancelled + requests.unfinished;
-        match others == 0 && summary.latency_ms.is_none() && !summary.interrupted {
-            true => requests.finished,
-            false => 0,
-        }
+    let in_no_figure = |summary: &RunSummary| match summary.latency_ms.is_none() && !summary.interrupted {
+        true => summary.requests.finished,
+        false => 0,
     };
     let said = by_system(runs, in_no_figure).into_iter().map(|(name, Left { requests, of })| {
-        format!("{name}: all {requests} requests came in the warm-up{of}, and are in no latency and no share in time.")
+        format!("{name}: all {requests} requests that were answered came in the warm-up{of}, and are in no latency and no share in time.")
     });
     said.collect()
 }
@@ -564,12 +560,14 @@ mod tests {
         early.summary.requests.finished = 5;
         assert_eq!(
             unjudged_caveats(&[early.clone()]),
-            ["c on virtual: all 5 requests came in the warm-up, and are in no latency and no share in time."]
+            [
+                "c on virtual: all 5 requests that were answered came in the warm-up, and are in no latency and no share in time."
+            ]
         );
         assert_eq!(
             unjudged_caveats(&[early.clone(), early]),
             [
-                "c on virtual: all 10 requests came in the warm-up of 2 of 2 runs, and are in no latency and no share in time."
+                "c on virtual: all 10 requests that were answered came in the warm-up of 2 of 2 runs, and are in no latency and no share in time."
             ]
         );
     }

@@ -16,7 +16,7 @@ use tenantry_scenarios::{Jitter, RunSpec};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::describe::silence_before;
 use tenantry_traces::management::ManagementSpec;
-use tenantry_traces::spec::{ArrivalsSpec, GroupsSpec, WorkloadSpec};
+use tenantry_traces::spec::{ArrivalsSpec, GroupsSpec, Placement, WorkloadSpec};
 use tenantry_traces::{Duration, Request, Time};
 
 use crate::cards::{reading_failure, workload};
@@ -173,14 +173,14 @@ pub fn not_interrupted(interrupt: &AtomicBool) -> Result<(), Failure> {
     }
 }
 
-/// Whether requests come when a recording's came, or in the second or the minute in which they did. Bursts are what one
-/// recording has once: other instants within them, other tenants and lengths are no further evidence of them.
+/// Whether requests come when a recording's came, or as many in the second or the minute in which they did. Bursts are
+/// what one recording has once: other instants within them, other tenants and lengths are no further evidence of them.
+/// Counts that are rates bring other numbers with other seeds, which are.
 pub fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
-    let is_it = |leaf: &&ArrivalsSpec| {
-        matches!(
-            leaf,
-            ArrivalsSpec::Trace(_) | ArrivalsSpec::Counts(_) | ArrivalsSpec::Activity(_)
-        )
+    let is_it = |leaf: &&ArrivalsSpec| match leaf {
+        ArrivalsSpec::Trace(_) | ArrivalsSpec::Activity(_) => true,
+        ArrivalsSpec::Counts(counts) => counts.placement == Placement::Even,
+        _ => false,
     };
     arrivals.leaves().iter().all(is_it)
 }

@@ -155,6 +155,18 @@ fn the_same_requests_are_one_workload_only_where_nothing_else_is_drawn() {
     };
     assert!(of_tenants("{from: 1, to: 1}"));
     assert!(!of_tenants("{from: 1, to: 9}"));
+    // Counts are a recording where as many come, and rates where others do.
+    let folder = tempfile::tempdir().unwrap();
+    let counts = folder.path().join("counts.csv");
+    std::fs::write(&counts, "requests\n200\n300\n").unwrap();
+    let of_counts = |placement: &str| {
+        let arrivals = format!(
+            "workload.arrivals={{counts: {{path: {}, placement: {placement}}}}}",
+            counts.display()
+        );
+        evaluator(&asked(&[&[arrivals.as_str()], &CONSTANT[1..]].concat())).has_one_workload()
+    };
+    assert!(of_counts("even") && !of_counts("poisson"));
     let cascade = [
         "workload.arrivals={constant: {rate: 600/s}}".to_owned(),
         "tenants={count: 1, popularity: identical}".to_owned(),

@@ -210,17 +210,26 @@ fn a_recording_is_judged_once() {
 }
 
 /// Nor is it where only how many came in each second was recorded: bursts are those of one day. What would tell more is
-/// said.
+/// said. Of counts that are rates other seeds bring other numbers.
 #[test]
 fn recorded_counts_are_judged_once() {
     let place = folder();
     let at = place.path();
     std::fs::write(at.join("counts.csv"), "requests\n20\n60\n").unwrap();
-    let load = "workload={arrivals: {counts: {path: counts.csv}}, lengths: {input: {fixed: 30}}}";
-    let set = [load, LOAD[3], LOAD[5]];
-    let set = set.iter().flat_map(|set| ["--set", *set]);
-    let arguments: Vec<&str> = ["plan", "s.yaml", "--out", "p"].into_iter().chain(set).collect();
-    let report = good_json(at, &arguments);
+    let planned = |placement: &str, out: &str| {
+        let counts = format!("{{path: counts.csv, placement: {placement}}}");
+        let load = format!("workload={{arrivals: {{counts: {counts}}}, lengths: {{input: {{fixed: 30}}}}}}");
+        let set = [&load, LOAD[3], LOAD[5]];
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let arguments: Vec<&str> = ["plan", "s.yaml", "--out", out].into_iter().chain(set).collect();
+        good_json(at, &arguments)
+    };
+    let of_rates = planned("poisson", "q");
+    assert!(
+        !of_rates["notes"][0].as_str().unwrap().contains("not how another day would"),
+        "{of_rates}"
+    );
+    let report = planned("even", "p");
     let runs = report["options"].as_array().unwrap().iter();
     assert!(
         runs.clone().count() > 0 && runs.clone().all(|option| option["runs"] == 1),

@@ -386,13 +386,14 @@ impl EncoderServer {
         let mut tokens = 0;
         let mut all_tokens = 0;
         let mut tenants = 0;
-        for &id in &self.chosen {
+        for (at, &id) in self.chosen.iter().enumerate() {
             let request = &self.requests[id];
             let tenant = request.tenant;
+            let comes_yet = |tenant| self.chosen[at + 1..].iter().any(|&id| self.requests[id].tenant == tenant);
             let counted = &mut self.counted_in[tenant as usize];
             let slot = match &mut state.slots {
                 None => NO_SLOT,
-                Some(slots) => match slots.acquire(tenant, *counted == batch_number) {
+                Some(slots) => match slots.acquire(tenant, *counted == batch_number, comes_yet) {
                     Acquired::Hit(slot) => slot,
                     Acquired::Miss(slot) => {
                         commands.loads.push(Load { tenant, slot });

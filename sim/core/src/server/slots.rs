@@ -139,9 +139,10 @@ impl Slots {
         self.slot_of(tenant) == slot
     }
 
-    /// Finds or makes room for a tenant and pins it. Counts it unless the same batch has counted it before.
+    /// Finds or makes room for a tenant and pins it. Counts it unless the same batch has counted it before. Who leaves for
+    /// it is nobody that `is_wanted` next, if there is another: of a batch's tenants none goes for the batch's own sake.
     #[inline(always)]
-    pub fn acquire(&mut self, tenant: u32, counted: bool) -> Acquired {
+    pub fn acquire(&mut self, tenant: u32, counted: bool, is_wanted: impl Fn(u32) -> bool) -> Acquired {
         let slot = self.slot_of(tenant);
         if slot != NO_SLOT {
             if self.slots[slot as usize].pins == 0 {
@@ -157,7 +158,7 @@ impl Slots {
         } else if self.used() < self.capacity {
             self.slots.push(Slot::default());
             self.used() - 1
-        } else if let Some(slot) = self.victim() {
+        } else if let Some(slot) = self.victim_but(is_wanted) {
             self.take_out(slot);
             self.complement_of[self.slots[slot as usize].tenant as usize] = !NO_SLOT;
             self.counts.evictions += 1;
@@ -237,6 +238,20 @@ impl Slots {
         }
     }
 
+    /// Likewise, of those whose tenant is not wanted, if there are any.
+    fn victim_but(&self, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let first = self.victim()?;
+        let is_free = |slot: &u32| !is_wanted(self.slots[*slot as usize].tenant);
+        let other = match &self.order {
+            Order::Recency(_) => {
+                let newer = |slot: &u32| Some(self.slots[*slot as usize].newer).filter(|&newer| newer != NO_SLOT);
+                std::iter::successors(Some(first), newer).find(is_free)
+            }
+            Order::Frequency(frequency) => frequency.unpinned.iter().map(|&(_, _, slot)| slot).find(is_free),
+        };
+        Some(other.unwrap_or(first))
+    }
+
     /// A slot has become evictable.
     #[inline(always)]
     fn put_in(&mut self, slot: u32) {
@@ -296,13 +311,13 @@ mod tests {
     fn the_least_recently_used_leaves() {
         let mut slots = Slots::new(10, 2, LRU);
         for tenant in [0, 1] {
-            assert!(matches!(slots.acquire(tenant, false), Acquired::Miss(_)));
+            assert!(matches!(slots.acquire(tenant, false, |_| false), Acquired::Miss(_)));
             slots.release(tenant);
         }
-        assert_eq!(slots.acquire(0, false), Acquired::Hit(0));
+        assert_eq!(slots.acquire(0, false, |_| false), Acquired::Hit(0));
         slots.release(0);
         assert_eq!(
-            slots.acquire(2, false),
+            slots.acquire(2, false, |_| false),
             Acquired::Miss(1),
             "tenant 1 was used before tenant 0"
         );
@@ -317,13 +332,34 @@ mod tests {
         );
     }
 
+    /// Whoever the batch needs stays for it, unless there is nobody else.
+    #[test]
+    fn none_leaves_for_a_batch_that_it_is_of() {
+        for swap in [LRU, SwapSpec::LeastFrequentlyUsed] {
+            let mut slots = Slots::new(10, 2, swap);
+            for tenant in [0, 1] {
+                let Acquired::Miss(slot) = slots.acquire(tenant, false, |_| false) else {
+                    panic!("nobody was there");
+                };
+                slots.release(slot);
+            }
+            assert_eq!(slots.acquire(2, false, |tenant| tenant == 0), Acquired::Miss(1));
+            assert!(slots.holds(0) && !slots.holds(1));
+            assert_eq!(
+                slots.acquire(3, false, |tenant| tenant == 0),
+                Acquired::Miss(0),
+                "nobody else is left"
+            );
+        }
+    }
+
     #[test]
     fn there_is_room_for_all_that_are_not_pinned() {
         let mut slots = Slots::new(10, 3, LRU);
         let room = |slots: &Slots, tenants: &[u32]| slots.have_room_for_all(tenants.iter().copied());
         assert!(room(&slots, &[0, 1, 2, 0]) && !room(&slots, &[0, 1, 2, 3]));
-        slots.acquire(0, false);
-        slots.acquire(1, false);
+        slots.acquire(0, false, |_| false);
+        slots.acquire(1, false, |_| false);
         assert!(room(&slots, &[1, 0, 2]) && !room(&slots, &[2, 3]));
         slots.release(1);
         assert!(room(&slots, &[2, 3]) && room(&slots, &[1, 2]) && !room(&slots, &[1, 2, 3]));
@@ -334,7 +370,7 @@ mod tests {
         // HMI, Fig. 12: periodic tenants beyond the capacity defeat LRU.
         let mut slots = Slots::new(5, 4, LRU);
         for round in 0..50 {
-            match slots.acquire(round % 5, false) {
+            match slots.acquire(round % 5, false, |_| false) {
                 Acquired::Miss(slot) => slots.release(slot),
                 other => panic!("{other:?}"),
             }
@@ -345,7 +381,7 @@ mod tests {
     #[test]
     fn the_least_frequently_used_leaves() {
         let mut slots = Slots::new(10, 2, SwapSpec::LeastFrequentlyUsed);
-        let mut used = |tenant| match slots.acquire(tenant, false) {
+        let mut used = |tenant| match slots.acquire(tenant, false, |_| false) {
             Acquired::Hit(slot) => {
                 slots.release(slot);
                 true
@@ -387,7 +423,7 @@ mod tests {
                 let unpinned = recency.iter().copied().filter(|t| !pinned.iter().any(|&(p, _)| p == *t));
                 // The first of the least: the least recent among equals.
                 let unpinned_victim = unpinned.min_by_key(|t| if frequency { batches[*t as usize] } else { 0 });
-                let acquired = slots.acquire(tenant, false);
+                let acquired = slots.acquire(tenant, false, |_| false);
                 batches[tenant as usize] += u32::from(acquired != Acquired::Full);
                 match acquired {
                     Acquired::Hit(slot) => {

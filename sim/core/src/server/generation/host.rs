@@ -59,7 +59,7 @@ impl HostMemory {
             self.waiting.push(waiting);
             return InHost::Waits;
         }
-        match self.slots.acquire(tenant, false) {
+        match self.slots.acquire(tenant, false, |_| false) {
             Acquired::Hit(slot) => InHost::There(slot),
             Acquired::Miss(slot) => {
                 self.read.insert(tenant);

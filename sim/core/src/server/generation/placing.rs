@@ -262,7 +262,7 @@ impl GenerationServer {
         let state = &mut self.instances[instance.index()];
         let Some(slots) = &mut state.slots else { return };
         let sequence = &mut self.sequences[id];
-        match slots.acquire(sequence.tenant, false) {
+        match slots.acquire(sequence.tenant, false, |_| false) {
             Acquired::Hit(slot) => sequence.slot = slot,
             Acquired::Miss(slot) => {
                 sequence.slot = slot;
