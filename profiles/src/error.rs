@@ -135,11 +135,11 @@ pub struct MissingTable {
     /// What was asked for.
     pub asked: String,
     /// What the card has instead.
-    pub found: String,
+    pub found: Box<str>,
     /// The command that measures it; none where the card was derived, of a device that nobody need have.
     pub command: Option<String>,
     /// The number formats in which the card has it, which are suggested.
-    pub other_formats: Vec<String>,
+    pub other_formats: Box<[String]>,
 }
 
 impl MissingTable {
@@ -158,7 +158,7 @@ impl MissingTable {
 
     /// The same where no other number format will do.
     pub fn in_this_format_only(mut self) -> MissingTable {
-        self.other_formats.clear();
+        self.other_formats = Box::default();
         self
     }
 

@@ -105,14 +105,14 @@ impl Card {
             },
             command: (!is_derived).then(|| format!("tenantry profile --device {device}{models}")),
             other_formats: self.other_formats(asked, &found),
-            found,
+            found: found.into(),
         }
     }
 
     /// The number formats in which the card has what is asked for, of the model itself or of one with such layers.
-    fn other_formats(&self, asked: &str, found: &str) -> Vec<String> {
+    fn other_formats(&self, asked: &str, found: &str) -> Box<[String]> {
         let (Some(model), Some(dtype)) = (model_of(asked), dtype_of(asked)) else {
-            return Vec::new();
+            return Box::default();
         };
         let shape = self.model(model);
         let are_alike = |other: &str| {

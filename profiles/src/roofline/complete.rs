@@ -270,7 +270,7 @@ mod tests {
         complete(&mut l4, [need(mine.clone(), DType::F32)]);
         assert_eq!(l4.tables, before.tables);
         let refused = l4.encoder_layer(&mine, DType::F32).unwrap_err();
-        assert_eq!(refused.other_formats, ["f16"]);
+        assert_eq!(*refused.other_formats, ["f16"]);
         complete(&mut l4, [need(mine.clone(), DType::F16)]);
         let cost = |model: &ModelShape| l4.encoder_layer(model, DType::F16).unwrap().cost(8, 128);
         assert_eq!(cost(&mine), cost(&ModelShape::builtin("bert-base").unwrap()));

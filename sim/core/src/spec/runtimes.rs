@@ -228,9 +228,9 @@ impl StreamSpec {
                     card: card.name.clone(),
                     family: Family::StaticModel,
                     asked: format!("model={} of {} tokens or more", self.model.name, runtime.max_length),
-                    found: format!("{} at most", compiled.lengths().last().unwrap_or(0)),
+                    found: format!("{} at most", compiled.lengths().last().unwrap_or(0)).into(),
                     command: Some(format!("tenantry profile --device cuda:0 --models {}", self.model.name)),
-                    other_formats: Vec::new(),
+                    other_formats: Box::default(),
                 }),
             };
         }

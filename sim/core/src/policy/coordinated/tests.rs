@@ -418,11 +418,13 @@ fn of_equally_cheap_splits_the_one_into_fewest_is_taken() {
         ns: &in_proportion,
         least_from_ns: &in_proportion,
     };
-    let mut scratch = split::Scratch::default();
-    scratch.split(std::iter::repeat_n((1, 10), 8), 8, row);
-    assert_eq!(scratch.stretches, [0..8]);
-    scratch.split(std::iter::repeat_n((1, 10), 12), 8, row);
-    assert_eq!(scratch.stretches, [0..4, 4..12]);
+    let split = |queries: usize| {
+        let mut scratch = split::Scratch::default();
+        scratch.split(std::iter::repeat_n((1, 10), queries), 8, row);
+        scratch.stretches.iter().map(ExactSizeIterator::len).collect::<Vec<_>>()
+    };
+    assert_eq!(split(8), [8]);
+    assert_eq!(split(12), [4, 8]);
 }
 
 /// What planning 1,024 queries to 128 tasks takes, without a clock: each stretch priced is a look-up, a sum and a
