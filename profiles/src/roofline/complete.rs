@@ -55,9 +55,11 @@ pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
         };
         let is_lent = lend(card, &need, |card| roofline_of(card, need.dtype).is_some());
         let is_derived = derive(card, &need, roofline_of);
+        if builtin.is_some() || card.models.contains(&need.model) {
+            continue;
+        }
         // Where it is known in another number format alone, whoever asks is told so, which takes its shape.
-        let is_of_use = is_lent || is_derived || is_known_at_all(card, &need);
-        if is_of_use && builtin.is_none() && !card.models.contains(&need.model) {
+        if is_lent || is_derived || is_known_at_all(card, &need) {
             card.models.push(need.model);
         }
     }

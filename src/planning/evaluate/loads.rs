@@ -68,7 +68,7 @@ impl Evaluator<'_> {
     /// another, as they came with the first seed.
     pub fn rate_per_s(&self, cell: Cell) -> Option<f64> {
         let came = self.came_per_s(cell)?;
-        let run = self.scenario_of(cell, 1).ok()?.runs().pop()?;
+        let run = self.seeds_of(cell, 1).ok()?.pop()?;
         let asked = run.workload.arrivals.rate_per_s();
         let requests = self.first_judged(cell)?.requests();
         let is_another = AnotherRate::of_rate(&run.workload, came, requests).is_some();
